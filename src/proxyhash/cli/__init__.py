@@ -1,0 +1,1 @@
+"""The `proxyhash` command: one file a subcommand."""

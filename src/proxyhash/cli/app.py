@@ -1,0 +1,56 @@
+"""The `proxyhash` command itself: its subcommands, and how errors reach a person."""
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+
+from cyclopts import App, CycloptsError
+from rich.console import Console
+
+from proxyhash import __version__
+from proxyhash.cli import demo, proxies
+from proxyhash.support.errors import InputError, ProxyhashWarning
+
+_HELP = """Turn labelled images into short binary codes that retrieve by meaning, and search them.
+
+Start here:
+
+  proxyhash demo                              try it on handwritten digits
+  proxyhash proxies --classes 100 --bits 32   design proxies and judge them
+  proxyhash proxies --help                    all that a subcommand can do
+"""
+
+app = App(
+    name="proxyhash",
+    help=_HELP,
+    version=__version__,
+    help_format="plaintext",
+)
+app.command(proxies.proxies, name="proxies")
+app.command(proxies.inspect, name="inspect")
+app.command(demo.demo, name="demo")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 for success, 2 with one line on standard error for anything a person got wrong."""
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    tokens = proxies.with_default_plot(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _one_line_notes(errors)
+            warnings.simplefilter("always", ProxyhashWarning)
+            app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+    except (InputError, CycloptsError) as error:
+        errors.print(f"proxyhash: error: {' '.join(str(error).split())}", markup=False)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        errors.print("proxyhash: stopped.")
+        sys.exit(130)
+
+
+def _one_line_notes(errors: Console) -> Callable[..., None]:
+    def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+        label = "note" if issubclass(category, ProxyhashWarning) else category.__name__
+        errors.print(f"proxyhash: {label}: {message}", markup=False)
+
+    return show

@@ -1,0 +1,147 @@
+"""`proxyhash proxies` designs a proxy set; `proxyhash inspect` shows one that was saved."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from cyclopts import Parameter, Token
+from numpy.typing import NDArray
+from rich.console import Console
+
+from proxyhash.cli.show import print_quality, progress_bars
+from proxyhash.proxies import ProxySet, design_proxies
+from proxyhash.proxies.figures import checked_figure_path, save_figure
+from proxyhash.support.errors import InputError
+from proxyhash.support.files import check_writable
+
+DEFAULT_PLOT = "proxies.png"
+
+
+def _whole(_: type, tokens: Sequence[Token]) -> int:
+    """Read a whole number; the command line library would round 2.5 to 2."""
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise InputError(f"it must be a whole number, not {tokens[0].value}.") from None
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
+
+
+def proxies(
+    *,
+    classes: Whole,
+    bits: Whole,
+    kind: str = "shclm",
+    similarity: Path | None = None,
+    seed: Whole = 0,
+    solver: str = "anneal",
+    tammes_restarts: Whole | None = None,
+    rotation_restarts: Whole = 20,
+    threads: Whole | None = None,
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    plot: Path | None = None,
+    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> None:
+    """Design a set of proxies: decide where each class sits in Hamming space, and print how good the set is.
+
+    For example, 100 classes in 32 bits, saved and drawn:
+
+      proxyhash proxies --classes 100 --bits 32 -o proxies.safetensors --plot
+
+    Parameters
+    ----------
+    classes
+        How many classes (C), at least 2.
+    bits
+        How many bits a code has (d), at least 1.
+    kind
+        learned, random, tammes (spheres packed), aligned (rotated to be binary), hclm (its signs) or shclm (hclm, with
+        similar proxies for similar classes).
+    similarity
+        A .npy file with a symmetric C x C matrix: how alike two classes are.
+    seed
+        The same seed gives the same set.
+    solver
+        How proxies are matched to classes: anneal, greedy (the paper's) or faq.
+    tammes_restarts
+        Random starts of the sphere packing; by default as many as the problem's size deserves.
+    rotation_restarts
+        Random starts of the rotation towards binary.
+    threads
+        How many cores to use; by default all. The result does not depend on it.
+    output
+        Save the set to this .safetensors file.
+    plot
+        Draw distance matrix and margins to this .png, .pdf or .svg file (proxies.png if no name follows).
+    json_
+        Print the numbers as JSON instead of a table.
+    """
+    for path in filter(None, (output, plot and checked_figure_path(plot))):
+        check_writable(path)
+    matrix = None if similarity is None else read_similarity(similarity)
+    with progress_bars() as progress:
+        designed = design_proxies(
+            classes,
+            bits,
+            kind,
+            matrix,
+            seed,
+            solver=solver,
+            tammes_restarts=tammes_restarts,
+            rotation_restarts=rotation_restarts,
+            threads=threads,
+            progress=progress,
+        )
+    if output is not None:
+        designed.save(output)
+    _present(designed, plot, as_json=json_)
+
+
+def inspect(
+    file: Path, /, *, plot: Path | None = None, json_: Annotated[bool, Parameter(name="--json", negative=())] = False
+) -> None:
+    """Show the quality of a proxy set that was saved with `proxyhash proxies -o`.
+
+    Parameters
+    ----------
+    file
+        The .safetensors file.
+    plot
+        Draw distance matrix and margins to this .png, .pdf or .svg file (proxies.png if no name follows).
+    json_
+        Print the numbers as JSON instead of a table.
+    """
+    _present(ProxySet.load(file), plot, as_json=json_)
+
+
+def with_default_plot(tokens: list[str]) -> list[str]:
+    """Give a `--plot` that no file name follows its default name."""
+    for position, token in enumerate(tokens):
+        if token == "--plot" and (position + 1 == len(tokens) or tokens[position + 1].startswith("-")):
+            return [*tokens[: position + 1], DEFAULT_PLOT, *tokens[position + 1 :]]
+    return tokens
+
+
+def read_similarity(path: Path) -> NDArray[np.floating]:
+    """Read a matrix from a .npy file; pickled objects are refused."""
+    try:
+        matrix = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}.") from None
+    except (OSError, ValueError, EOFError):
+        raise InputError(f"{path} is not a .npy file with a matrix of numbers.") from None
+    if not isinstance(matrix, np.ndarray):
+        raise InputError(f"{path} holds several arrays; a .npy file with one matrix is needed.")
+    return matrix
+
+
+def _present(designed: ProxySet, plot: Path | None, *, as_json: bool) -> None:
+    if plot is not None:
+        save_figure(designed, plot)
+    if as_json:
+        print(json.dumps(designed.as_dict(), indent=2))
+    else:
+        print_quality(Console(), designed)

@@ -1,0 +1,54 @@
+"""How proxy sets and progress look in a terminal."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from proxyhash.proxies import ProxySet
+from proxyhash.support.progress import Progress as Listener
+from proxyhash.support.progress import silent
+
+
+@contextmanager
+def progress_bars() -> Iterator[Listener]:
+    """Give a listener that draws one bar for each kind of work, if standard error is a terminal; they vanish at the end."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield silent
+        return
+    columns = (TextColumn("{task.description:<30}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    bars = Progress(*columns, console=console, transient=True)
+    tasks: dict[str, TaskID] = {}
+
+    def listen(work: str, fraction: float) -> None:
+        bars.start()  # only now: nothing is drawn for an error that comes before any work
+        if work not in tasks:
+            tasks[work] = bars.add_task(work, total=1.0)
+        bars.update(tasks[work], completed=fraction)
+
+    try:
+        yield listen
+    finally:
+        bars.stop()
+
+
+def print_quality(console: Console, proxies: ProxySet) -> None:
+    """Print the quality table."""
+    table = Table(title=proxies.title, title_justify="left", title_style="bold", show_header=False, pad_edge=False, box=None)
+    for name, value in proxies.describe():
+        table.add_row(Text(name), Text(value))
+    console.print(table)
+
+
+def print_codes(console: Console, weights: NDArray[np.float32], names: Sequence[str]) -> None:
+    """Print the sign of each class's proxy as a strip of bits."""
+    width = max(map(len, names))
+    for name, row in zip(names, weights, strict=True):
+        strip = Text().join(Text("■", "bold cyan") if weight >= 0 else Text("□", "dim") for weight in row)
+        console.print(Text(f"  {name:>{width}}  "), strip, sep="", soft_wrap=True)

@@ -1,0 +1,66 @@
+"""Binary alignment, eq. (G*): the rotation of a point set that brings it closest to the corners of the cube."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.proxies.binary import sign
+from proxyhash.proxies.geometry import Floats, random_rotation
+from proxyhash.support.parallel import available_threads, ordered_map, single_threaded_blas
+from proxyhash.support.progress import Progress, silent
+from proxyhash.support.seeds import generator
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """An orthogonal `matrix` (d, d) for points in rows, and the quantisation error after each iteration that led to it."""
+
+    matrix: Matrix
+    errors: tuple[float, ...]
+
+
+def quantisation_error(points: Floats) -> float:
+    """Return sum_k ||w_k - sgn(w_k)||^2 over the rows of `points` (C, d)."""
+    return float(np.square(points - sign(points)).sum())
+
+
+def itq_rotation(points: Floats, start: Matrix, iterations: int = 200) -> Rotation:
+    """Iterative quantisation: from the rotation `start` (d, d), lower the error of `points` (C, d) times the rotation.
+
+    Alternates B = sgn(V R) with the best rotation for these corners, R = Z U' where B'V = U S Z' (full SVD, as B'V has
+    rank C at most). Neither step can raise the error; it ends when no sign changes.
+    """
+    rotation, corners, errors = start, sign(points @ start), []
+    for _ in range(iterations):
+        u, _, zt = np.linalg.svd(corners.T @ points)
+        rotation = (u @ zt).T
+        rotated = points @ rotation
+        errors.append(quantisation_error(rotated))
+        before, corners = corners, sign(rotated)
+        if np.array_equal(before, corners):
+            break
+    return Rotation(rotation, tuple(errors))
+
+
+def best_rotation(
+    points: Floats,
+    *,
+    restarts: int = 20,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress = silent,
+) -> Rotation:
+    """Return the `itq_rotation` of least error among `restarts` random starts; independent of the number of threads."""
+
+    def solve(start: int) -> Rotation:
+        return itq_rotation(points, random_rotation(points.shape[1], generator(seed, "alignment", start)))
+
+    found = []
+    with single_threaded_blas():
+        for rotation in ordered_map(solve, range(restarts), threads or available_threads()):
+            found.append(rotation)
+            progress("Rotating towards the corners", len(found) / restarts)
+    return min(found, key=lambda rotation: rotation.errors[-1])

@@ -1,0 +1,127 @@
+"""Which class gets which proxy, eq. (class_assignment): similar classes should get similar proxies.
+
+A quadratic assignment problem: over permutations gamma, minimise sum_{i != j} s_ij (1 - w_gamma_i . w_gamma_j / d). The sum
+of all w_i . w_j does not depend on gamma, so equivalently maximise the gain sum_{i != j} s_ij w_gamma_i . w_gamma_j / d.
+With V = S W, swapping the proxies of classes p and q changes half the gain by
+(w_q - w_p) . (V_p - V_q) - s_pq |w_q - w_p|^2: all swaps cost one matrix product, and no C x C matrix of proxies is needed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.proxies.geometry import Floats, unit_rows
+from proxyhash.support.errors import InputError
+from proxyhash.support.parallel import available_threads, ordered_map, single_threaded_blas
+from proxyhash.support.progress import Progress, silent
+from proxyhash.support.seeds import generator
+
+Permutation = NDArray[np.int64]
+
+_WORK = "Matching proxies to classes"
+_POLISH_UP_TO = 2_000  # classes; beyond, annealing is not followed by best swaps, each of which looks at all pairs
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A similarity (C, C) with zero diagonal, unit proxies (C, d), a `start` (C,), and the means to solve it."""
+
+    similarity: Floats
+    unit: Floats
+    start: Permutation
+    seed: int
+    threads: int
+    progress: Progress
+
+
+def gain(similarity: Floats, weights: Floats, assignment: Permutation | None = None) -> float:
+    """Return sum_{i != j} s_ij cos(w_gamma_i, w_gamma_j), the part of the objective that an assignment changes."""
+    unit = unit_rows(weights.astype(np.float64))
+    unit = unit if assignment is None else unit[assignment]
+    return float(np.einsum("ij,ij->", similarity @ unit, unit) - np.trace(similarity))
+
+
+def assign(
+    similarity: Floats,
+    weights: Floats,
+    *,
+    solver: str = "anneal",
+    start: Permutation | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress = silent,
+) -> Permutation:
+    """Return gamma (C,): class i gets row gamma_i of `weights` (C, d). Never worse than `start` (default: random).
+
+    `solver` is `greedy` (the paper's: always the best swap), `anneal` (simulated annealing, then best swaps) or `faq` (the
+    fast approximate QAP method of Vogelstein et al., then best swaps). The threads do not change the result.
+    """
+    if solver not in SOLVERS:
+        raise InputError(f"There is no assignment solver {solver!r}; choose from {', '.join(SOLVERS)}.")
+    start = generator(seed, "assignment").permutation(len(weights)) if start is None else start
+    s = similarity.copy()
+    np.fill_diagonal(s, 0)  # how similar a class is to itself does not matter
+    problem = Problem(s, unit_rows(weights.astype(s.dtype)), start, seed, threads or available_threads(), progress)
+    with single_threaded_blas():
+        found = SOLVERS[solver](problem)
+    progress(_WORK, 1.0)
+    return max(start, found, key=lambda assignment: gain(s, problem.unit, assignment))
+
+
+def greedy(problem: Problem) -> Permutation:
+    """Take the swap that lowers the objective most, until none does."""
+    return best_swaps(problem.similarity, problem.unit, problem.start)
+
+
+def anneal(problem: Problem) -> Permutation:
+    """Try random swaps at falling temperature, several times over, and take the best of them to its local optimum."""
+    from proxyhash.proxies.annealing import annealed_swaps, chains  # importing it compiles
+
+    s, unit = problem.similarity, problem.unit
+    done = [0.0] * chains(len(unit))
+
+    def run(chain: int) -> Permutation:
+        def listen(fraction: float) -> None:
+            done[chain] = fraction
+            problem.progress(_WORK, sum(done) / len(done))
+
+        found = annealed_swaps(s, unit, problem.start, generator(problem.seed, "assignment", chain), listen)
+        return best_swaps(s, unit, found) if len(unit) <= _POLISH_UP_TO else found
+
+    return max(ordered_map(run, range(len(done)), problem.threads), key=lambda found: gain(s, unit, found))
+
+
+def faq(problem: Problem) -> Permutation:
+    """Frank-Wolfe over doubly stochastic matrices, projected to a permutation, then best swaps."""
+    from scipy.optimize import quadratic_assignment
+
+    options = {"maximize": True, "rng": generator(problem.seed, "assignment", "faq")}
+    relaxed = quadratic_assignment(problem.similarity, problem.unit @ problem.unit.T, method="faq", options=options)
+    problem.progress(_WORK, 0.5)
+    return best_swaps(problem.similarity, problem.unit, relaxed.col_ind.astype(np.int64))
+
+
+SOLVERS: dict[str, Callable[[Problem], Permutation]] = {"greedy": greedy, "anneal": anneal, "faq": faq}
+
+
+def best_swaps(s: Floats, unit: Floats, start: Permutation) -> Permutation:
+    """Repeat the swap of greatest gain from `start` until no swap gains; `s` (C, C) has a zero diagonal."""
+    assignment = start.copy()
+    placed = unit[assignment]
+    pull = (s @ placed) @ placed.T  # pull[i, j]: what class i would gain from the proxy of class j
+    squared_steps = 2 - 2 * placed @ placed.T
+    tolerance = 100 * np.finfo(s.dtype).eps * float(np.abs(pull).max())
+    while True:
+        own = np.diag(pull)
+        change = pull + pull.T - own[:, None] - own - s * squared_steps
+        p, q = divmod(int(change.argmax()), len(s))
+        if change[p, q] <= tolerance:
+            return assignment
+        pull += np.outer(s[p] - s[q], placed @ (placed[q] - placed[p]))
+        pull[:, [p, q]] = pull[:, [q, p]]
+        squared_steps[[p, q]] = squared_steps[[q, p]]
+        squared_steps[:, [p, q]] = squared_steps[:, [q, p]]
+        placed[[p, q]] = placed[[q, p]]
+        assignment[[p, q]] = assignment[[q, p]]

@@ -1,0 +1,97 @@
+"""The front door: from a number of classes and bits to a measured proxy set."""
+
+import warnings
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyhash.proxies.assignment import SOLVERS
+from proxyhash.proxies.bounds.assignment import cosine_sums
+from proxyhash.proxies.geometry import Floats, unit_rows
+from proxyhash.proxies.kinds import Brief, Kind, find_kind
+from proxyhash.proxies.proxy_set import ProxySet
+from proxyhash.proxies.quality import measure
+from proxyhash.proxies.similarity import checked_similarity
+from proxyhash.support.checks import whole_number
+from proxyhash.support.errors import InputError, ProxyhashWarning
+from proxyhash.support.progress import Progress, silent
+
+
+def design_proxies(
+    classes: int,
+    bits: int,
+    kind: str = "shclm",
+    similarity: ArrayLike | None = None,
+    seed: int = 0,
+    *,
+    tammes_restarts: int | None = None,
+    rotation_restarts: int = 20,
+    solver: str = "anneal",
+    threads: int | None = None,
+    progress: Progress = silent,
+) -> ProxySet:
+    """Decide where each of C classes sits in Hamming space: a `ProxySet` of weights (C, d), row norm sqrt(d), and quality.
+
+    `kind` is one of `list_kinds()`. `similarity` (C, C) says how alike the classes are: `shclm` gives similar classes
+    similar proxies, and the quality of every kind then reports how well it follows them. The same seed gives the same set
+    on any number of `threads`, and the kinds of one seed are stages of one design. `tammes_restarts` and
+    `rotation_restarts` are how many random starts the packing and the rotation get; `solver` is the assignment's:
+    `anneal`, `greedy` (the paper's) or `faq`.
+
+    >>> proxies = design_proxies(classes=10, bits=16, kind="hclm")
+    >>> proxies.weights.shape, proxies.binary
+    ((10, 16), True)
+    """
+    recipe = find_kind(kind)
+    brief = Brief(
+        classes=whole_number("classes", classes, at_least=2),
+        bits=whole_number("bits", bits, at_least=1),
+        seed=whole_number("seed", seed, at_least=0),
+        similarity=None if similarity is None else checked_similarity(similarity, classes),
+        tammes_restarts=tammes_restarts and whole_number("tammes_restarts", tammes_restarts, at_least=1),
+        rotation_restarts=whole_number("rotation_restarts", rotation_restarts, at_least=1),
+        solver=solver,
+        threads=threads and whole_number("threads", threads, at_least=1),
+        progress=progress,
+    )
+    _refuse_the_impossible(recipe, brief)
+    weights = _scaled(recipe.build(brief))
+    _warn_of_the_meaningless(recipe, brief, weights)
+    return ProxySet(weights, recipe.name, brief.seed, measure(weights, brief.similarity))
+
+
+def _refuse_the_impossible(recipe: Kind, brief: Brief) -> None:
+    if recipe.binary and brief.bits < 64 and brief.classes > 2**brief.bits:
+        raise InputError(
+            f"{brief.classes} classes cannot have different codes of {brief.bits} bits, of which there are "
+            f"{2**brief.bits}: use at least {(brief.classes - 1).bit_length()} bits."
+        )
+    if brief.solver not in SOLVERS:
+        raise InputError(f"There is no assignment solver {brief.solver!r}; choose from {', '.join(SOLVERS)}.")
+
+
+def _warn_of_the_meaningless(recipe: Kind, brief: Brief, weights: Floats) -> None:
+    if recipe.name != "shclm":
+        return
+    if brief.similarity is None:
+        message = "Without a class similarity, shclm has nothing to match proxies by and is the same set as hclm."
+        warnings.warn(message, ProxyhashWarning, stacklevel=3)
+    elif equidistant(weights):
+        message = "All proxies are equally far apart, so every assignment to classes is as good as any other."
+        warnings.warn(message, ProxyhashWarning, stacklevel=3)
+
+
+def equidistant(weights: Floats) -> bool:
+    """Tell whether all pairs of proxies (C, d) have the same cosine: their variance over pairs vanishes."""
+    unit = unit_rows(weights.astype(np.float64))
+    pairs = len(unit) * (len(unit) - 1)
+    total, squares = cosine_sums(unit)
+    return squares / pairs - (total / pairs) ** 2 < 1e-9
+
+
+def _scaled(directions: Floats) -> NDArray[np.float32]:
+    """Give every row the length sqrt(d): corners of the cube keep their exact +1 and -1."""
+    if np.abs(directions).min() == np.abs(directions).max() == 1:
+        return directions.astype(np.float32)
+    scaled: NDArray[np.float32] = (unit_rows(directions) * np.sqrt(directions.shape[1])).astype(np.float32)
+    return scaled

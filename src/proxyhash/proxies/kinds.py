@@ -1,0 +1,135 @@
+"""The kinds of proxy sets, each a short recipe over the steps beside this file."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from proxyhash.proxies.alignment import best_rotation
+from proxyhash.proxies.assignment import assign
+from proxyhash.proxies.binary import distinct_corners
+from proxyhash.proxies.geometry import Floats, unit_rows
+from proxyhash.proxies.tammes import tammes
+from proxyhash.support.errors import InputError
+from proxyhash.support.progress import Progress, silent
+from proxyhash.support.seeds import generator
+
+Weights = Floats
+
+
+@dataclass(frozen=True)
+class Brief:
+    """What a recipe is told: C classes, d bits, the similarity of the classes if known, and how hard to try."""
+
+    classes: int
+    bits: int
+    seed: int = 0
+    similarity: Floats | None = None
+    tammes_restarts: int | None = None  # None: as many as the size of the problem deserves
+    rotation_restarts: int = 20  # the notes' advice: results depend on the start
+    solver: str = "anneal"
+    threads: int | None = None  # None: all cores
+    progress: Progress = field(default=silent, repr=False)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A named recipe: directions (C, d) for a brief. `binary` ones give entries of +1 and -1."""
+
+    name: str
+    summary: str
+    binary: bool
+    build: Callable[[Brief], Weights]
+
+
+_KINDS: dict[str, Kind] = {}
+
+
+def kind(name: str, summary: str, *, binary: bool = False) -> Callable[[Callable[[Brief], Weights]], Kind]:
+    """Register a recipe under `name`."""
+
+    def register(build: Callable[[Brief], Weights]) -> Kind:
+        _KINDS[name] = Kind(name, summary, binary, build)
+        return _KINDS[name]
+
+    return register
+
+
+def list_kinds() -> list[str]:
+    """Return the names of all kinds of proxy sets."""
+    return list(_KINDS)
+
+
+def find_kind(name: str) -> Kind:
+    """Return the kind called `name`; an unknown name is answered with the known ones."""
+    if name not in _KINDS:
+        raise InputError(f"There is no proxy kind {name!r}; choose from {', '.join(_KINDS)}.")
+    return _KINDS[name]
+
+
+def _gaussian_directions(brief: Brief, purpose: str) -> Weights:
+    shape = (brief.classes, brief.bits)
+    return unit_rows(generator(brief.seed, purpose).standard_normal(shape))
+
+
+@kind("learned", "random directions that training is free to move: an ordinary classifier")
+def learned(brief: Brief) -> Weights:
+    """Return an initialisation; whoever trains with this kind learns the proxies."""
+    return _gaussian_directions(brief, "learned")
+
+
+@kind("random", "random directions, fixed")
+def random(brief: Brief) -> Weights:
+    """Return normalised Gaussian vectors."""
+    return _gaussian_directions(brief, "random")
+
+
+@kind("tammes", "as far apart on the sphere as can be found, in a random rotation, eq. (tammes)")
+def sphere(brief: Brief) -> Weights:
+    """Return the best packing of several random starts."""
+    return tammes(
+        brief.classes,
+        brief.bits,
+        restarts=brief.tammes_restarts,
+        seed=brief.seed,
+        threads=brief.threads,
+        progress=brief.progress,
+    )
+
+
+@kind("aligned", "tammes, rotated towards the corners of the cube, eq. (G*)")
+def aligned(brief: Brief) -> Weights:
+    """Return the packing in the rotation of least quantisation error."""
+    points = sphere.build(brief) * np.sqrt(brief.bits)
+    rotation = best_rotation(
+        points,
+        restarts=brief.rotation_restarts,
+        seed=brief.seed,
+        threads=brief.threads,
+        progress=brief.progress,
+    )
+    weights: Weights = points @ rotation.matrix
+    return weights
+
+
+@kind("hclm", "the signs of aligned: hash-consistent large margin proxies, eq. (hashH*)", binary=True)
+def hclm(brief: Brief) -> Weights:
+    """Return the corners of the cube nearest to the aligned points, distinct."""
+    return distinct_corners(aligned.build(brief))
+
+
+@kind("shclm", "hclm, with similar proxies for similar classes, eq. (class_assignment)", binary=True)
+def shclm(brief: Brief) -> Weights:
+    """Return the corners of `hclm`, matched to the classes by their similarity."""
+    corners = hclm.build(brief)
+    if brief.similarity is None:
+        return corners
+    order = assign(
+        brief.similarity,
+        corners,
+        solver=brief.solver,
+        seed=brief.seed,
+        threads=brief.threads,
+        progress=brief.progress,
+    )
+    return corners[order]

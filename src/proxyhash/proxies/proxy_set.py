@@ -1,0 +1,175 @@
+"""A designed set of proxies: its weights, where they come from, how good they are, and its file."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from proxyhash.proxies.binary import is_binary
+from proxyhash.proxies.quality import AssignmentQuality, Quality
+from proxyhash.support.errors import InputError
+from proxyhash.support.files import written_whole
+
+_FORMAT = "proxyhash.proxies/1"
+
+
+@dataclass(frozen=True, eq=False)
+class ProxySet:
+    """One proxy a class: `weights` (C, d) float32, every row of length sqrt(d)."""
+
+    weights: NDArray[np.float32]
+    kind: str
+    seed: int
+    quality: Quality
+
+    def __post_init__(self) -> None:
+        """Make the weights read-only: they are fixed before training, and their quality was measured."""
+        self.weights.setflags(write=False)
+
+    @property
+    def classes(self) -> int:
+        """C, the number of classes."""
+        return int(self.weights.shape[0])
+
+    @property
+    def bits(self) -> int:
+        """d, the length of a proxy."""
+        return int(self.weights.shape[1])
+
+    @property
+    def binary(self) -> bool:
+        """Whether every weight is +1 or -1."""
+        return is_binary(self.weights)
+
+    @property
+    def trainable(self) -> bool:
+        """Whether these weights are only where training starts (kind `learned`)."""
+        return self.kind == "learned"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what describes the set, without the weights, ready for JSON."""
+        return {
+            "kind": self.kind,
+            "classes": self.classes,
+            "bits": self.bits,
+            "seed": self.seed,
+            "binary": self.binary,
+            "quality": self.quality.as_dict(),
+        }
+
+    def __repr__(self) -> str:
+        """One line: what it is and how far apart its classes are."""
+        q = self.quality
+        return (
+            f"ProxySet(kind={self.kind!r}, classes={self.classes}, bits={self.bits}, seed={self.seed}, "
+            f"min_distance={q.min_distance:.4g} of at most {q.distance_bound:.4g} bits, nearest_mean={q.nearest_mean:.4g})"
+        )
+
+    def __str__(self) -> str:
+        """The quality table as plain text."""
+        rows = self.describe()
+        width = max(len(name) for name, _ in rows)
+        return "\n".join([self.title, *(f"  {name:<{width}}  {value}" for name, value in rows)])
+
+    @property
+    def title(self) -> str:
+        """What the set is, in words."""
+        return f"{self.kind} proxies: {self.classes:,} classes in {self.bits} bits (seed {self.seed})"
+
+    def describe(self) -> list[tuple[str, str]]:
+        """Return the rows of the quality table: a name and a value with its unit."""
+        q = self.quality
+        rows = [
+            ("minimal distance", f"{q.min_distance:.4g} bits (no set has more than {q.distance_bound:.4g})"),
+            ("nearest other class", f"{q.nearest_mean:.4g} bits on average, {q.nearest_min:.4g} at least"),
+            ("margin M / K", f"{2 * q.min_distance / self.bits:.4g}"),
+            ("largest cosine", f"{q.max_cosine:.4f}"),
+            ("bit balance", f"{q.bit_balance:.3f} (largest |mean| of a bit)"),
+            ("constant bits", str(q.constant_bits)),
+        ]
+        if q.assignment:
+            a = q.assignment
+            correlation = "undefined" if np.isnan(a.correlation) else f"{a.correlation:.3f}"
+            rows += [
+                ("assignment objective", f"{a.objective:.6g} (random {a.random:.6g}, bound {a.bound:.6g})"),
+                ("share of the bound's gain", f"{100 * a.share:.1f} %"),
+                ("similarity correlation", correlation),
+            ]
+        return rows
+
+    def save(self, path: str | Path) -> None:
+        """Write the set as one safetensors file, whole or not at all."""
+        tensors: dict[str, NDArray[Any]] = {
+            "weights": np.ascontiguousarray(self.weights),
+            "nearest_class": self.quality.nearest_class,
+            "nearest_distance": self.quality.nearest_distance,
+        }
+        header = {
+            "format": _FORMAT,
+            "kind": self.kind,
+            "seed": str(self.seed),
+            "quality": json.dumps(self.quality.as_dict()),
+            "sha256": _digest(self.weights),
+        }
+        with written_whole(Path(path)) as temporary:
+            save_file(tensors, temporary, metadata=header)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a set written by `save`; anything else is an `InputError` that says what is wrong."""
+        path = Path(path)
+        if not path.is_file():
+            raise InputError(f"There is no file {path}.")
+        try:
+            with safe_open(path, framework="np") as handle:
+                header = handle.metadata() or {}
+                if header.get("format") != _FORMAT:
+                    raise InputError(f"{path} is not a proxy set: its header does not say {_FORMAT!r}.")
+                tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118
+            return cls._from_parts(header, tensors)
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{path} is not a proxy set: {_one_line(error)}.") from error
+
+    @classmethod
+    def _from_parts(cls, header: dict[str, str], tensors: dict[str, Any]) -> Self:
+        weights = tensors["weights"]
+        if weights.ndim != 2 or weights.dtype != np.float32 or len(weights) < 2:
+            raise ValueError("its weights are not a float32 matrix")
+        if _digest(weights) != header["sha256"]:
+            raise ValueError("its weights do not match their checksum")
+        numbers = json.loads(header["quality"])
+        quality = Quality(
+            min_distance=numbers["min_distance"],
+            distance_bound=numbers["distance_bound"],
+            nearest_class=tensors["nearest_class"],
+            nearest_distance=tensors["nearest_distance"],
+            max_cosine=numbers["max_cosine"],
+            bit_balance=numbers["bit_balance"],
+            constant_bits=numbers["constant_bits"],
+            assignment=_assignment(numbers["assignment"]),
+        )
+        return cls(weights, header["kind"], int(header["seed"]), quality)
+
+
+def _assignment(numbers: dict[str, float | None] | None) -> AssignmentQuality | None:
+    if numbers is None:
+        return None
+    value = {name: float("nan") if number is None else number for name, number in numbers.items()}
+    return AssignmentQuality(value["objective"], value["random"], value["bound"], value["correlation"])
+
+
+def _digest(weights: NDArray[np.float32]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(weights).tobytes()).hexdigest()
+
+
+def _one_line(error: Exception) -> str:
+    text = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+    return " ".join(text.split()).rstrip(".")

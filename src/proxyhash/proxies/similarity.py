@@ -1,0 +1,74 @@
+"""How similar two classes are: section 4.3 of the paper, for single labels and for tags."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyhash.support.errors import InputError
+
+Matrix = NDArray[np.floating]
+
+
+def class_mean_similarity(features: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
+    """Return s_ij = exp(-||u_i - u_j||^2 / (2 kappa^2)) (C, C), eq. (similarity).
+
+    `features` is (N, q), `labels` (N,) with classes 0 to C - 1; u_i is the mean feature of class i, eq. (class_avg), and
+    kappa the mean distance between two different class means.
+    """
+    x, y = np.asarray(features, dtype=np.float64), np.asarray(labels)
+    if x.ndim != 2 or y.shape != x.shape[:1]:
+        raise InputError(f"Features {x.shape} and labels {y.shape} do not fit: (N, q) and (N,) are needed.")
+    if not np.issubdtype(y.dtype, np.integer) or len(y) == 0 or y.min() < 0:
+        raise InputError("Labels must be class numbers from 0 upwards, at least one.")
+    if not np.isfinite(x).all():
+        raise InputError("Features hold a value that is not finite.")
+    counts = np.bincount(y)
+    if (counts == 0).any():
+        raise InputError(f"Class {int(counts.argmin())} has no example, so it has no mean.")
+    means = np.zeros((len(counts), x.shape[1]))
+    np.add.at(means, y, x)
+    return _gaussian_kernel(means / counts[:, None])
+
+
+def _gaussian_kernel(means: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy.spatial.distance import pdist, squareform
+
+    distances = pdist(means)
+    kappa = distances.mean() if len(distances) else 0.0
+    if kappa == 0:  # all means coincide: every class is as similar as can be
+        return np.ones((len(means), len(means)))
+    kernel: NDArray[np.float64] = np.exp(-(squareform(distances) ** 2) / (2 * kappa**2))
+    return kernel
+
+
+def tag_similarity(tags: ArrayLike) -> NDArray[np.float64]:
+    """Return s_ij = 2 sum_n t_ni t_nj / (sum_n t_ni + sum_n t_nj) (T, T) from tags (N, T) of 0 and 1; s_ii = 0.
+
+    Two tags that never occur have similarity 0.
+    """
+    t = np.asarray(tags)
+    if t.ndim != 2 or not np.isin(t, (0, 1)).all():
+        raise InputError("Tags must be a matrix (images, tags) of 0 and 1.")
+    together = t.astype(np.float64).T @ t.astype(np.float64)
+    counts = np.diag(together)
+    either = counts[:, None] + counts
+    similarity = np.divide(2 * together, either, out=np.zeros_like(together), where=either > 0)
+    np.fill_diagonal(similarity, 0)
+    return similarity
+
+
+def checked_similarity(similarity: ArrayLike, classes: int) -> Matrix:
+    """Return a class similarity as a float matrix (C, C), or raise the sentence that says what is wrong with it."""
+    s = np.asarray(similarity)
+    if s.dtype.kind not in "biuf":
+        raise InputError(f"The similarity must hold real numbers, not {s.dtype}.")
+    if s.ndim != 2 or s.shape[0] != s.shape[1]:
+        raise InputError(f"The similarity must be a square matrix, not one of shape {s.shape}.")
+    if len(s) != classes:
+        raise InputError(f"The similarity is for {len(s)} classes, but {classes} are asked for.")
+    s = s.astype(np.float32 if s.dtype == np.float32 else np.float64)
+    if not np.isfinite(s).all():
+        raise InputError("The similarity holds a value that is not finite.")
+    if not np.allclose(s, s.T, rtol=1e-4, atol=1e-6 * float(np.abs(s).max())):
+        raise InputError("The similarity must be symmetric.")
+    symmetric: Matrix = (s + s.T) / 2  # the solvers read rows for columns
+    return symmetric

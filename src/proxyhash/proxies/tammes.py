@@ -1,0 +1,134 @@
+"""The Tammes problem, eq. (tammes): C points on the unit sphere of R^d whose smallest distance is as large as can be."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from proxyhash.proxies.bounds.sphere import least_max_cosine
+from proxyhash.proxies.geometry import Floats, nearest, random_rotation, unit_rows
+from proxyhash.proxies.repulsion import crowding, soft_max_cosine, tangent
+from proxyhash.support.parallel import available_threads, ordered_map, single_threaded_blas
+from proxyhash.support.progress import Progress, silent
+from proxyhash.support.seeds import generator
+
+Points = Floats
+
+_OPTIMAL_WITHIN = 1e-5  # of the bound on the largest cosine: as near as single precision gets
+_STARTS_SHARE_CORES_FROM = 300  # below, threads lose more to the interpreter's lock than they gain
+_ANNEAL_UP_TO = 4_000  # beyond, a start would take minutes: one spreading flow of few steps takes its place
+_SPREAD_PAIRS = 1.6e10  # pairs of points looked at in one spreading flow: about 100 s on two cores at 128 dimensions
+
+Listener = Callable[[float], None]
+
+
+def unheard(fraction: float) -> None:
+    """Listen to nothing."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How the sharpness beta rises: `stages` times from `first` by `growth`, `steps` L-BFGS steps in each stage."""
+
+    first: float = 1.0  # from 8 upwards random starts freeze into poor packings
+    growth: float = 2.0
+    stages: int = 15  # up to 2^14, where the soft maximum exceeds the true one by a thousandth of a bit
+    steps: int = 100
+
+
+_DEFAULT_SCHEDULE = Schedule()
+
+
+def tammes(
+    classes: int,
+    dimensions: int,
+    *,
+    restarts: int | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress = silent,
+) -> Points:
+    """Return C well-separated unit points (C, d), the best of `restarts` random starts, in a random rotation.
+
+    The problem is not convex (the norms are equalities), so each start is annealed: the log-sum-exp of all cosines is
+    minimised while its sharpness rises. A start that meets the bound of `least_max_cosine` ends the search. The result
+    depends on the seed alone, not on the number of threads.
+    """
+    threads = threads or available_threads()
+    if dimensions == 1:  # the sphere is two points and nothing can move
+        return np.where(np.arange(classes) % 2, -1.0, 1.0)[:, None]
+    with single_threaded_blas():
+        points = _best_start(classes, dimensions, restarts or default_restarts(classes), seed, threads, progress)
+    return points @ random_rotation(dimensions, generator(seed, "tammes", "rotation"))
+
+
+def default_restarts(classes: int) -> int:
+    """Return how many random starts are worth their time: small problems have bad local optima, large ones do not."""
+    return 6 if classes <= 300 else 2 if classes <= _ANNEAL_UP_TO else 1
+
+
+def _best_start(classes: int, dimensions: int, restarts: int, seed: int, threads: int, progress: Progress) -> Points:
+    goal = least_max_cosine(classes, dimensions) + _OPTIMAL_WITHIN
+    done = [0.0] * restarts
+
+    def solve(start: int) -> tuple[float, Points]:
+        def listen(fraction: float) -> None:
+            done[start] = fraction
+            progress("Packing points on the sphere", sum(done) / restarts)
+
+        points = unit_rows(generator(seed, "tammes", start).standard_normal((classes, dimensions)))
+        if classes > _ANNEAL_UP_TO:
+            points = spread(points, threads=threads, progress=listen)
+        else:
+            points = anneal(points, goal=goal, progress=listen)
+        return float(nearest(points)[1].max()), points
+
+    parallel_starts = threads if _STARTS_SHARE_CORES_FROM <= classes <= _ANNEAL_UP_TO else 1
+    best: tuple[float, Points] = (2.0, np.empty(0))
+    for found in ordered_map(solve, range(restarts), parallel_starts):
+        best = min(best, found, key=lambda result: result[0])
+        if best[0] <= goal:
+            break
+    progress("Packing points on the sphere", 1.0)
+    return best[1]
+
+
+def anneal(
+    points: Points, schedule: Schedule = _DEFAULT_SCHEDULE, *, goal: float = -1.0, progress: Listener = unheard
+) -> Points:
+    """Minimise `soft_max_cosine` from `points` (C, d) by L-BFGS while beta rises; stop early at max cosine `goal`."""
+    shape = points.shape
+
+    def objective(flat: Points, beta: float) -> tuple[float, Points]:
+        lengths = np.linalg.norm(flat.reshape(shape), axis=1, keepdims=True)
+        unit = flat.reshape(shape) / lengths
+        value, gradient = soft_max_cosine(unit, beta)
+        return value, (tangent(gradient, unit) / lengths).ravel()
+
+    limits = {"maxiter": schedule.steps, "maxfun": 2 * schedule.steps, "gtol": 1e-7, "ftol": 1e-10}
+    for stage in range(schedule.stages):
+        beta = schedule.first * schedule.growth**stage
+        found = minimize(objective, points.ravel(), (beta,), method="L-BFGS-B", jac=True, options=limits)
+        points = unit_rows(found.x.reshape(shape))
+        progress((stage + 1) / schedule.stages)
+        if nearest(points)[1].max() <= goal:
+            break
+    return points
+
+
+def spread(points: Points, *, threads: int = 1, progress: Listener = unheard) -> Points:
+    """Push each of many points (C, d) away from its nearest neighbours, with momentum, ever more sharply.
+
+    Unlike the gradient of the soft maximum, which moves the few worst pairs, every point moves in every step; some
+    dozens of steps then do what L-BFGS needs hundreds for. The constants are the best of a small grid at (10000, 128).
+    """
+    steps = int(np.clip(_SPREAD_PAIRS / len(points) ** 2, 20, 150))
+    speed = np.zeros_like(points)
+    for step, way in enumerate(np.linspace(0, 1, steps), start=1):
+        near = crowding(points, 16 * (500 / 16) ** way, threads)
+        push = tangent(near.centre, points)
+        speed = tangent(0.85 * speed - 0.03**way * push, points)
+        points = unit_rows(points + speed)
+        progress(step / steps)
+    return points

@@ -1,0 +1,1 @@
+"""What every stage leans on: errors, seeds, threads, compiled kernels, files and progress."""

@@ -1,0 +1,15 @@
+"""One seed, many independent random streams, each named after what it is for."""
+
+import zlib
+
+import numpy as np
+
+
+def generator(seed: int, *purpose: str | int) -> np.random.Generator:
+    """Return the random stream of `seed` that belongs to `purpose`, e.g. `generator(0, "tammes", start)`.
+
+    Naming the streams keeps one stage's draws out of another's way: the sets `tammes`, `aligned`, `hclm` and `shclm` of
+    one seed are the same points at different stages, which is what an ablation must compare.
+    """
+    key = tuple(zlib.crc32(part.encode()) if isinstance(part, str) else part for part in purpose)
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
