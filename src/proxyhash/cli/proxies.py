@@ -134,6 +134,7 @@ def read_similarity(path: Path) -> NDArray[np.floating]:
     except (OSError, ValueError, EOFError):
         raise InputError(f"{path} is not a .npy file with a matrix of numbers.") from None
     if not isinstance(matrix, np.ndarray):
+        matrix.close()
         raise InputError(f"{path} holds several arrays; a .npy file with one matrix is needed.")
     return matrix
 

@@ -14,6 +14,7 @@ from proxyhash.proxies.quality import measure
 from proxyhash.proxies.similarity import checked_similarity
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError, ProxyhashWarning
+from proxyhash.support.parallel import single_threaded_blas
 from proxyhash.support.progress import Progress, silent
 
 
@@ -48,16 +49,21 @@ def design_proxies(
         bits=whole_number("bits", bits, at_least=1),
         seed=whole_number("seed", seed, at_least=0),
         similarity=None if similarity is None else checked_similarity(similarity, classes),
-        tammes_restarts=tammes_restarts and whole_number("tammes_restarts", tammes_restarts, at_least=1),
+        tammes_restarts=_optional("tammes_restarts", tammes_restarts),
         rotation_restarts=whole_number("rotation_restarts", rotation_restarts, at_least=1),
         solver=solver,
-        threads=threads and whole_number("threads", threads, at_least=1),
+        threads=_optional("threads", threads),
         progress=progress,
     )
     _refuse_the_impossible(recipe, brief)
-    weights = _scaled(recipe.build(brief))
+    with single_threaded_blas():
+        weights = _scaled(recipe.build(brief))
     _warn_of_the_meaningless(recipe, brief, weights)
     return ProxySet(weights, recipe.name, brief.seed, measure(weights, brief.similarity))
+
+
+def _optional(name: str, value: int | None) -> int | None:
+    return None if value is None else whole_number(name, value, at_least=1)
 
 
 def _refuse_the_impossible(recipe: Kind, brief: Brief) -> None:

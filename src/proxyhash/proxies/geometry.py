@@ -32,7 +32,7 @@ def cosine_blocks(points: Floats) -> Iterator[tuple[slice, Floats]]:
 
 def hide_self(block: Floats, rows: slice) -> None:
     """Overwrite each point's cosine with itself, in place, by less than any cosine."""
-    block[np.arange(len(block)), np.arange(rows.start, rows.stop)] = -2
+    block[np.arange(len(block)), np.arange(rows.start, rows.stop)] = -np.inf
 
 
 def nearest(points: Floats) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

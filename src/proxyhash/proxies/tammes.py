@@ -60,7 +60,7 @@ def tammes(
         return np.where(np.arange(classes) % 2, -1.0, 1.0)[:, None]
     with single_threaded_blas():
         points = _best_start(classes, dimensions, restarts or default_restarts(classes), seed, threads, progress)
-    return points @ random_rotation(dimensions, generator(seed, "tammes", "rotation"))
+        return points @ random_rotation(dimensions, generator(seed, "tammes", "rotation"))
 
 
 def default_restarts(classes: int) -> int:

@@ -1,7 +1,7 @@
 """Spherical codes: no C unit vectors of R^d can have a largest cosine below `least_max_cosine(C, d)`."""
 
 from itertools import count
-from math import comb
+from math import comb, cos, pi
 
 from scipy.optimize import brentq
 from scipy.special import roots_jacobi
@@ -11,12 +11,12 @@ def least_max_cosine(points: int, dimensions: int) -> float:
     """Return a lower bound on the largest cosine between C >= 2 unit vectors of R^d.
 
     Rankin: the simplex up to d + 1 points, the cross-polytope up to 2 d. Beyond, Levenshtein's bound, which known
-    optima meet: 27 points in 6 dimensions (1/4), 56 in 7 (1/3), 240 in 8 (1/2), the regular polygons.
+    optima meet: 27 points in 6 dimensions (1/4), 56 in 7 (1/3), 240 in 8 (1/2).
     """
     if points <= dimensions + 1:
         return -1 / (points - 1)
-    if dimensions == 1:
-        return 1.0
+    if dimensions <= 2:  # two ends; the regular polygon
+        return 1.0 if dimensions == 1 else cos(2 * pi / points)
     return 0.0 if points <= 2 * dimensions else _levenshtein(points, dimensions)
 
 

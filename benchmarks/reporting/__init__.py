@@ -1,0 +1,70 @@
+"""What all benchmarks share: a row that knows its target, and one way to print a table or JSON."""
+
+import json
+import platform
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.table import Table
+
+from proxyhash.support.parallel import available_threads
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement beside what it must reach; a limit of None is not a target."""
+
+    name: str
+    measured: float
+    target: str
+    reached: bool
+    seconds: float
+    seconds_limit: float | None = None
+    note: str = ""
+
+    @property
+    def in_time(self) -> bool:
+        """Whether it took no longer than it may."""
+        return self.seconds_limit is None or self.seconds <= self.seconds_limit
+
+
+def timed(work: Callable[..., Result], *arguments: Any, **named: Any) -> tuple[Result, float]:
+    """Return what `work` returns for these arguments and the seconds it took."""
+    begin = time.perf_counter()
+    result = work(*arguments, **named)
+    return result, time.perf_counter() - begin
+
+
+def report(title: str, rows: Iterable[Row], *, as_json: bool) -> None:
+    """Print each row as it is measured, or all of them as JSON at the end."""
+    progress = Console(stderr=True)
+    measured = []
+    for row in rows:
+        measured.append(row)
+        progress.print(f"[dim]{row.name}: {row.measured:.5g} in {row.seconds:.1f} s[/dim]", highlight=False)
+    if as_json:
+        machine = {"python": platform.python_version(), "processor": platform.processor(), "cores": available_threads()}
+        print(json.dumps({"title": title, "machine": machine, "rows": [asdict(row) for row in measured]}, indent=2))
+    else:
+        Console().print(_table(title, measured))
+
+
+def _table(title: str, rows: list[Row]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for heading in ("what", "measured", "target", "", "seconds", "limit", "", "note"):
+        table.add_column(heading, justify="left" if heading in ("what", "note") else "right")
+    for row in rows:
+        limit = "" if row.seconds_limit is None else f"{row.seconds_limit:g}"
+        time_mark = "" if row.seconds_limit is None else _mark(row.in_time)
+        cells = (row.name, f"{row.measured:.5g}", row.target, _mark(row.reached), f"{row.seconds:.1f}", limit, time_mark)
+        table.add_row(*cells, row.note)
+    return table
+
+
+def _mark(good: bool) -> str:
+    return "[green]ok[/green]" if good else "[red]MISSED[/red]"

@@ -1,0 +1,42 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxyhash.proxies.alignment import best_rotation, itq_rotation, quantisation_error
+from proxyhash.proxies.geometry import random_rotation
+
+
+@given(classes=st.integers(2, 30), bits=st.integers(1, 12), seed=st.integers(0, 99))
+def test_error_never_rises_and_the_rotation_is_one(classes: int, bits: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    points = random.standard_normal((classes, bits))
+    start = random_rotation(bits, random)
+
+    found = itq_rotation(points, start)
+
+    errors = np.array([quantisation_error(points @ start), *found.errors])
+    assert (np.diff(errors) <= 1e-9).all()
+    assert found.errors[-1] == quantisation_error(points @ found.matrix)
+    np.testing.assert_allclose(found.matrix @ found.matrix.T, np.eye(bits), atol=1e-10)
+    np.testing.assert_allclose(np.linalg.norm(points @ found.matrix, axis=1), np.linalg.norm(points, axis=1), atol=1e-10)
+
+
+def test_a_rotated_cube_is_turned_back() -> None:
+    corners = np.array([[x, y] for x in (-1.0, 1.0) for y in (-1.0, 1.0)])
+    turn = np.deg2rad(30)
+    turned = corners @ np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    found = itq_rotation(turned, np.eye(2))
+    assert found.errors[-1] < 1e-20
+
+
+def test_the_start_of_least_error_wins_on_any_number_of_threads() -> None:
+    points = np.random.default_rng(3).standard_normal((20, 8))
+    one, two = (best_rotation(points, restarts=6, seed=1, threads=threads) for threads in (1, 2))
+    np.testing.assert_array_equal(one.matrix, two.matrix)
+    single = [best_rotation(points, restarts=count, seed=1).errors[-1] for count in range(1, 7)]
+    assert single == sorted(single, reverse=True)
+    assert one.errors[-1] == single[-1] < single[0]
+
+
+def test_quantisation_error_by_hand() -> None:
+    assert quantisation_error(np.array([[0.0, -3.0], [1.0, -1.0]])) == 1 + 4
