@@ -1,0 +1,128 @@
+"""Exact answers about Hamming distances between packed codes; the same on any number of threads."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyhash.codes import kernels
+from proxyhash.codes.bits import Packed, Words, checked_packed, words
+from proxyhash.support.checks import whole_number
+from proxyhash.support.errors import InputError
+from proxyhash.support.parallel import available_threads, ordered_map
+
+_QUERIES_AT_ONCE = 512  # whose results are gathered while the database streams by once
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The nearest items of each query, nearest first, ties by position: `distances` and `indices`, both (Q, k)."""
+
+    distances: NDArray[np.int16]
+    indices: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        """Say how many were found and how far they are."""
+        span = f"{self.distances.min()} to {self.distances.max()} bits" if self.distances.size else "none"
+        return f"Neighbours({self.indices.shape[1]} of each of {len(self.indices):,} queries, {span})"
+
+
+@dataclass(frozen=True, eq=False)
+class WithinRadius:
+    """All items within a radius: query q's are `indices[starts[q]:starts[q + 1]]`, nearest first; `distances` likewise."""
+
+    starts: NDArray[np.int64]
+    distances: NDArray[np.int16]
+    indices: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """How many queries there were."""
+        return len(self.starts) - 1
+
+    def __getitem__(self, query: int) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
+        """Return the distances and the positions found for one query."""
+        mine = slice(self.starts[query], self.starts[query + 1])
+        return self.distances[mine], self.indices[mine]
+
+    def __repr__(self) -> str:
+        """Say how many were found."""
+        return f"WithinRadius({len(self.indices):,} items for {len(self):,} queries)"
+
+
+def distances(queries: ArrayLike, database: ArrayLike, *, threads: int | None = None) -> NDArray[np.int16]:
+    """Return the Hamming distances (Q, N) between packed `queries` (Q, bytes) and `database` (N, bytes)."""
+    q, db = checked_words(queries, database)
+    out = np.empty((len(q), db.shape[1]), np.int16)
+    for_queries(len(q), threads, lambda rows: kernels.distance_rows(q[rows], db, out[rows]))
+    return out
+
+
+def histograms(queries: ArrayLike, database: ArrayLike, *, threads: int | None = None) -> NDArray[np.int64]:
+    """Return how many items of `database` (N, bytes) lie at each distance from each of `queries`: (Q, 8 bytes + 1)."""
+    q, db = checked_words(queries, database)
+    out = np.zeros((len(q), 64 * len(db) + 1), np.int64)
+    for_queries(len(q), threads, lambda rows: kernels.histogram_rows(q[rows], db, out[rows]))
+    return out[:, : 8 * np.shape(queries)[1] + 1]
+
+
+def top_k(queries: ArrayLike, database: ArrayLike, k: int, *, threads: int | None = None) -> Neighbours:
+    """Return the k nearest items of `database` (N, bytes) for each of `queries` (Q, bytes), ties by position.
+
+    The answer is unique. If the database holds fewer than k items, all of them are returned.
+    """
+    q, db = checked_words(queries, database)
+    k = min(whole_number("k", k, at_least=1), db.shape[1])
+    near, position = np.empty((len(q), k), np.int16), np.empty((len(q), k), np.int64)
+
+    def search(rows: slice) -> None:
+        shape = (rows.stop - rows.start, 2 * k)
+        found, places = np.empty(shape, np.int16), np.empty(shape, np.int64)
+        kernels.nearest_rows(q[rows], db, k, 0, found, places)
+        near[rows], position[rows] = found[:, :k], places[:, :k]
+
+    for_queries(len(q), threads, search)
+    return Neighbours(near, position)
+
+
+def within(queries: ArrayLike, database: ArrayLike, radius: int, *, threads: int | None = None) -> WithinRadius:
+    """Return all items of `database` (N, bytes) at most `radius` bits from each of `queries` (Q, bytes)."""
+    q, db = checked_words(queries, database)
+    radius = whole_number("radius", radius, at_least=0)
+    counts = np.zeros(len(q), np.int64)
+    for_queries(len(q), threads, lambda rows: kernels.count_within(q[rows], db, radius, counts[rows]))
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    near, position = np.empty(starts[-1], np.int16), np.empty(starts[-1], np.int64)
+
+    def collect(rows: slice) -> None:
+        kernels.collect_within(q[rows], db, radius, starts[rows].copy(), near, position)
+        for row in range(rows.start, rows.stop):
+            mine = slice(starts[row], starts[row + 1])
+            kernels.sort_by_distance(near[mine], position[mine], counts[row], 64 * len(db) + 1)
+
+    for_queries(len(q), threads, collect)
+    return WithinRadius(starts, near, position)
+
+
+def checked_words(queries: ArrayLike, database: ArrayLike) -> tuple[Words, Words]:
+    """Return queries (Q, W) and database (W, N) as words."""
+    q, db = checked_packed("Queries", queries), checked_packed("The database", database)
+    if q.shape[1] != db.shape[1]:
+        raise InputError(f"Queries of {q.shape[1]} bytes cannot be compared with a database of {db.shape[1]} bytes a code.")
+    for name, codes in (("Queries", q), ("The database", db)):
+        if len(codes) == 0:
+            raise InputError(f"{name} must hold at least one code.")
+    return _query_words(q), words(db)
+
+
+def _query_words(queries: Packed) -> Words:
+    return np.ascontiguousarray(words(queries).T)
+
+
+def for_queries(queries: int, threads: int | None, work: Callable[[slice], None]) -> None:
+    """Run `work` on slices of the queries: at least one a thread, none with more than fit comfortably."""
+    threads = available_threads() if threads is None else whole_number("threads", threads, at_least=1)
+    size = max(1, min(_QUERIES_AT_ONCE, -(-queries // threads)))
+    slices = [slice(first, min(first + size, queries)) for first in range(0, queries, size)]
+    for _ in ordered_map(work, slices, min(threads, len(slices))):
+        pass

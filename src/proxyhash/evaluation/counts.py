@@ -1,0 +1,78 @@
+"""All that tie-aware metrics need to know: how many items, and how many relevant ones, lie at each distance of a query."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyhash.codes import kernels
+from proxyhash.codes.bits import Words
+from proxyhash.codes.search import checked_words, for_queries
+from proxyhash.evaluation.relevance import Relevance, relevance
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TieCounts:
+    """Per query and distance: `items` and `relevant`, both (Q, bits + 1). A column is a group of tied items."""
+
+    items: Counts
+    relevant: Counts
+
+    @property
+    def relevant_in_all(self) -> Counts:
+        """How many relevant items the database holds for each query (Q,)."""
+        total: Counts = self.relevant.sum(axis=1)
+        return total
+
+
+def count_ties(
+    query_codes: ArrayLike,
+    query_labels: ArrayLike,
+    database_codes: ArrayLike,
+    database_labels: ArrayLike,
+    *,
+    threads: int | None = None,
+) -> TieCounts:
+    """Count items and relevant items by distance, for packed codes and labels (see `relevance`)."""
+    q, db = checked_words(query_codes, database_codes)
+    labels = relevance(query_labels, database_labels, len(q), db.shape[1])
+    bins = 8 * np.shape(query_codes)[1] + 1
+    shape = (len(q), 64 * len(db) + 1)
+    items, relevant = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    for_queries(len(q), threads, lambda rows: kernels.histogram_rows(q[rows], db, items[rows]))
+    if labels.query_tags is None:
+        _count_classes(q, db, labels, relevant, threads)
+    else:
+        _count_tags(q, db, labels, relevant, threads)
+    return TieCounts(items[:, :bins], relevant[:, :bins])
+
+
+def _count_classes(q: Words, db: Words, labels: Relevance, out: Counts, threads: int | None) -> None:
+    """Bring each class's items together: a query then passes only over those of its own class."""
+    assert labels.query_classes is not None
+    assert labels.database_classes is not None
+    query_order = np.argsort(labels.query_classes, kind="stable")
+    item_order = np.argsort(labels.database_classes, kind="stable")
+    query_classes, item_classes = labels.query_classes[query_order], labels.database_classes[item_order]
+    grouped_items, grouped_queries = np.ascontiguousarray(db[:, item_order]), q[query_order]
+    grouped = np.zeros_like(out)
+
+    def count(rows: slice) -> None:
+        for label in np.unique(query_classes[rows]):
+            first, last = np.searchsorted(query_classes[rows], [label, label + 1]) + rows.start
+            begin, end = np.searchsorted(item_classes, [label, label + 1])
+            if end > begin:
+                mine = np.ascontiguousarray(grouped_items[:, begin:end])
+                kernels.histogram_rows(grouped_queries[first:last], mine, grouped[first:last])
+
+    for_queries(len(q), threads, count)
+    out[query_order] = grouped
+
+
+def _count_tags(q: Words, db: Words, labels: Relevance, out: Counts, threads: int | None) -> None:
+    tags, item_tags = labels.query_tags, labels.database_tags
+    assert tags is not None
+    assert item_tags is not None
+    for_queries(len(q), threads, lambda rows: kernels.tagged_histogram_rows(q[rows], db, tags[rows], item_tags, out[rows]))

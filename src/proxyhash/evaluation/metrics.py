@@ -1,0 +1,128 @@
+"""The front door: metrics of a retrieval from codes and labels.
+
+Queries and database are packed codes (Q, bytes) and (N, bytes); labels are classes (Q,) and (N,), or matrices of tags (Q, T)
+and (N, T) of 0 and 1, where sharing a tag is relevant.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from proxyhash.codes.search import checked_words, distances
+from proxyhash.evaluation import precision
+from proxyhash.evaluation.average_precision import Scores, average_precision
+from proxyhash.evaluation.counts import TieCounts, count_ties
+from proxyhash.evaluation.relevance import relevance
+from proxyhash.evaluation.result import Metric
+from proxyhash.support.checks import whole_number
+from proxyhash.support.errors import InputError
+
+_PAIRS_AT_ONCE = 4_000_000
+
+TIES = ("expected", "best", "worst", "stable")
+
+
+def mean_average_precision(
+    query_codes: ArrayLike,
+    query_labels: ArrayLike,
+    db_codes: ArrayLike,
+    db_labels: ArrayLike,
+    top: int | None = None,
+    ties: str = "expected",
+    denominator: str = "relevant",
+    *,
+    threads: int | None = None,
+) -> Metric:
+    """Return the mean average precision, by default the exact mean over all orders of tied items.
+
+    `top` cuts the ranking off (None: no cutoff). `ties` is `expected`, `best`, `worst`, or `stable`: the order of the
+    database, which makes the result depend on it. `denominator` is what the sum of precisions is divided by: `relevant` (all
+    relevant items), `capped` (at most `top`) or `retrieved` (the hits inside the top, as many scripts do).
+    """
+    top = None if top is None else whole_number("top", top, at_least=1)
+    if ties not in TIES:
+        raise InputError(f"There is no way {ties!r} to treat ties; choose from {', '.join(TIES)}.")
+    cutoff = "" if top is None else f"@{top}"
+    name = f"mAP{cutoff} [ties {ties}, over {denominator}]"
+    if ties == "stable":
+        rankings = _stable_rankings(query_codes, query_labels, db_codes, db_labels)
+        parts = [(average_precision(part, top, "expected", denominator), part.relevant_in_all) for part in rankings]
+        scores, relevant = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
+        return Metric(name, scores, int((relevant == 0).sum()))
+    counts = count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)
+    return _metric(name, counts, lambda part: average_precision(part, top, ties, denominator))
+
+
+def precision_at(
+    query_codes: ArrayLike,
+    query_labels: ArrayLike,
+    db_codes: ArrayLike,
+    db_labels: ArrayLike,
+    k: int,
+    *,
+    threads: int | None = None,
+) -> Metric:
+    """Return the expected share of relevant items among the k nearest."""
+    k = whole_number("k", k, at_least=1)
+    counts = count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)
+    return _metric(f"precision@{k} [ties expected]", counts, lambda part: precision.precision_at(part, k))
+
+
+def recall_at(
+    query_codes: ArrayLike,
+    query_labels: ArrayLike,
+    db_codes: ArrayLike,
+    db_labels: ArrayLike,
+    k: int,
+    *,
+    threads: int | None = None,
+) -> Metric:
+    """Return the expected share of all relevant items that is among the k nearest."""
+    k = whole_number("k", k, at_least=1)
+    counts = count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)
+    return _metric(f"recall@{k} [ties expected]", counts, lambda part: precision.recall_at(part, k))
+
+
+def evaluate(
+    query_codes: ArrayLike,
+    query_labels: ArrayLike,
+    db_codes: ArrayLike,
+    db_labels: ArrayLike,
+    top: int | None = None,
+    ks: tuple[int, ...] = (1, 10, 100),
+    *,
+    threads: int | None = None,
+) -> list[Metric]:
+    """Return the usual metrics from one pass over all pairs: mAP and its bounds, precision and recall, and radius 2."""
+    top = None if top is None else whole_number("top", top, at_least=1)
+    counts = count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)
+    cutoff = "" if top is None else f"@{top}"
+    results = [
+        _metric(f"mAP{cutoff} [ties {ties}, over relevant]", counts, lambda part, t=ties: average_precision(part, top, t))  # type: ignore[misc]
+        for ties in ("expected", "worst", "best")
+    ]
+    for k in ks:
+        results.append(_metric(f"precision@{k} [ties expected]", counts, lambda part, n=k: precision.precision_at(part, n)))  # type: ignore[misc]
+        results.append(_metric(f"recall@{k} [ties expected]", counts, lambda part, n=k: precision.recall_at(part, n)))  # type: ignore[misc]
+    results.append(_metric("precision within radius 2", counts, lambda part: precision.precision_within(part, 2)))
+    results.append(_metric("mAP within radius 2", counts, lambda part: precision.average_precision_within(part, 2)))
+    return results
+
+
+def _metric(name: str, counts: TieCounts, score: Callable[[TieCounts], Scores]) -> Metric:
+    return Metric(name, score(counts), int((counts.relevant_in_all == 0).sum()))
+
+
+def _stable_rankings(
+    query_codes: ArrayLike, query_labels: ArrayLike, db_codes: ArrayLike, db_labels: ArrayLike
+) -> Iterator[TieCounts]:
+    """Yield, for some queries at a time, rankings by distance and then position: groups of one item each."""
+    q, db = checked_words(query_codes, db_codes)
+    labels = relevance(query_labels, db_labels, len(q), db.shape[1])
+    size = max(1, _PAIRS_AT_ONCE // db.shape[1])
+    for first in range(0, len(q), size):
+        rows = slice(first, first + size)
+        order = np.argsort(distances(np.asarray(query_codes)[rows], db_codes), axis=1, kind="stable")
+        relevant = np.take_along_axis(labels.matrix(rows), order, axis=1).astype(np.int64)
+        yield TieCounts(np.ones_like(relevant), relevant)

@@ -1,0 +1,55 @@
+"""Precision and recall from counts of ties: expected values over all orders of tied items."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.evaluation.average_precision import Scores, average_precision, ratio
+from proxyhash.evaluation.counts import TieCounts
+
+
+def expected_hits(counts: TieCounts, k: int) -> Scores:
+    """Return how many relevant items are expected among the k nearest (Q,): of a cut tie, its share."""
+    before = np.cumsum(counts.items, axis=1) - counts.items
+    inside = np.clip(k - before, 0, counts.items)
+    share = np.divide(inside, counts.items, out=np.zeros(inside.shape), where=counts.items > 0)
+    hits: Scores = (share * counts.relevant).sum(axis=1)
+    return hits
+
+
+def precision_at(counts: TieCounts, k: int) -> Scores:
+    """Return the share of relevant items among the k nearest (Q,), or among all if there are fewer than k."""
+    return ratio(expected_hits(counts, k), np.minimum(k, counts.items.sum(axis=1)))
+
+
+def recall_at(counts: TieCounts, k: int) -> Scores:
+    """Return the share of all relevant items that is among the k nearest (Q,); 0 where nothing is relevant."""
+    return ratio(expected_hits(counts, k), counts.relevant_in_all)
+
+
+def within_radius(counts: TieCounts, radius: int) -> TieCounts:
+    """Return the counts of what lies at most `radius` bits away."""
+    return TieCounts(counts.items[:, : radius + 1], counts.relevant[:, : radius + 1])
+
+
+def precision_within(counts: TieCounts, radius: int) -> Scores:
+    """Return the share of relevant items within `radius` (Q,); where nothing is found it is 0."""
+    near = within_radius(counts, radius)
+    return ratio(near.relevant.sum(axis=1), near.items.sum(axis=1))
+
+
+def average_precision_within(counts: TieCounts, radius: int) -> Scores:
+    """Return the average precision over the items within `radius` (Q,), divided by the hits there; nothing found is 0."""
+    return average_precision(within_radius(counts, radius), denominator="retrieved")
+
+
+def precision_recall(counts: TieCounts) -> tuple[Scores, Scores]:
+    """Return mean recall and mean precision over queries (bits + 1,) when everything up to each distance is retrieved.
+
+    Queries with nothing relevant have no recall and are left out; a query that retrieves nothing yet has precision 1.
+    """
+    asked = counts.relevant_in_all > 0
+    found: NDArray[np.int64] = np.cumsum(counts.items[asked], axis=1)
+    hits: NDArray[np.int64] = np.cumsum(counts.relevant[asked], axis=1)
+    precision = np.divide(hits, found, out=np.ones(found.shape), where=found > 0)
+    recall = hits / counts.relevant_in_all[asked, None]
+    return recall.mean(axis=0), precision.mean(axis=0)

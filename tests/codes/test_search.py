@@ -1,0 +1,107 @@
+import faiss
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxyhash import InputError, codes
+from proxyhash.codes import kernels, reference
+
+
+def some_codes(count: int, width: int, seed: int, tied: bool) -> np.ndarray:
+    """Packed codes; tied ones use few values, so that most distances occur many times."""
+    return np.random.default_rng(seed).integers(0, 4 if tied else 256, (count, width), dtype=np.uint8)
+
+
+CASES = {
+    "queries": st.integers(1, 5),
+    "items": st.integers(1, 400),
+    "width": st.integers(1, 20),
+    "seed": st.integers(0, 9),
+    "tied": st.booleans(),
+    "threads": st.integers(1, 3),
+}
+
+
+@given(**CASES)
+def test_distances_and_histograms_are_the_reference_s(
+    queries: int, items: int, width: int, seed: int, tied: bool, threads: int
+) -> None:
+    q, db = some_codes(queries, width, seed, tied), some_codes(items, width, seed + 1, tied)
+    np.testing.assert_array_equal(codes.distances(q, db, threads=threads), reference.distances(q, db))
+    np.testing.assert_array_equal(codes.histograms(q, db, threads=threads), reference.histograms(q, db))
+
+
+@given(**CASES, k=st.integers(1, 500))
+def test_the_nearest_are_the_reference_s(
+    queries: int, items: int, width: int, seed: int, tied: bool, threads: int, k: int
+) -> None:
+    q, db = some_codes(queries, width, seed, tied), some_codes(items, width, seed + 1, tied)
+    found = codes.top_k(q, db, k, threads=threads)
+    near, position = reference.top_k(q, db, k)
+    np.testing.assert_array_equal(found.distances, near)
+    np.testing.assert_array_equal(found.indices, position)
+
+
+@given(**CASES, radius=st.integers(0, 160))
+def test_what_lies_within_a_radius_is_the_reference_s(
+    queries: int, items: int, width: int, seed: int, tied: bool, threads: int, radius: int
+) -> None:
+    q, db = some_codes(queries, width, seed, tied), some_codes(items, width, seed + 1, tied)
+    found = codes.within(q, db, radius, threads=threads)
+    assert len(found) == queries
+    for row, (near, position) in enumerate(reference.within(q, db, radius)):
+        np.testing.assert_array_equal(found[row][0], near)
+        np.testing.assert_array_equal(found[row][1], position)
+
+
+@pytest.mark.parametrize("width", [2, 8, 16, 64])
+def test_many_blocks_and_many_queries_agree_with_faiss(width: int) -> None:
+    q, db = some_codes(700, width, 0, tied=False), some_codes(2 * kernels.BLOCK + 77, width, 1, tied=False)
+    index = faiss.IndexBinaryFlat(8 * width)
+    index.add(db)
+    expected, _ = index.search(q, 25)
+
+    found = codes.top_k(q, db, 25)
+
+    np.testing.assert_array_equal(found.distances, expected)  # ties may differ in position: faiss does not promise them
+    recomputed = np.bitwise_count(q[:, None] ^ db[found.indices]).sum(axis=2)
+    np.testing.assert_array_equal(recomputed, expected)
+
+    radius = int(expected[:, 3].max())
+    limits, far, _ = index.range_search(q, radius + 1)  # faiss's radius is exclusive
+    inside = codes.within(q, db, radius)
+    np.testing.assert_array_equal(np.diff(inside.starts), np.diff(limits))
+    np.testing.assert_array_equal(np.sort(inside.distances), np.sort(far))
+
+
+def test_results_print_themselves() -> None:
+    q, db = some_codes(2, 2, 0, tied=False), some_codes(9, 2, 1, tied=False)
+    assert repr(codes.top_k(q, db, 3)).startswith("Neighbours(3 of each of 2 queries, ")
+    assert repr(codes.within(q, db, 16)) == "WithinRadius(18 items for 2 queries)"
+
+
+@pytest.mark.parametrize("function", [codes.distances, codes.histograms, lambda q, d: codes.top_k(q, d, 1)])
+@pytest.mark.parametrize(
+    ("queries", "database", "sentence"),
+    [
+        (np.zeros((1, 2), np.uint8), np.zeros((1, 3), np.uint8), "2 bytes cannot be compared with a database of 3"),
+        (np.zeros((0, 2), np.uint8), np.zeros((1, 2), np.uint8), "Queries must hold at least one code"),
+        (np.zeros((1, 2), np.uint8), np.zeros((0, 2), np.uint8), "The database must hold at least one code"),
+        (np.zeros((1, 2)), np.zeros((1, 2), np.uint8), "Queries must be packed"),
+        (np.zeros((1, 2), np.uint8), np.zeros(2, np.uint8), "The database must be packed"),
+    ],
+)
+def test_codes_that_do_not_fit_are_named(function, queries, database, sentence: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match=sentence):
+        function(queries, database)
+
+
+def test_bad_numbers_are_named() -> None:
+    code = np.zeros((1, 2), np.uint8)
+    with pytest.raises(InputError, match="k must be at least 1"):
+        codes.top_k(code, code, 0)
+    with pytest.raises(InputError, match="radius must be at least 0"):
+        codes.within(code, code, -1)
+    with pytest.raises(InputError, match="threads must be at least 1"):
+        codes.distances(code, code, threads=0)

@@ -1,0 +1,126 @@
+from itertools import chain, permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
+
+from proxyhash import InputError, codes
+from proxyhash.evaluation.average_precision import DENOMINATORS, average_precision
+from proxyhash.evaluation.counts import TieCounts, count_ties
+
+
+def literal(relevant: list[int], in_all: int, top: int, denominator: str) -> float:
+    """Average precision of one ranking, rank by rank."""
+    hits, total = 0, 0.0
+    for rank, hit in enumerate(relevant[:top], start=1):
+        if hit:
+            hits += 1
+            total += hits / rank
+    below = {"relevant": in_all, "capped": min(in_all, top), "retrieved": hits}[denominator]
+    return total / below if below else 0.0
+
+
+def all_orders(groups: list[list[int]]) -> list[list[int]]:
+    """All rankings that keep the groups in order and permute the items inside."""
+    rankings: list[list[int]] = [[]]
+    for group in groups:
+        rankings = [[*head, *tail] for head in rankings for tail in permutations(group)]
+    return rankings
+
+
+GROUPS = st.lists(st.lists(st.integers(0, 1), max_size=4), min_size=1, max_size=3).filter(any)
+
+
+@given(groups=GROUPS, top=st.integers(1, 9), denominator=st.sampled_from(DENOMINATORS))
+def test_it_is_the_mean_the_best_and_the_worst_of_all_orders(groups: list[list[int]], top: int, denominator: str) -> None:
+    counts = TieCounts(np.array([[len(g) for g in groups]]), np.array([[sum(g) for g in groups]]))
+    in_all = sum(map(sum, groups))
+    scores = [literal(order, in_all, top, denominator) for order in all_orders(groups)]
+
+    def ours(ties: str) -> float:
+        return float(average_precision(counts, top, ties, denominator)[0])
+
+    assert ours("expected") == pytest.approx(np.mean(scores), abs=1e-12)
+    first = [sorted(group, reverse=True) for group in groups]
+    last = [sorted(group) for group in groups]
+    assert ours("best") == pytest.approx(literal(list(chain(*first)), in_all, top, denominator), abs=1e-12)
+    assert ours("worst") == pytest.approx(literal(list(chain(*last)), in_all, top, denominator), abs=1e-12)
+    if denominator != "retrieved":  # dividing by the hits can reward having fewer of them
+        assert ours("best") == pytest.approx(max(scores), abs=1e-12)
+        assert ours("worst") == pytest.approx(min(scores), abs=1e-12)
+
+
+def test_without_ties_it_is_scikit_learn_s() -> None:
+    random = np.random.default_rng(0)
+    relevant = random.random((20, 300)) < 0.2
+    counts = TieCounts(np.ones((20, 300), np.int64), relevant.astype(np.int64))
+    expected = [average_precision_score(row, -np.arange(300)) for row in relevant]
+    for ties in ("expected", "best", "worst"):
+        np.testing.assert_allclose(average_precision(counts, ties=ties), expected)
+
+
+def some_search(seed: int, tagged: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    q, db = (codes.pack(random.random((count, 12)) < 0.5) for count in (30, 700))
+    if tagged:
+        return q, (random.random((30, 70)) < 0.03).astype(int), db, (random.random((700, 70)) < 0.03).astype(int)
+    return q, random.integers(0, 7, 30), db, random.integers(0, 6, 700)  # class 6 has no item
+
+
+@pytest.mark.parametrize("tagged", [False, True])
+def test_counts_are_those_of_a_full_matrix_on_any_number_of_threads(tagged: bool) -> None:
+    q, q_labels, db, db_labels = some_search(1, tagged)
+    relevant = (q_labels @ db_labels.T) > 0 if tagged else q_labels[:, None] == db_labels
+    distances = codes.distances(q, db)
+    for threads in (1, 2):
+        counts = count_ties(q, q_labels, db, db_labels, threads=threads)
+        for distance in range(17):
+            np.testing.assert_array_equal(counts.items[:, distance], (distances == distance).sum(axis=1))
+            np.testing.assert_array_equal(counts.relevant[:, distance], ((distances == distance) & relevant).sum(axis=1))
+
+
+@pytest.mark.parametrize("tagged", [False, True])
+def test_shuffling_the_database_changes_nothing(tagged: bool) -> None:
+    q, q_labels, db, db_labels = some_search(2, tagged)
+    order = np.random.default_rng(3).permutation(len(db))
+    for ties in ("expected", "best", "worst"):
+        for denominator in DENOMINATORS:
+            one = average_precision(count_ties(q, q_labels, db, db_labels), 100, ties, denominator)
+            two = average_precision(count_ties(q, q_labels, db[order], db_labels[order]), 100, ties, denominator)
+            np.testing.assert_array_equal(one, two)
+
+
+def test_names_are_labels_too() -> None:
+    q, q_labels, db, db_labels = some_search(4, tagged=False)
+    names = np.array(["ant", "bee", "cat", "dog", "eel", "fly", "gnu"])
+    one = count_ties(q, q_labels, db, db_labels)
+    two = count_ties(q, names[q_labels], db, names[db_labels])
+    np.testing.assert_array_equal(one.relevant, two.relevant)
+
+
+@pytest.mark.parametrize(
+    ("query_labels", "database_labels", "sentence"),
+    [
+        ([0], [0, 1], "query labels have shape .1,., but there are 2 query codes"),
+        ([0, 1], [0, 1, 2], "database labels have shape"),
+        ([[0, 1], [1, 0]], [0, 1], "cannot be compared"),
+        ([[0, 1], [1, 0]], [[0], [1]], "cannot be compared"),
+        ([[0, 2], [1, 0]], [[0, 1], [1, 0]], "of 0 and 1"),
+        (["a", "b"], [0, 1], "cannot be compared"),
+        ([0.0, np.nan], [0.0, 1.0], "all of them present"),
+    ],
+)
+def test_labels_that_do_not_fit_are_named(query_labels: list[int], database_labels: list[int], sentence: str) -> None:
+    packed = np.zeros((2, 1), np.uint8)
+    with pytest.raises(InputError, match=sentence):
+        count_ties(packed, query_labels, packed, database_labels)
+
+
+def test_unknown_settings_are_answered_with_the_known_ones() -> None:
+    counts = TieCounts(np.ones((1, 3), np.int64), np.ones((1, 3), np.int64))
+    with pytest.raises(InputError, match="choose from expected, best, worst"):
+        average_precision(counts, ties="lucky")
+    with pytest.raises(InputError, match="choose from relevant, capped, retrieved"):
+        average_precision(counts, denominator="some")
