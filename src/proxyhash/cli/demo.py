@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from proxyhash.cli.proxies import Whole
+from proxyhash.cli.numbers import Whole
 from proxyhash.cli.show import print_codes, print_quality, progress_bars
 from proxyhash.proxies import class_mean_similarity, design_proxies
 from proxyhash.proxies.figures import save_figure

@@ -1,15 +1,15 @@
 """`proxyhash proxies` designs a proxy set; `proxyhash inspect` shows one that was saved."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from cyclopts import Parameter, Token
+from cyclopts import Parameter
 from numpy.typing import NDArray
 from rich.console import Console
 
+from proxyhash.cli.numbers import Whole
 from proxyhash.cli.show import print_quality, progress_bars
 from proxyhash.proxies import ProxySet, design_proxies
 from proxyhash.proxies.figures import checked_figure_path, save_figure
@@ -17,17 +17,6 @@ from proxyhash.support.errors import InputError
 from proxyhash.support.files import check_writable
 
 DEFAULT_PLOT = "proxies.png"
-
-
-def _whole(_: type, tokens: Sequence[Token]) -> int:
-    """Read a whole number; the command line library would round 2.5 to 2."""
-    try:
-        return int(tokens[0].value)
-    except ValueError:
-        raise InputError(f"it must be a whole number, not {tokens[0].value}.") from None
-
-
-Whole = Annotated[int, Parameter(converter=_whole)]
 
 
 def proxies(

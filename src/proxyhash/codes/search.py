@@ -11,6 +11,7 @@ from proxyhash.codes.bits import Packed, Words, checked_packed, words
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
 from proxyhash.support.parallel import available_threads, ordered_map
+from proxyhash.support.progress import Progress, silent
 
 _QUERIES_AT_ONCE = 512  # whose results are gathered while the database streams by once
 
@@ -119,10 +120,10 @@ def _query_words(queries: Packed) -> Words:
     return np.ascontiguousarray(words(queries).T)
 
 
-def for_queries(queries: int, threads: int | None, work: Callable[[slice], None]) -> None:
+def for_queries(queries: int, threads: int | None, work: Callable[[slice], None], progress: Progress = silent) -> None:
     """Run `work` on slices of the queries: at least one a thread, none with more than fit comfortably."""
     threads = available_threads() if threads is None else whole_number("threads", threads, at_least=1)
     size = max(1, min(_QUERIES_AT_ONCE, -(-queries // threads)))
     slices = [slice(first, min(first + size, queries)) for first in range(0, queries, size)]
-    for _ in ordered_map(work, slices, min(threads, len(slices))):
-        pass
+    for done, _ in enumerate(ordered_map(work, slices, min(threads, len(slices))), start=1):
+        progress("Comparing codes", done / len(slices))

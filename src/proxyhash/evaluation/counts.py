@@ -9,6 +9,7 @@ from proxyhash.codes import kernels
 from proxyhash.codes.bits import Words
 from proxyhash.codes.search import checked_words, for_queries
 from proxyhash.evaluation.relevance import Relevance, relevance
+from proxyhash.support.progress import Progress, silent
 
 Counts = NDArray[np.int64]
 
@@ -34,6 +35,7 @@ def count_ties(
     database_labels: ArrayLike,
     *,
     threads: int | None = None,
+    progress: Progress = silent,
 ) -> TieCounts:
     """Count items and relevant items by distance, for packed codes and labels (see `relevance`)."""
     q, db = checked_words(query_codes, database_codes)
@@ -41,7 +43,7 @@ def count_ties(
     bins = 8 * np.shape(query_codes)[1] + 1
     shape = (len(q), 64 * len(db) + 1)
     items, relevant = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    for_queries(len(q), threads, lambda rows: kernels.histogram_rows(q[rows], db, items[rows]))
+    for_queries(len(q), threads, lambda rows: kernels.histogram_rows(q[rows], db, items[rows]), progress)
     if labels.query_tags is None:
         _count_classes(q, db, labels, relevant, threads)
     else:

@@ -4,7 +4,7 @@ Queries and database are packed codes (Q, bytes) and (N, bytes); labels are clas
 and (N, T) of 0 and 1, where sharing a tag is relevant.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,10 +13,13 @@ from proxyhash.codes.search import checked_words, distances
 from proxyhash.evaluation import precision
 from proxyhash.evaluation.average_precision import Scores, average_precision
 from proxyhash.evaluation.counts import TieCounts, count_ties
+from proxyhash.evaluation.legacy import legacy_mean_average_precision
+from proxyhash.evaluation.ranking import count_ranked
 from proxyhash.evaluation.relevance import relevance
-from proxyhash.evaluation.result import Metric
+from proxyhash.evaluation.result import Curve, Metric
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
+from proxyhash.support.progress import Progress, silent
 
 _PAIRS_AT_ONCE = 4_000_000
 
@@ -32,26 +35,45 @@ def mean_average_precision(
     ties: str = "expected",
     denominator: str = "relevant",
     *,
+    bit_weights: ArrayLike | None = None,
+    legacy: str | None = None,
     threads: int | None = None,
+    progress: Progress = silent,
 ) -> Metric:
     """Return the mean average precision, by default the exact mean over all orders of tied items.
 
     `top` cuts the ranking off (None: no cutoff). `ties` is `expected`, `best`, `worst`, or `stable`: the order of the
     database, which makes the result depend on it. `denominator` is what the sum of precisions is divided by: `relevant` (all
     relevant items), `capped` (at most `top`) or `retrieved` (the hits inside the top, as many scripts do).
+
+    Queries may be real values (Q, bits) instead of packed codes, or bits may have weights: distances are then real numbers,
+    and sorted. `legacy` names a script whose number is to be reproduced, see `proxyhash.evaluation.legacy`.
     """
     top = None if top is None else whole_number("top", top, at_least=1)
+    search = (query_codes, query_labels, db_codes, db_labels)
+    if legacy is not None:
+        return legacy_mean_average_precision(legacy, *search, top)
     if ties not in TIES:
         raise InputError(f"There is no way {ties!r} to treat ties; choose from {', '.join(TIES)}.")
-    cutoff = "" if top is None else f"@{top}"
-    name = f"mAP{cutoff} [ties {ties}, over {denominator}]"
-    if ties == "stable":
-        rankings = _stable_rankings(query_codes, query_labels, db_codes, db_labels)
-        parts = [(average_precision(part, top, "expected", denominator), part.relevant_in_all) for part in rankings]
-        scores, relevant = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
-        return Metric(name, scores, int((relevant == 0).sum()))
-    counts = count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)
-    return _metric(name, counts, lambda part: average_precision(part, top, ties, denominator))
+    real = bit_weights is not None or np.asarray(query_codes).dtype.kind == "f"
+    if real and ties == "stable":
+        raise InputError("Real-valued distances are ranked with ties expected, best or worst, not stable.")
+    if real:
+        parts: Iterable[TieCounts] = count_ranked(*search, bit_weights)
+    elif ties == "stable":
+        parts = _stable_rankings(*search)
+    else:
+        parts = [count_ties(*search, threads=threads, progress=progress)]
+    way = "expected" if ties == "stable" else ties  # groups of one item have one order
+    scored = [(average_precision(part, top, way, denominator), part.relevant_in_all) for part in parts]
+    scores, relevant = (np.concatenate(pieces) for pieces in zip(*scored, strict=True))
+    kind = "real distances, " if real else ""
+    name = f"mAP{_cutoff(top)} [{kind}ties {ties}, over {denominator}]"
+    return Metric(name, scores, int((relevant == 0).sum()))
+
+
+def _cutoff(top: int | None) -> str:
+    return "" if top is None else f"@{top}"
 
 
 def precision_at(
@@ -84,6 +106,44 @@ def recall_at(
     return _metric(f"recall@{k} [ties expected]", counts, lambda part: precision.recall_at(part, k))
 
 
+def precision_within(
+    query_codes: ArrayLike,
+    query_labels: ArrayLike,
+    db_codes: ArrayLike,
+    db_labels: ArrayLike,
+    radius: int = 2,
+    *,
+    threads: int | None = None,
+) -> Metric:
+    """Return the share of relevant items among those at most `radius` bits away; nothing found counts 0."""
+    radius = whole_number("radius", radius, at_least=0)
+    counts = count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)
+    return _metric(f"precision within radius {radius}", counts, lambda part: precision.precision_within(part, radius))
+
+
+def mean_average_precision_within(
+    query_codes: ArrayLike,
+    query_labels: ArrayLike,
+    db_codes: ArrayLike,
+    db_labels: ArrayLike,
+    radius: int = 2,
+    *,
+    threads: int | None = None,
+) -> Metric:
+    """Return the mean average precision over the items at most `radius` bits away; nothing found counts 0."""
+    radius = whole_number("radius", radius, at_least=0)
+    counts = count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)
+    return _metric(f"mAP within radius {radius}", counts, lambda part: precision.average_precision_within(part, radius))
+
+
+def precision_recall_curve(
+    query_codes: ArrayLike, query_labels: ArrayLike, db_codes: ArrayLike, db_labels: ArrayLike, *, threads: int | None = None
+) -> Curve:
+    """Return mean precision against mean recall when everything up to each distance is retrieved."""
+    recall, shares = precision.precision_recall(count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads))
+    return Curve(recall, shares)
+
+
 def evaluate(
     query_codes: ArrayLike,
     query_labels: ArrayLike,
@@ -93,11 +153,12 @@ def evaluate(
     ks: tuple[int, ...] = (1, 10, 100),
     *,
     threads: int | None = None,
+    progress: Progress = silent,
 ) -> list[Metric]:
     """Return the usual metrics from one pass over all pairs: mAP and its bounds, precision and recall, and radius 2."""
     top = None if top is None else whole_number("top", top, at_least=1)
-    counts = count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)
-    cutoff = "" if top is None else f"@{top}"
+    counts = count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads, progress=progress)
+    cutoff = _cutoff(top)
     results = [
         _metric(f"mAP{cutoff} [ties {ties}, over relevant]", counts, lambda part, t=ties: average_precision(part, top, t))  # type: ignore[misc]
         for ties in ("expected", "worst", "best")

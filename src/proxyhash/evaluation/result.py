@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """A mean over queries. Queries for which nothing is relevant score 0 and are counted, never dropped."""
+    """A mean over queries. Queries for which nothing is relevant are counted and reported, never dropped in silence."""
 
     name: str
     """The metric with its protocol: cutoff, ties, denominator."""
@@ -17,6 +17,8 @@ class Metric:
     """(Q,)"""
     without_relevant: int
     """How many queries have no relevant item in the database."""
+    lonely_queries: str = "have no relevant item and count 0"
+    """What becomes of those, in words."""
 
     @property
     def value(self) -> float:
@@ -25,7 +27,7 @@ class Metric:
 
     def __repr__(self) -> str:
         """One line: name, value, and what it is the mean of."""
-        note = f"; {self.without_relevant:,} have no relevant item and count 0" if self.without_relevant else ""
+        note = f"; {self.without_relevant:,} {self.lonely_queries}" if self.without_relevant else ""
         return f"{self.name} = {self.value:.4f} (mean of {len(self.per_query):,} queries{note})"
 
     def as_dict(self) -> dict[str, Any]:
@@ -36,3 +38,15 @@ class Metric:
             "queries": len(self.per_query),
             "without_relevant": self.without_relevant,
         }
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Mean recall and mean precision (bits + 1,), one point for each distance up to which items are retrieved."""
+
+    recall: NDArray[np.float64]
+    precision: NDArray[np.float64]
+
+    def __repr__(self) -> str:
+        """Say how many points there are and where the curve ends."""
+        return f"Curve({len(self.recall)} points, precision {self.precision[0]:.4f} to {self.precision[-1]:.4f})"

@@ -1,0 +1,77 @@
+"""`proxyhash evaluate codes`: honest metrics for anyone's codes."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from proxyhash.cli.numbers import Whole
+from proxyhash.cli.show import progress_bars
+from proxyhash.evaluation import Metric, bootstrap_interval, mean_average_precision
+from proxyhash.evaluation import evaluate as all_metrics
+from proxyhash.evaluation.files import read_labelled_codes
+
+evaluate = App(name="evaluate", help="Measure retrieval, exactly and whatever the order of the database.")
+
+
+@evaluate.command
+def codes(
+    *,
+    query: Path,
+    database: Path,
+    top: Whole | None = None,
+    legacy: str | None = None,
+    threads: Whole | None = None,
+    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> None:
+    """Measure retrieval with codes from files: mAP (exact over ties, with its worst and best), precision and recall.
+
+    For example, with the cutoff that the paper uses on ImageNet:
+
+      proxyhash evaluate codes --query q.npz --database db.npz --top 50000
+
+    Parameters
+    ----------
+    query
+        An .npz or .mat file with arrays `codes` (items, bits; +-1, 0/1, booleans, or packed bytes) and `labels` (classes, or
+        a matrix of tags of 0 and 1).
+    database
+        The same for the database.
+    top
+        Rank only this many items for mAP; by default all.
+    legacy
+        Also print the mAP of a well-known script: deephash-pytorch, hashnet or talr.
+    threads
+        How many cores to use; by default all. The result does not depend on it.
+    json_
+        Print the numbers as JSON instead of a table.
+    """
+    query_codes, query_labels = read_labelled_codes(query)
+    db_codes, db_labels = read_labelled_codes(database)
+    search = (query_codes, query_labels, db_codes, db_labels)
+    with progress_bars() as progress:
+        metrics = all_metrics(*search, top=top, threads=threads, progress=progress)
+    if legacy is not None:
+        metrics.append(mean_average_precision(*search, top, legacy=legacy))
+    low, high = bootstrap_interval(metrics[0])
+    if json_:
+        numbers = [metric.as_dict() for metric in metrics]
+        numbers[0]["interval_95"] = [low, high]
+        print(json.dumps(numbers, indent=2))
+        return
+    Console().print(_table(metrics, len(db_codes)))
+    print(f"95 % interval of the first by resampling queries: {low:.4f} to {high:.4f}.")
+    if metrics[0].without_relevant:
+        print(f"{metrics[0].without_relevant:,} queries {metrics[0].lonely_queries}.")
+
+
+def _table(metrics: list[Metric], items: int) -> Table:
+    title = f"{len(metrics[0].per_query):,} queries, {items:,} items"
+    table = Table(title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False, box=None)
+    for metric in metrics:
+        table.add_row(Text(metric.name), Text(f"{metric.value:.4f}"))
+    return table

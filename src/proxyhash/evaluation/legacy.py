@@ -1,0 +1,89 @@
+"""Average precision as three well-known scripts compute it, defects included, to compare with papers that used them.
+
+`deephash-pytorch` (swuxyj/DeepHash-pytorch) ranks by `np.argsort` of the distances and divides the precisions at hits inside
+    the top by the number of these hits. Wrong: ties fall as an unstable sort leaves them, fewer hits are not punished, and
+    without a cutoff the last item is dropped, because -1 is used as the end of a slice.
+`hashnet` (thuml/HashNet) does the same, and leaves queries without a hit inside the top out of the mean. Wrong: as above,
+    and the mean is over the lucky queries.
+`talr` (kunhe/TALR, its `AP`, not its tie-aware `tieAP`) keeps ties in the order of the database and sums precisions times
+    differences of recall. Wrong: a hit at rank 1 gets no credit, since its difference is lost; fewer hits are not punished.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyhash.codes.search import checked_words, distances
+from proxyhash.evaluation.relevance import relevance
+from proxyhash.evaluation.result import Metric
+from proxyhash.support.errors import InputError
+
+Hits = NDArray[np.bool_]
+
+_PAIRS_AT_ONCE = 4_000_000
+
+
+def legacy_mean_average_precision(
+    name: str,
+    query_codes: ArrayLike,
+    query_labels: ArrayLike,
+    db_codes: ArrayLike,
+    db_labels: ArrayLike,
+    top: int | None,
+) -> Metric:
+    """Return the score of the script called `name`, see above."""
+    if name not in LEGACY:
+        raise InputError(f"There is no legacy script {name!r}; choose from {', '.join(LEGACY)}.")
+    sort, score, keep_lonely = LEGACY[name]
+    scores, hits = [], []
+    for row, relevant in _rows(query_codes, query_labels, db_codes, db_labels):
+        ranked = relevant[sort(row)]
+        # The first script passes -1 for "no cutoff" into a slice, which drops the last item.
+        inside = ranked[: -1 if name == "deephash-pytorch" and top is None else top]
+        scores.append(score(inside))
+        hits.append(bool(inside.any()))
+    kept = np.array(scores)[np.array(hits) | keep_lonely]
+    label = f"mAP{'' if top is None else f'@{top}'} [legacy {name}]"
+    fate = "score 0" if keep_lonely else "are left out of the mean"
+    return Metric(label, kept if len(kept) else np.zeros(1), hits.count(False), f"have no hit and {fate}")
+
+
+def _rows(
+    query_codes: ArrayLike, query_labels: ArrayLike, db_codes: ArrayLike, db_labels: ArrayLike
+) -> Iterator[tuple[NDArray[np.float32], Hits]]:
+    """Yield for each query its distances, in the type the scripts have them in, and which items are relevant."""
+    q, db = checked_words(query_codes, db_codes)
+    labels = relevance(query_labels, db_labels, len(q), db.shape[1])
+    size = max(1, _PAIRS_AT_ONCE // db.shape[1])
+    for first in range(0, len(q), size):
+        rows = slice(first, first + size)
+        near = distances(np.asarray(query_codes)[rows], db_codes).astype(np.float32)
+        yield from zip(near, labels.matrix(rows), strict=True)
+
+
+def _unstable(row: NDArray[np.float32]) -> NDArray[np.int64]:
+    return np.argsort(row)  # on purpose: the order of ties is whatever NumPy's default sort makes of it
+
+
+def _stable(row: NDArray[np.float32]) -> NDArray[np.int64]:
+    return np.argsort(row, kind="stable")
+
+
+def _mean_precision_at_hits(inside: Hits) -> float:
+    ranks = np.flatnonzero(inside) + 1.0
+    return float(np.mean(np.arange(1, len(ranks) + 1) / ranks)) if len(ranks) else 0.0
+
+
+def _without_rank_one(inside: Hits) -> float:
+    ranks = np.flatnonzero(inside) + 1.0
+    precisions = np.arange(1, len(ranks) + 1) / ranks
+    return float(precisions[ranks > 1].sum() / len(ranks)) if len(ranks) else 0.0
+
+
+LEGACY: dict[str, tuple[Callable[[NDArray[np.float32]], NDArray[np.int64]], Callable[[Hits], float], bool]] = {
+    "deephash-pytorch": (_unstable, _mean_precision_at_hits, True),
+    "hashnet": (_unstable, _mean_precision_at_hits, False),
+    "talr": (_stable, _without_rank_one, True),
+}
+"""How each script sorts, how it scores a ranking, and whether queries without a hit count."""

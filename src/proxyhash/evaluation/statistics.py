@@ -1,0 +1,57 @@
+"""How sure is a number, and is one system better than another? Both asked of the scores of single queries."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from proxyhash.evaluation.result import Metric
+from proxyhash.support.errors import InputError
+from proxyhash.support.seeds import generator
+
+_NUMBERS_AT_ONCE = 4_000_000
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Mean difference between two systems on the same queries, and how often chance alone gives one as large."""
+
+    difference: float
+    p_value: float
+
+
+def bootstrap_interval(metric: Metric, level: float = 0.95, samples: int = 2000, seed: int = 0) -> tuple[float, float]:
+    """Return the interval that holds the mean in a share `level` of resamplings of the queries (percentiles)."""
+    if not 0 < level < 1:
+        raise InputError(f"The level must lie between 0 and 1, not at {level}.")
+    random, scores = generator(seed, "bootstrap"), metric.per_query
+    size = max(1, _NUMBERS_AT_ONCE // len(scores))
+    means = [
+        scores[random.integers(len(scores), size=(min(size, samples - first), len(scores)))].mean(axis=1)
+        for first in range(0, samples, size)
+    ]
+    low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def paired_test(one: Metric, other: Metric, samples: int = 10_000, seed: int = 0) -> PairedTest:
+    """Test whether two systems differ on the same queries: signs of the differences are flipped at random (two-sided)."""
+    if one.name != other.name or len(one.per_query) != len(other.per_query):
+        raise InputError(f"Only the same metric on the same queries can be compared, not {one.name} and {other.name}.")
+    differences = one.per_query - other.per_query
+    observed = float(differences.mean())
+    random = generator(seed, "paired test")
+    size = max(1, _NUMBERS_AT_ONCE // len(differences))
+    as_large = 0
+    for first in range(0, samples, size):
+        signs = random.integers(0, 2, size=(min(size, samples - first), len(differences)), dtype=np.int8) * 2 - 1
+        as_large += int((np.abs(signs @ differences) / len(differences) >= abs(observed) - 1e-15).sum())
+    return PairedTest(observed, (as_large + 1) / (samples + 1))
+
+
+def per_class(metric: Metric, query_labels: ArrayLike) -> dict[str, float]:
+    """Return the mean of a metric over the queries of each class, by the class's name."""
+    labels = np.asarray(query_labels)
+    if labels.shape != metric.per_query.shape:
+        raise InputError(f"Labels of shape {labels.shape} do not fit {len(metric.per_query)} queries.")
+    return {str(label): float(metric.per_query[labels == label].mean()) for label in np.unique(labels)}

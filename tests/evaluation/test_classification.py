@@ -1,0 +1,37 @@
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from proxyhash import InputError, codes
+from proxyhash.evaluation import classify_codes, nearest_proxy_accuracy
+
+
+def test_softmax_regression_is_scikit_learn_s() -> None:
+    random = np.random.default_rng(0)
+    centres = np.where(random.random((5, 24)) < 0.5, -1, 1)
+    labels = {name: random.integers(0, 5, count) for name, count in (("query", 300), ("database", 2000))}
+    signs = {name: centres[y] * np.where(random.random((len(y), 24)) < 0.3, -1, 1) for name, y in labels.items()}
+
+    ours = classify_codes(codes.pack(signs["query"]), labels["query"], codes.pack(signs["database"]), labels["database"], 24)
+
+    peer = LogisticRegression(C=1 / (1e-4 * 2000), max_iter=2000).fit(signs["database"], labels["database"])
+    assert ours.value == pytest.approx(peer.score(signs["query"], labels["query"]), abs=0.01)
+    assert ours.value > 0.7
+    agreement = (peer.predict(signs["query"]) == labels["query"]) == ours.per_query.astype(bool)
+    assert agreement.mean() > 0.99
+
+
+def test_an_unseen_class_is_never_right_and_is_reported() -> None:
+    packed = codes.pack([[1, 1], [-1, -1]])
+    result = classify_codes(packed, ["cat", "eel"], packed, ["cat", "dog"], 2)
+    np.testing.assert_array_equal(result.per_query, [1, 0])
+    assert result.without_relevant == 1
+    with pytest.raises(InputError, match="query labels have shape"):
+        classify_codes(packed, [0], packed, [0, 1], 2)
+
+
+def test_nearest_proxy_by_hand() -> None:
+    proxies = [[1, 1], [-1, 1]]
+    assert nearest_proxy_accuracy([[0.9, 0.2], [-0.1, 0.3], [0.2, 0.9]], [0, 1, 1], proxies).value == pytest.approx(2 / 3)
+    with pytest.raises(InputError, match="do not fit"):
+        nearest_proxy_accuracy([[1.0]], [0], proxies)
