@@ -51,7 +51,9 @@ def report(title: str, rows: Iterable[Row], *, as_json: bool) -> None:
         machine = {"python": platform.python_version(), "processor": platform.processor(), "cores": available_threads()}
         print(json.dumps({"title": title, "machine": machine, "rows": [asdict(row) for row in measured]}, indent=2))
     else:
-        Console().print(_table(title, measured))
+        console = Console()
+        console.width = max(console.width, 160)  # a table that is cut says nothing
+        console.print(_table(title, measured))
 
 
 def _table(title: str, rows: list[Row]) -> Table:

@@ -1,8 +1,9 @@
 """Compiled loops over Hamming distances. Each runs on one thread and holds no lock; whoever calls them splits the work.
 
 All take queries (Q, W) and a database (W, N) of 64-bit words. Blocks of the database are the outer loop, so that a block
-stays in the cache while every query passes over it. Inside, distances of a small chunk are computed first, which compilers
-turn into vector instructions, and looked at afterwards. Distances are small integers: nothing is ever sorted by comparison.
+stays in the cache while every query passes over it. Codes of one word are compared with four queries at a time: one load
+serves four, and four histograms or minima do not wait for each other. Distances are small integers: nothing is ever sorted
+by comparison.
 """
 
 from typing import Any
@@ -15,11 +16,12 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import MAX_BITS, Words
 from proxyhash.support.compiled import kernel
 
-BLOCK = 2048  # codes a query passes over before the next query's turn: 16 KB at 64 bits, half of a first-level cache
-CHUNK = 128  # codes whose distances are computed together
+BLOCK = 8192  # codes a query passes over before the next query's turn: 64 KB at 64 bits, well inside a second-level cache
+CHUNK = 256  # codes whose distances are computed together
 
 Shorts = NDArray[np.int16]
 Longs = NDArray[np.int64]
+Counters = NDArray[np.int32]
 
 
 @intrinsic
@@ -54,18 +56,36 @@ def _chunk_distances(query: Words, database: Words, first: int, last: int, out: 
 
 
 @kernel(nogil=True, inline="always")
-def _least_distance(query: Words, database: Words, first: int, last: int, out: Words) -> np.uint64:
-    """Return the smallest distance of items first to last; `out` is scratch space. For one word nothing is written."""
-    least = np.uint64(MAX_BITS)
-    if database.shape[0] == 1:
-        word, row = query[0], database[0]
+def _least_of_four(queries: Words, q: int, database: Words, first: int, last: int, chunk: Words, least: Longs) -> None:
+    """Write to `least` (4,) the smallest distance from queries q to q + 3 to items first to last; `chunk` is scratch space.
+
+    A query without others is looked at alone; past the last of several, the last is looked at again.
+    """
+    end = len(queries) - 1
+    if database.shape[0] == 1 and q == end:
+        row, only, nearest_to_it = database[0], queries[q, 0], np.int64(MAX_BITS)
         for item in range(first, last):
-            least = min(least, popcount(word ^ row[item]))
-        return least
-    _chunk_distances(query, database, first, last, out)
-    for item in range(last - first):
-        least = min(least, out[item])
-    return least
+            nearest_to_it = min(nearest_to_it, np.int64(popcount(only ^ row[item])))
+        least[0] = nearest_to_it
+        return
+    if database.shape[0] == 1:
+        row = database[0]
+        a, b, c, d = queries[q, 0], queries[min(q + 1, end), 0], queries[min(q + 2, end), 0], queries[min(q + 3, end), 0]
+        to_a, to_b, to_c, to_d = np.int64(MAX_BITS), np.int64(MAX_BITS), np.int64(MAX_BITS), np.int64(MAX_BITS)
+        for item in range(first, last):
+            word = row[item]
+            to_a = min(to_a, np.int64(popcount(a ^ word)))
+            to_b = min(to_b, np.int64(popcount(b ^ word)))
+            to_c = min(to_c, np.int64(popcount(c ^ word)))
+            to_d = min(to_d, np.int64(popcount(d ^ word)))
+        least[0], least[1], least[2], least[3] = to_a, to_b, to_c, to_d
+        return
+    for j in range(4):
+        _chunk_distances(queries[min(q + j, end)], database, first, last, chunk)
+        nearest = np.uint64(MAX_BITS)
+        for item in range(last - first):
+            nearest = min(nearest, chunk[item])
+        least[j] = nearest
 
 
 @kernel(nogil=True)
@@ -85,66 +105,67 @@ def distance_rows(queries: Words, database: Words, out: Shorts) -> None:
 
 @kernel(nogil=True)
 def histogram_rows(queries: Words, database: Words, out: Longs) -> None:
-    """Add to `out` (Q, bins) how many items lie at each distance.
+    """Add to `out` (Q, bins) how many items lie at each distance."""
+    items = database.shape[1]
+    chunk = np.empty(CHUNK, np.uint64)
+    table = np.empty((4, out.shape[1]), np.int32)
+    for start in range(0, items, BLOCK):
+        stop = min(start + BLOCK, items)
+        for q in range(0, len(queries), 4):
+            table[:] = 0
+            if database.shape[0] == 1:
+                _count_four(queries, q, database[0, start:stop], table[0], table[1], table[2], table[3])
+            else:
+                for j in range(min(4, len(queries) - q)):
+                    for first in range(start, stop, CHUNK):
+                        last = min(first + CHUNK, stop)
+                        _chunk_distances(queries[q + j], database, first, last, chunk)
+                        for item in range(last - first):
+                            table[j, chunk[item]] += 1
+            for j in range(min(4, len(queries) - q)):
+                for bin_ in range(out.shape[1]):
+                    out[q + j, bin_] += table[j, bin_]
 
-    Four histograms are filled in turn: neighbouring items often fall into one bin, and would wait for each other there.
+
+@kernel(nogil=True, inline="always")
+def _count_four(
+    queries: Words, q: int, row: Words, table_a: Counters, table_b: Counters, table_c: Counters, table_d: Counters
+) -> None:
+    """Count the distances of a row of one-word codes to queries q to q + 3, a table for each."""
+    end = len(queries) - 1
+    a, b, c, d = queries[q, 0], queries[min(q + 1, end), 0], queries[min(q + 2, end), 0], queries[min(q + 3, end), 0]
+    for item in range(len(row)):
+        word = row[item]
+        table_a[popcount(a ^ word)] += 1
+        table_b[popcount(b ^ word)] += 1
+        table_c[popcount(c ^ word)] += 1
+        table_d[popcount(d ^ word)] += 1
+
+
+@kernel(nogil=True)
+def collect_within(
+    queries: Words, database: Words, radius: int, ends: Longs, near: Shorts, position: Longs, write: bool
+) -> None:
+    """Advance `ends` (Q,) by the number of items within `radius`; if `write`, put distances and positions there.
+
+    The first pass counts, the second writes, in the order of the database.
     """
     items = database.shape[1]
-    chunk = np.empty(CHUNK, np.uint64)
-    turns = np.zeros((4, out.shape[1]), np.int64)
+    chunk, least = np.empty(CHUNK, np.uint64), np.empty(4, np.int64)
     for start in range(0, items, BLOCK):
         stop = min(start + BLOCK, items)
-        for q in range(len(queries)):
-            turns[:] = 0
+        for q in range(0, len(queries), 4):
             for first in range(start, stop, CHUNK):
                 last = min(first + CHUNK, stop)
-                _chunk_distances(queries[q], database, first, last, chunk)
-                whole = (last - first) // 4 * 4
-                for item in range(0, whole, 4):
-                    turns[0, chunk[item]] += 1
-                    turns[1, chunk[item + 1]] += 1
-                    turns[2, chunk[item + 2]] += 1
-                    turns[3, chunk[item + 3]] += 1
-                for item in range(whole, last - first):
-                    turns[0, chunk[item]] += 1
-            for bin_ in range(out.shape[1]):
-                out[q, bin_] += turns[0, bin_] + turns[1, bin_] + turns[2, bin_] + turns[3, bin_]
-
-
-@kernel(nogil=True)
-def count_within(queries: Words, database: Words, radius: int, out: Longs) -> None:
-    """Write to `out` (Q,) how many items lie within `radius`."""
-    items = database.shape[1]
-    chunk = np.empty(CHUNK, np.uint64)
-    out[:] = 0
-    for start in range(0, items, BLOCK):
-        stop = min(start + BLOCK, items)
-        for q in range(len(queries)):
-            for first in range(start, stop, CHUNK):
-                last = min(first + CHUNK, stop)
-                if _least_distance(queries[q], database, first, last, chunk) <= radius:
-                    _chunk_distances(queries[q], database, first, last, chunk)
-                    for item in range(last - first):
-                        out[q] += chunk[item] <= radius
-
-
-@kernel(nogil=True)
-def collect_within(queries: Words, database: Words, radius: int, ends: Longs, near: Shorts, position: Longs) -> None:
-    """Write distances and positions of the items within `radius`, in the order of the database; `ends` (Q,) are advanced."""
-    items = database.shape[1]
-    chunk = np.empty(CHUNK, np.uint64)
-    for start in range(0, items, BLOCK):
-        stop = min(start + BLOCK, items)
-        for q in range(len(queries)):
-            for first in range(start, stop, CHUNK):
-                last = min(first + CHUNK, stop)
-                if _least_distance(queries[q], database, first, last, chunk) <= radius:
-                    _chunk_distances(queries[q], database, first, last, chunk)
-                    for item in range(last - first):
-                        if chunk[item] <= radius:
-                            near[ends[q]] = chunk[item]
-                            position[ends[q]] = first + item
-                            ends[q] += 1
+                _least_of_four(queries, q, database, first, last, chunk, least)
+                for j in range(min(4, len(queries) - q)):
+                    if least[j] <= radius:
+                        _chunk_distances(queries[q + j], database, first, last, chunk)
+                        for item in range(last - first):
+                            if chunk[item] <= radius:
+                                if write:
+                                    near[ends[q + j]], position[ends[q + j]] = chunk[item], first + item
+                                ends[q + j] += 1
 
 
 @kernel(nogil=True)
@@ -163,44 +184,57 @@ def sort_by_distance(near: Shorts, position: Longs, count: int, bins: int) -> No
 
 
 @kernel(nogil=True)
-def nearest_rows(queries: Words, database: Words, k: int, offset: int, near: Shorts, position: Longs) -> None:
-    """Write distances and positions (plus `offset`) of the k nearest items to the first k columns of (Q, 2k), k <= N.
+def nearest_rows(queries: Words, database: Words, k: int, near: Shorts, position: Longs) -> None:
+    """Write distances and positions of the k nearest items to the first k columns of (Q, 2k), k <= N.
 
     Candidates gather in twice k places. When these are full the k best stay, and from then on an item must be nearer than
     the k-th: an equal one comes later, and ties go to the earlier. Most chunks are passed over by their least distance.
     """
     items, bins = database.shape[1], 64 * database.shape[0] + 1
-    chunk = np.empty(CHUNK, np.uint64)
+    chunk, least = np.empty(CHUNK, np.uint64), np.empty(4, np.int64)
     held = np.zeros(len(queries), np.int64)
     limit = np.full(len(queries), bins, np.int64)
     for start in range(0, items, BLOCK):
         stop = min(start + BLOCK, items)
-        for q in range(len(queries)):
+        for q in range(0, len(queries), 4):
             for first in range(start, stop, CHUNK):
                 last = min(first + CHUNK, stop)
-                if _least_distance(queries[q], database, first, last, chunk) >= limit[q]:
-                    continue
-                _chunk_distances(queries[q], database, first, last, chunk)
-                for item in range(last - first):
-                    if chunk[item] < limit[q]:
-                        near[q, held[q]], position[q, held[q]] = chunk[item], first + item + offset
-                        held[q] += 1
-                        if held[q] == 2 * k:
-                            sort_by_distance(near[q], position[q], 2 * k, bins)
-                            held[q], limit[q] = k, near[q, k - 1]
+                _least_of_four(queries, q, database, first, last, chunk, least)
+                for j in range(min(4, len(queries) - q)):
+                    if least[j] < limit[q + j]:
+                        _chunk_distances(queries[q + j], database, first, last, chunk)
+                        _take_nearer(chunk, first, last, k, bins, near[q + j], position[q + j], held, limit, q + j)
     for q in range(len(queries)):
         sort_by_distance(near[q], position[q], held[q], bins)
 
 
 @kernel(nogil=True)
-def tagged_histogram_rows(queries: Words, database: Words, tags: Words, item_tags: Words, out: Longs) -> None:
-    """Add to `out` (Q, bins) how many items that share a tag with the query lie at each distance.
+def _take_nearer(
+    chunk: Words, first: int, last: int, k: int, bins: int, near: Shorts, position: Longs, held: Longs, limit: Longs, q: int
+) -> None:
+    """Add the items of a chunk that are nearer than the limit to what query q holds."""
+    for item in range(last - first):
+        if chunk[item] < limit[q]:
+            near[held[q]], position[held[q]] = chunk[item], first + item
+            held[q] += 1
+            if held[q] == 2 * k:
+                sort_by_distance(near, position, 2 * k, bins)
+                held[q], limit[q] = k, near[k - 1]
 
-    `tags` (Q, T) and `item_tags` (T, N) hold one bit a tag. Whether a tag is shared becomes 0 or 1 and is what is added.
+
+@kernel(nogil=True)
+def tagged_histogram_rows(
+    queries: Words, database: Words, tags: Words, item_tags: Words, items_out: Longs, relevant_out: Longs
+) -> None:
+    """Add to (Q, bins) how many items lie at each distance, and how many of them share a tag with the query.
+
+    `tags` (Q, T) and `item_tags` (T, N) hold one bit a tag. One table is filled, at twice the distance plus whether a tag is
+    shared, so that a pair is counted once; four such tables take turns, so that equal neighbours do not wait for each other.
     """
     items = database.shape[1]
     chunk, shared = np.empty(CHUNK, np.uint64), np.empty(CHUNK, np.uint64)
-    turns = np.zeros((2, out.shape[1]), np.int64)
+    turns = np.zeros((4, 2 * items_out.shape[1]), np.int32)
+    table_a, table_b, table_c, table_d = turns[0], turns[1], turns[2], turns[3]
     for start in range(0, items, BLOCK):
         stop = min(start + BLOCK, items)
         for q in range(len(queries)):
@@ -208,12 +242,36 @@ def tagged_histogram_rows(queries: Words, database: Words, tags: Words, item_tag
             for first in range(start, stop, CHUNK):
                 last = min(first + CHUNK, stop)
                 _chunk_distances(queries[q], database, first, last, chunk)
-                shared[:] = 0
-                for part in range(item_tags.shape[0]):
-                    word, row = tags[q, part], item_tags[part]
-                    for item in range(first, last):
-                        shared[item - first] |= word & row[item]
-                for item in range(last - first):
-                    turns[item & 1, chunk[item]] += shared[item] != 0
-            for bin_ in range(out.shape[1]):
-                out[q, bin_] += turns[0, bin_] + turns[1, bin_]
+                _mark_shared(tags[q], item_tags, first, last, shared, chunk)
+                whole = (last - first) // 4 * 4
+                for item in range(0, whole, 4):
+                    table_a[chunk[item]] += 1
+                    table_b[chunk[item + 1]] += 1
+                    table_c[chunk[item + 2]] += 1
+                    table_d[chunk[item + 3]] += 1
+                for item in range(whole, last - first):
+                    table_a[chunk[item]] += 1
+            for bin_ in range(items_out.shape[1]):
+                alone, together = turns[:, 2 * bin_].sum(), turns[:, 2 * bin_ + 1].sum()
+                items_out[q, bin_] += alone + together
+                relevant_out[q, bin_] += together
+
+
+@kernel(nogil=True, inline="always")
+def _mark_shared(tags: Words, item_tags: Words, first: int, last: int, shared: Words, chunk: Words) -> None:
+    """Double the distances of items first to last in `chunk`, and add 1 where an item shares a tag with the query."""
+    parts = item_tags.shape[0]
+    word, row = tags[0], item_tags[0]
+    if parts == 1:
+        for item in range(first, last):
+            shared[item - first] = word & row[item]
+    else:
+        next_word, next_row = tags[1], item_tags[1]
+        for item in range(first, last):
+            shared[item - first] = (word & row[item]) | (next_word & next_row[item])
+    for part in range(2, parts):
+        word, row = tags[part], item_tags[part]
+        for item in range(first, last):
+            shared[item - first] |= word & row[item]
+    for item in range(last - first):
+        chunk[item] = (chunk[item] << np.uint64(1)) + np.uint64(shared[item] != 0)

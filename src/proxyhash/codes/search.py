@@ -79,7 +79,7 @@ def top_k(queries: ArrayLike, database: ArrayLike, k: int, *, threads: int | Non
     def search(rows: slice) -> None:
         shape = (rows.stop - rows.start, 2 * k)
         found, places = np.empty(shape, np.int16), np.empty(shape, np.int64)
-        kernels.nearest_rows(q[rows], db, k, 0, found, places)
+        kernels.nearest_rows(q[rows], db, k, found, places)
         near[rows], position[rows] = found[:, :k], places[:, :k]
 
     for_queries(len(q), threads, search)
@@ -90,13 +90,13 @@ def within(queries: ArrayLike, database: ArrayLike, radius: int, *, threads: int
     """Return all items of `database` (N, bytes) at most `radius` bits from each of `queries` (Q, bytes)."""
     q, db = checked_words(queries, database)
     radius = whole_number("radius", radius, at_least=0)
-    counts = np.zeros(len(q), np.int64)
-    for_queries(len(q), threads, lambda rows: kernels.count_within(q[rows], db, radius, counts[rows]))
+    counts, nowhere = np.zeros(len(q), np.int64), (np.empty(0, np.int16), np.empty(0, np.int64))
+    for_queries(len(q), threads, lambda rows: kernels.collect_within(q[rows], db, radius, counts[rows], *nowhere, False))
     starts = np.concatenate([[0], np.cumsum(counts)])
     near, position = np.empty(starts[-1], np.int16), np.empty(starts[-1], np.int64)
 
     def collect(rows: slice) -> None:
-        kernels.collect_within(q[rows], db, radius, starts[rows].copy(), near, position)
+        kernels.collect_within(q[rows], db, radius, starts[rows].copy(), near, position, True)
         for row in range(rows.start, rows.stop):
             mine = slice(starts[row], starts[row + 1])
             kernels.sort_by_distance(near[mine], position[mine], counts[row], 64 * len(db) + 1)

@@ -43,11 +43,17 @@ def count_ties(
     bins = 8 * np.shape(query_codes)[1] + 1
     shape = (len(q), 64 * len(db) + 1)
     items, relevant = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    for_queries(len(q), threads, lambda rows: kernels.histogram_rows(q[rows], db, items[rows]), progress)
     if labels.query_tags is None:
+        for_queries(len(q), threads, lambda rows: kernels.histogram_rows(q[rows], db, items[rows]), progress)
         _count_classes(q, db, labels, relevant, threads)
     else:
-        _count_tags(q, db, labels, relevant, threads)
+        tags, item_tags = labels.query_tags, labels.database_tags
+        assert item_tags is not None
+
+        def count(rows: slice) -> None:
+            kernels.tagged_histogram_rows(q[rows], db, tags[rows], item_tags, items[rows], relevant[rows])
+
+        for_queries(len(q), threads, count, progress)
     return TieCounts(items[:, :bins], relevant[:, :bins])
 
 
@@ -71,10 +77,3 @@ def _count_classes(q: Words, db: Words, labels: Relevance, out: Counts, threads:
 
     for_queries(len(q), threads, count)
     out[query_order] = grouped
-
-
-def _count_tags(q: Words, db: Words, labels: Relevance, out: Counts, threads: int | None) -> None:
-    tags, item_tags = labels.query_tags, labels.database_tags
-    assert tags is not None
-    assert item_tags is not None
-    for_queries(len(q), threads, lambda rows: kernels.tagged_histogram_rows(q[rows], db, tags[rows], item_tags, out[rows]))

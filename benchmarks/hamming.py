@@ -1,0 +1,162 @@
+"""How fast codes are compared: each pair of numbers is measured in one run on the same codes.
+
+python benchmarks/hamming.py                    everything, some minutes on two cores
+python benchmarks/hamming.py --only map,top     some of: map, imagenet, top, widths
+"""
+
+import argparse
+import multiprocessing
+import resource
+import sys
+from collections.abc import Callable, Iterator
+
+import faiss
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from proxyhash import codes
+from proxyhash.evaluation import mean_average_precision
+from proxyhash.evaluation.counts import count_ties
+from proxyhash.support.parallel import available_threads
+from reporting import Row, report, timed
+
+Packed = NDArray[np.uint8]
+
+
+def random_codes(count: int, bits: int, seed: int) -> Packed:
+    return np.random.default_rng(seed).integers(0, 256, (count, bits // 8), dtype=np.uint8)
+
+
+def clustered_codes(labels: NDArray[np.int64], bits: int, seed: int) -> Packed:
+    """Codes as a trained network gives them: each class has a centre, and a bit in ten is flipped."""
+    random = np.random.default_rng(seed)
+    centres = np.random.default_rng(7).random((int(labels.max()) + 1, bits)) < 0.5
+    return codes.pack(centres[labels] ^ (random.random((len(labels), bits)) < 0.1))
+
+
+def best_of(repeats: int, work: Callable[..., object], *arguments: object, **named: object) -> float:
+    """Return the least time of several runs, after one that compiles and warms up."""
+    work(*arguments, **named)
+    return min(timed(work, *arguments, **named)[1] for _ in range(repeats))
+
+
+def map_rows() -> Iterator[Row]:
+    random = np.random.default_rng(0)
+    q_labels, db_labels = random.integers(0, 100, 10_000), random.integers(0, 100, 50_000)
+    q, db = clustered_codes(q_labels, 64, 1), clustered_codes(db_labels, 64, 2)
+    ours = best_of(3, mean_average_precision, q, q_labels, db, db_labels)
+    yield Row("mAP, 10,000 x 50,000, 64 bits: G pairs/s", 0.5 / ours, "", True, ours)
+
+    signs, db_signs = codes.unpack(q, 64).astype(np.float32), codes.unpack(db, 64).astype(np.float32)
+    hot = np.eye(100, dtype=np.float32)
+    usual, seconds = timed(usual_script, signs[:100], hot[q_labels[:100]], db_signs, hot[db_labels])
+    exact = mean_average_precision(q[:100], q_labels[:100], db, db_labels).value
+    note = f"measured on 100 queries; its mAP {usual:.4f}, the exact one {exact:.4f}"
+    ratio = seconds * 100 / ours
+    yield Row("... times the usual script", ratio, ">= 300", ratio >= 300, seconds, note=note)
+
+    tensors = [torch.from_numpy(array) for array in (signs[:1000], q_labels[:1000], db_signs, db_labels)]
+    seconds = best_of(1, torch_histogram, *tensors)
+    ratio = seconds * 10 / ours
+    yield Row(
+        "... times a vectorised torch histogram", ratio, ">= 20", ratio >= 20, seconds, note="measured on 1,000 queries"
+    )
+
+    tags, db_tags = (random.random((count, 100)) < 0.02 for count in (10_000, 50_000))
+    seconds = best_of(2, mean_average_precision, q, tags, db, db_tags)
+    yield Row("... cost of tags over classes", seconds / ours, "<= 2.5", seconds / ours <= 2.5, seconds)
+
+
+def usual_script(
+    q: NDArray[np.float32], q_labels: NDArray[np.float32], db: NDArray[np.float32], db_labels: NDArray[np.float32]
+) -> float:
+    """Per query two matrix products (distances, and one-hot labels), an argsort and a cumulative sum."""
+    total = 0.0
+    for code, label in zip(q, q_labels, strict=True):
+        order = np.argsort(0.5 * (db.shape[1] - db @ code))
+        hit = (db_labels @ label > 0)[order]
+        precision = np.cumsum(hit) / np.arange(1, len(hit) + 1)
+        total += float((precision * hit).sum() / max(1, hit.sum()))
+    return total / len(q)
+
+
+def torch_histogram(q: torch.Tensor, q_labels: torch.Tensor, db: torch.Tensor, db_labels: torch.Tensor) -> torch.Tensor:
+    """Distances by matrix product, counts of items and of relevant items by scatter, a batch of queries at a time."""
+    bits, parts = q.shape[1], []
+    for first in range(0, len(q), 100):
+        part = slice(first, first + 100)
+        distance = ((bits - q[part] @ db.T) / 2).long()
+        relevant = q_labels[part, None] == db_labels
+        shape = (len(distance), bits + 1)
+        items = torch.zeros(shape).scatter_add_(1, distance, torch.ones(distance.shape))
+        hits = torch.zeros(shape).scatter_add_(1, distance, relevant.float())
+        parts.append((hits * hits.cumsum(1) / items.cumsum(1).clamp(min=1)).sum(1) / hits.sum(1).clamp(min=1))
+    return torch.cat(parts)
+
+
+def imagenet_rows() -> Iterator[Row]:
+    """The paper's protocol: a database of 1,281,167 and 50,000 queries, of which a tenth is measured."""
+    spawn = multiprocessing.get_context("spawn")  # a process of its own, so that its peak memory is its own
+    rates = {}
+    for threads, queries in ((1, 2_000), (available_threads(), 5_000)):
+        with spawn.Pool(1) as pool:
+            seconds, gib = pool.apply(_imagenet, (queries, threads))
+        rates[threads] = queries * 1_281_167 / seconds / 1e9
+        rate = rates[threads] / threads
+        name = f"ImageNet protocol, 64 bits, {threads} thread(s): G pairs/s a core"
+        yield Row(name, rate, ">= 1.5", rate >= 1.5, seconds, note=f"{queries:,} queries, {gib:.2f} GiB at peak")
+    ratio = rates[available_threads()] / rates[1]
+    yield Row(f"... {available_threads()} threads over one", ratio, ">= 1.7", ratio >= 1.7, 0.0)
+    with spawn.Pool(1) as pool:
+        seconds, gib = pool.apply(_imagenet, (50_000, available_threads()))
+    yield Row("... all 50,000 queries, top 50,000: GiB at peak", gib, "< 1.5", gib < 1.5, seconds)
+
+
+def _imagenet(queries: int, threads: int) -> tuple[float, float]:
+    random = np.random.default_rng(0)
+    q_labels, db_labels = random.integers(0, 1000, queries), random.integers(0, 1000, 1_281_167)
+    q, db = random_codes(queries, 64, 1), random_codes(len(db_labels), 64, 2)
+    count_ties(q[:64], q_labels[:64], db[:1000], db_labels[:1000])  # compiles
+    _, seconds = timed(mean_average_precision, q, q_labels, db, db_labels, 50_000, threads=threads)
+    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def top_rows() -> Iterator[Row]:
+    q, db = random_codes(1000, 64, 1), random_codes(10_000_000, 64, 2)
+    index = faiss.IndexBinaryFlat(64)
+    index.add(db)
+    for threads in sorted({1, available_threads()}):
+        faiss.omp_set_num_threads(threads)
+        ours, theirs = best_of(2, codes.top_k, q, db, 10, threads=threads), best_of(1, index.search, q, 10)
+        name = f"top 10 of 10,000,000, 1,000 queries, {threads} thread(s): times faiss"
+        yield Row(
+            name, theirs / ours, ">= 4", theirs / ours >= 4, ours, note=f"faiss {theirs:.2f} s, {10 / ours:.2f} G pairs/s"
+        )
+        ours, theirs = best_of(9, codes.top_k, q[:1], db, 10, threads=threads), best_of(9, index.search, q[:1], 10)
+        yield Row(f"... one query, {threads} thread(s): times faiss", theirs / ours, ">= 1", theirs >= ours, ours)
+
+
+def width_rows() -> Iterator[Row]:
+    for bits in (16, 32, 64, 128, 256, 512):
+        q, db = random_codes(256, bits, 1), random_codes(500_000, bits, 2)
+        seconds = best_of(2, codes.histograms, q, db)
+        words = (bits + 63) // 64
+        yield Row(f"histograms, {bits} bits: G words/s", 256 * 5e5 * words / seconds / 1e9, "", True, seconds)
+
+
+def main() -> None:
+    sections = {"map": map_rows, "imagenet": imagenet_rows, "top": top_rows, "widths": width_rows}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(sections), help="comma-separated parts of the table")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    chosen = options.only.split(",")
+    if unknown := set(chosen) - set(sections):
+        sys.exit(f"No such part: {', '.join(sorted(unknown))}; choose from {', '.join(sections)}.")
+    rows = (row for part in chosen for row in sections[part]())
+    report("Codes against their targets", rows, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()
