@@ -61,8 +61,7 @@ def _count_classes(q: Words, db: Words, labels: Relevance, out: Counts, threads:
     """Bring each class's items together: a query then passes only over those of its own class."""
     assert labels.query_classes is not None
     assert labels.database_classes is not None
-    query_order = np.argsort(labels.query_classes, kind="stable")
-    item_order = np.argsort(labels.database_classes, kind="stable")
+    query_order, item_order = _order(labels.query_classes), _order(labels.database_classes)
     query_classes, item_classes = labels.query_classes[query_order], labels.database_classes[item_order]
     grouped_items, grouped_queries = np.ascontiguousarray(db[:, item_order]), q[query_order]
     grouped = np.zeros_like(out)
@@ -77,3 +76,9 @@ def _count_classes(q: Words, db: Words, labels: Relevance, out: Counts, threads:
 
     for_queries(len(q), threads, count)
     out[query_order] = grouped
+
+
+def _order(classes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the positions that bring equal classes together; class numbers that fit 16 bits are sorted by radix."""
+    small = classes.min() >= 0 and classes.max() < 2**15
+    return np.argsort(classes.astype(np.int16) if small else classes, kind="stable")

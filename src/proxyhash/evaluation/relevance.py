@@ -55,6 +55,8 @@ def _classes(q: NDArray[np.generic], db: NDArray[np.generic]) -> Relevance:
             raise InputError("Class labels must be numbers or names, all of them present.")
     if (q.dtype.kind in "US") != (db.dtype.kind in "US"):
         raise InputError(f"Labels of types {q.dtype} and {db.dtype} cannot be compared.")
+    if q.dtype.kind in "iu" and db.dtype.kind in "iu":  # numbers already
+        return Relevance(query_classes=q.astype(np.int64), database_classes=db.astype(np.int64))
     _, numbers = np.unique(np.concatenate([q, db]), return_inverse=True)
     return Relevance(query_classes=numbers[: len(q)].astype(np.int64), database_classes=numbers[len(q) :].astype(np.int64))
 
