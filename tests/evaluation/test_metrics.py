@@ -102,3 +102,27 @@ def test_bad_settings_are_one_sentence() -> None:
     ]:
         with pytest.raises(InputError, match=sentence):
             evaluation.mean_average_precision(packed, [0], packed, [0], **settings)  # type: ignore[arg-type]
+
+
+def test_shuffling_the_database_changes_no_metric(search: Search) -> None:
+    q, q_labels, db, db_labels = search
+    order = np.random.default_rng(9).permutation(len(db))
+    shuffled = q, q_labels, db[order], db_labels[order]
+    for one, two in zip(evaluation.evaluate(*search, top=50), evaluation.evaluate(*shuffled, top=50), strict=True):
+        np.testing.assert_allclose(one.per_query, two.per_query, atol=1e-14)
+    curves = [evaluation.precision_recall_curve(*s) for s in (search, shuffled)]
+    np.testing.assert_array_equal(curves[0].precision, curves[1].precision)
+    np.testing.assert_array_equal(curves[0].recall, curves[1].recall)
+    assert repr(curves[0]).startswith("Curve(17 points, precision ")
+    if q_labels.ndim == 2:
+        one, two = (evaluation.ndcg(*s, top=20) for s in (search, shuffled))
+        np.testing.assert_allclose(one.per_query, two.per_query, atol=1e-12)
+
+
+def test_the_radius_can_be_chosen(search: Search) -> None:
+    counts = count_ties(*search)
+    for radius in (0, 3):
+        ours = evaluation.precision_within(*search, radius)
+        np.testing.assert_array_equal(ours.per_query, precision.precision_within(counts, radius))
+        ours = evaluation.mean_average_precision_within(*search, radius)
+        np.testing.assert_array_equal(ours.per_query, precision.average_precision_within(counts, radius))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from proxyhash import InputError, codes
-from proxyhash.evaluation import mean_average_precision, ndcg
+from proxyhash.evaluation import mean_average_precision, ndcg, precision_at, recall_at
 
 
 def some_search(bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -23,6 +23,15 @@ def test_signs_as_real_queries_and_equal_weights_give_the_hamming_result(bits: i
     np.testing.assert_allclose(real.per_query, hamming)
     np.testing.assert_allclose(weighted.per_query, hamming)
     assert "real distances" in real.name
+
+
+def test_precision_and_recall_take_real_queries_too() -> None:
+    q, q_labels, db, db_labels = some_search(16)
+    for metric in (precision_at, recall_at):
+        hamming = metric(codes.pack(q), q_labels, codes.pack(db), db_labels, 30)
+        np.testing.assert_allclose(metric(q, q_labels, codes.pack(db), db_labels, 30).per_query, hamming.per_query)
+        weighted = metric(codes.pack(q), q_labels, codes.pack(db), db_labels, 30, bit_weights=np.full(16, 2.0))
+        np.testing.assert_allclose(weighted.per_query, hamming.per_query)
 
 
 def test_real_queries_and_weights_rank_as_a_full_sort_does() -> None:

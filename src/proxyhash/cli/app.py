@@ -17,7 +17,7 @@ Start here:
 
   proxyhash demo                              try it on handwritten digits
   proxyhash proxies --classes 100 --bits 32   design proxies and judge them
-  proxyhash evaluate codes --help             measure anyone's codes, ties included
+  proxyhash evaluate codes --help             measure anyone's codes
   proxyhash proxies --help                    all that a subcommand can do
 """
 

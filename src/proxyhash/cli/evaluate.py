@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 from rich.console import Console
@@ -11,9 +11,9 @@ from rich.text import Text
 
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.show import progress_bars
-from proxyhash.evaluation import Metric, bootstrap_interval, mean_average_precision
-from proxyhash.evaluation import evaluate as all_metrics
-from proxyhash.evaluation.files import read_labelled_codes
+
+if TYPE_CHECKING:
+    from proxyhash.evaluation import Metric
 
 evaluate = App(name="evaluate", help="Measure retrieval, exactly and whatever the order of the database.")
 
@@ -50,6 +50,10 @@ def codes(
     json_
         Print the numbers as JSON instead of a table.
     """
+    from proxyhash.evaluation import bootstrap_interval, mean_average_precision
+    from proxyhash.evaluation import evaluate as all_metrics
+    from proxyhash.evaluation.files import read_labelled_codes
+
     query_codes, query_labels = read_labelled_codes(query)
     db_codes, db_labels = read_labelled_codes(database)
     search = (query_codes, query_labels, db_codes, db_labels)
@@ -69,7 +73,7 @@ def codes(
         print(f"{metrics[0].without_relevant:,} queries {metrics[0].lonely_queries}.")
 
 
-def _table(metrics: list[Metric], items: int) -> Table:
+def _table(metrics: "list[Metric]", items: int) -> Table:
     title = f"{len(metrics[0].per_query):,} queries, {items:,} items"
     table = Table(title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False, box=None)
     for metric in metrics:

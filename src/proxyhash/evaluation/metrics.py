@@ -25,6 +25,9 @@ _PAIRS_AT_ONCE = 4_000_000
 
 TIES = ("expected", "best", "worst", "stable")
 
+Search = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
+"""Query codes, query labels, database codes, database labels."""
+
 
 def mean_average_precision(
     query_codes: ArrayLike,
@@ -55,21 +58,11 @@ def mean_average_precision(
         return legacy_mean_average_precision(legacy, *search, top)
     if ties not in TIES:
         raise InputError(f"There is no way {ties!r} to treat ties; choose from {', '.join(TIES)}.")
-    real = bit_weights is not None or np.asarray(query_codes).dtype.kind == "f"
-    if real and ties == "stable":
-        raise InputError("Real-valued distances are ranked with ties expected, best or worst, not stable.")
-    if real:
-        parts: Iterable[TieCounts] = count_ranked(*search, bit_weights)
-    elif ties == "stable":
-        parts = _stable_rankings(*search)
-    else:
-        parts = [count_ties(*search, threads=threads, progress=progress)]
     way = "expected" if ties == "stable" else ties  # groups of one item have one order
-    scored = [(average_precision(part, top, way, denominator), part.relevant_in_all) for part in parts]
-    scores, relevant = (np.concatenate(pieces) for pieces in zip(*scored, strict=True))
-    kind = "real distances, " if real else ""
+    parts = _rankings(search, ties, bit_weights, threads, progress)
+    kind = "real distances, " if _is_real(query_codes, bit_weights) else ""
     name = f"mAP{_cutoff(top)} [{kind}ties {ties}, over {denominator}]"
-    return Metric(name, scores, int((relevant == 0).sum()))
+    return _metric(name, parts, lambda part: average_precision(part, top, way, denominator))
 
 
 def _cutoff(top: int | None) -> str:
@@ -83,12 +76,13 @@ def precision_at(
     db_labels: ArrayLike,
     k: int,
     *,
+    bit_weights: ArrayLike | None = None,
     threads: int | None = None,
 ) -> Metric:
-    """Return the expected share of relevant items among the k nearest."""
+    """Return the expected share of relevant items among the k nearest; queries and weights as for mAP."""
     k = whole_number("k", k, at_least=1)
-    counts = count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)
-    return _metric(f"precision@{k} [ties expected]", counts, lambda part: precision.precision_at(part, k))
+    parts = _rankings((query_codes, query_labels, db_codes, db_labels), "expected", bit_weights, threads)
+    return _metric(f"precision@{k} [ties expected]", parts, lambda part: precision.precision_at(part, k))
 
 
 def recall_at(
@@ -98,12 +92,13 @@ def recall_at(
     db_labels: ArrayLike,
     k: int,
     *,
+    bit_weights: ArrayLike | None = None,
     threads: int | None = None,
 ) -> Metric:
-    """Return the expected share of all relevant items that is among the k nearest."""
+    """Return the expected share of all relevant items that is among the k nearest; queries and weights as for mAP."""
     k = whole_number("k", k, at_least=1)
-    counts = count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)
-    return _metric(f"recall@{k} [ties expected]", counts, lambda part: precision.recall_at(part, k))
+    parts = _rankings((query_codes, query_labels, db_codes, db_labels), "expected", bit_weights, threads)
+    return _metric(f"recall@{k} [ties expected]", parts, lambda part: precision.recall_at(part, k))
 
 
 def precision_within(
@@ -117,7 +112,7 @@ def precision_within(
 ) -> Metric:
     """Return the share of relevant items among those at most `radius` bits away; nothing found counts 0."""
     radius = whole_number("radius", radius, at_least=0)
-    counts = count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)
+    counts = [count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)]
     return _metric(f"precision within radius {radius}", counts, lambda part: precision.precision_within(part, radius))
 
 
@@ -132,7 +127,7 @@ def mean_average_precision_within(
 ) -> Metric:
     """Return the mean average precision over the items at most `radius` bits away; nothing found counts 0."""
     radius = whole_number("radius", radius, at_least=0)
-    counts = count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)
+    counts = [count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)]
     return _metric(f"mAP within radius {radius}", counts, lambda part: precision.average_precision_within(part, radius))
 
 
@@ -157,7 +152,7 @@ def evaluate(
 ) -> list[Metric]:
     """Return the usual metrics from one pass over all pairs: mAP and its bounds, precision and recall, and radius 2."""
     top = None if top is None else whole_number("top", top, at_least=1)
-    counts = count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads, progress=progress)
+    counts = [count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads, progress=progress)]
     cutoff = _cutoff(top)
     results = [
         _metric(f"mAP{cutoff} [ties {ties}, over relevant]", counts, lambda part, t=ties: average_precision(part, top, t))  # type: ignore[misc]
@@ -171,8 +166,28 @@ def evaluate(
     return results
 
 
-def _metric(name: str, counts: TieCounts, score: Callable[[TieCounts], Scores]) -> Metric:
-    return Metric(name, score(counts), int((counts.relevant_in_all == 0).sum()))
+def _metric(name: str, parts: Iterable[TieCounts], score: Callable[[TieCounts], Scores]) -> Metric:
+    """Score the queries part by part."""
+    scored = [(score(part), part.relevant_in_all) for part in parts]
+    scores, relevant = (np.concatenate(pieces) for pieces in zip(*scored, strict=True))
+    return Metric(name, scores, int((relevant == 0).sum()))
+
+
+def _is_real(query_codes: ArrayLike, bit_weights: ArrayLike | None) -> bool:
+    return bit_weights is not None or np.asarray(query_codes).dtype.kind == "f"
+
+
+def _rankings(
+    search: Search, ties: str, bit_weights: ArrayLike | None, threads: int | None, progress: Progress = silent
+) -> Iterable[TieCounts]:
+    """Count ties in the way that fits: Hamming distances all at once, real ones and stable orders query by query."""
+    if _is_real(search[0], bit_weights):
+        if ties == "stable":
+            raise InputError("Real-valued distances are ranked with ties expected, best or worst, not stable.")
+        return count_ranked(*search, bit_weights)
+    if ties == "stable":
+        return _stable_rankings(*search)
+    return [count_ties(*search, threads=threads, progress=progress)]
 
 
 def _stable_rankings(
