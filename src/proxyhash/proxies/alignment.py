@@ -13,6 +13,8 @@ from proxyhash.support.seeds import generator
 
 Matrix = NDArray[np.float64]
 
+_SETTLE_UP_TO = 200_000  # signs; more of them never quite settle, and the fifty iterations of the ITQ paper must do
+
 
 @dataclass(frozen=True)
 class Rotation:
@@ -55,8 +57,10 @@ def best_rotation(
 ) -> Rotation:
     """Return the `itq_rotation` of least error among `restarts` random starts; independent of the number of threads."""
 
+    iterations = 200 if points.size <= _SETTLE_UP_TO else 50
+
     def solve(start: int) -> Rotation:
-        return itq_rotation(points, random_rotation(points.shape[1], generator(seed, "alignment", start)))
+        return itq_rotation(points, random_rotation(points.shape[1], generator(seed, "alignment", start)), iterations)
 
     found = []
     with single_threaded_blas():

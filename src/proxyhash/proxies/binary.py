@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyhash.codes.bits import pack
 from proxyhash.proxies.geometry import Floats
 
 
@@ -41,7 +42,7 @@ def distinct_corners(points: Floats) -> Floats:
 
 
 def _word(corner: Floats) -> bytes:
-    return np.packbits(corner > 0).tobytes()
+    return pack(corner[None]).tobytes()
 
 
 def _corners_by_distance(point: Floats) -> Iterator[Floats]:
