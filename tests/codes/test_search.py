@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyhash import InputError, codes
-from proxyhash.codes import kernels, reference
+from proxyhash.codes import kernels, reference, search
 
 
 def some_codes(count: int, width: int, seed: int, tied: bool) -> np.ndarray:
@@ -73,6 +73,17 @@ def test_many_blocks_and_many_queries_agree_with_faiss(width: int) -> None:
     inside = codes.within(q, db, radius)
     np.testing.assert_array_equal(np.diff(inside.starts), np.diff(limits))
     np.testing.assert_array_equal(np.sort(inside.distances), np.sort(far))
+
+
+def test_a_large_k_is_answered_for_few_queries_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, db = some_codes(9, 8, 0, tied=False), some_codes(300, 8, 1, tied=False)
+    sizes = []
+    nearest = kernels.nearest_rows
+    monkeypatch.setattr(kernels, "nearest_rows", lambda rows, *rest: (sizes.append(len(rows)), nearest(rows, *rest)))
+    monkeypatch.setattr(search, "_CANDIDATES_AT_ONCE", 1200)
+    found = codes.top_k(q, db, 300, threads=1)
+    assert max(sizes) == 2
+    np.testing.assert_array_equal(found.indices, reference.top_k(q, db, 300)[1])
 
 
 def test_results_print_themselves() -> None:

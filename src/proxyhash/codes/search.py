@@ -7,13 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyhash.codes import kernels
-from proxyhash.codes.bits import Packed, Words, checked_packed, words
+from proxyhash.codes.bits import Words, checked_packed, words
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
 from proxyhash.support.parallel import available_threads, ordered_map
 from proxyhash.support.progress import Progress, silent
 
 _QUERIES_AT_ONCE = 512  # whose results are gathered while the database streams by once
+_CANDIDATES_AT_ONCE = 10_000_000  # held by a thread while it looks for the nearest: 100 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,7 @@ def top_k(queries: ArrayLike, database: ArrayLike, k: int, *, threads: int | Non
         kernels.nearest_rows(q[rows], db, k, found, places)
         near[rows], position[rows] = found[:, :k], places[:, :k]
 
-    for_queries(len(q), threads, search)
+    for_queries(len(q), threads, search, at_once=_CANDIDATES_AT_ONCE // (2 * k))
     return Neighbours(near, position)
 
 
@@ -113,17 +114,19 @@ def checked_words(queries: ArrayLike, database: ArrayLike) -> tuple[Words, Words
     for name, codes in (("Queries", q), ("The database", db)):
         if len(codes) == 0:
             raise InputError(f"{name} must hold at least one code.")
-    return _query_words(q), words(db)
+    return np.ascontiguousarray(words(q).T), words(db)
 
 
-def _query_words(queries: Packed) -> Words:
-    return np.ascontiguousarray(words(queries).T)
-
-
-def for_queries(queries: int, threads: int | None, work: Callable[[slice], None], progress: Progress = silent) -> None:
-    """Run `work` on slices of the queries: at least one a thread, none with more than fit comfortably."""
+def for_queries(
+    queries: int,
+    threads: int | None,
+    work: Callable[[slice], None],
+    progress: Progress = silent,
+    at_once: int = _QUERIES_AT_ONCE,
+) -> None:
+    """Run `work` on slices of the queries: at least one a thread, none of more than `at_once` or than fit comfortably."""
     threads = available_threads() if threads is None else whole_number("threads", threads, at_least=1)
-    size = max(1, min(_QUERIES_AT_ONCE, -(-queries // threads)))
+    size = max(1, min(at_once, _QUERIES_AT_ONCE, -(-queries // threads)))
     slices = [slice(first, min(first + size, queries)) for first in range(0, queries, size)]
     for done, _ in enumerate(ordered_map(work, slices, min(threads, len(slices))), start=1):
         progress("Comparing codes", done / len(slices))

@@ -36,7 +36,7 @@ def average_precision(
         return ratio(sums.sum(axis=1), relevant)
     if denominator == "capped":
         return ratio(sums.sum(axis=1), np.minimum(relevant, top))
-    return groups.expectedratio(sums) if ties == "expected" else ratio(sums.sum(axis=1), groups.hits(ties).sum(axis=1))
+    return groups.expected_ratio(sums) if ties == "expected" else ratio(sums.sum(axis=1), groups.hits(ties).sum(axis=1))
 
 
 def ratio(above: NDArray[np.floating], below: NDArray[np.number]) -> Scores:
@@ -78,7 +78,7 @@ class _Groups:
         inside = np.minimum(self.r, self.m) if ties == "best" else np.maximum(self.m - (self.n - self.r), 0)
         return inside
 
-    def expectedratio(self, sums: Scores) -> Scores:
+    def expected_ratio(self, sums: Scores) -> Scores:
         """Return E[sum of precisions / hits inside the top] per query, over the hypergeometric hits of the cut group."""
         whole = self.m == self.n
         before, hits_before = (sums * whole).sum(axis=1), (self.r * whole).sum(axis=1)

@@ -1,5 +1,6 @@
 """All that tie-aware metrics need to know: how many items, and how many relevant ones, lie at each distance of a query."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,11 +8,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from proxyhash.codes import kernels
 from proxyhash.codes.bits import Words
-from proxyhash.codes.search import checked_words, for_queries
+from proxyhash.codes.search import checked_words, distances, for_queries
 from proxyhash.evaluation.relevance import Relevance, relevance
 from proxyhash.support.progress import Progress, silent
 
 Counts = NDArray[np.int64]
+
+_PAIRS_AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -82,3 +85,15 @@ def _order(classes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the positions that bring equal classes together; class numbers that fit 16 bits are sorted by radix."""
     small = classes.min() >= 0 and classes.max() < 2**15
     return np.argsort(classes.astype(np.int16) if small else classes, kind="stable")
+
+
+def full_rows(
+    query_codes: ArrayLike, query_labels: ArrayLike, database_codes: ArrayLike, database_labels: ArrayLike
+) -> Iterator[tuple[NDArray[np.int16], NDArray[np.bool_]]]:
+    """Yield, for some queries at a time, all distances and which items are relevant, both (queries, N), to be sorted."""
+    q, db = checked_words(query_codes, database_codes)
+    labels = relevance(query_labels, database_labels, len(q), db.shape[1])
+    size = max(1, _PAIRS_AT_ONCE // db.shape[1])
+    for first in range(0, len(q), size):
+        rows = slice(first, first + size)
+        yield distances(np.asarray(query_codes)[rows], database_codes), labels.matrix(rows)

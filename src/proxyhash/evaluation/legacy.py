@@ -9,19 +9,16 @@
     differences of recall. Wrong: a hit at rank 1 gets no credit, since its difference is lost; fewer hits are not punished.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyhash.codes.search import checked_words, distances
-from proxyhash.evaluation.relevance import relevance
+from proxyhash.evaluation.counts import full_rows
 from proxyhash.evaluation.result import Metric
 from proxyhash.support.errors import InputError
 
 Hits = NDArray[np.bool_]
-
-_PAIRS_AT_ONCE = 4_000_000
 
 
 def legacy_mean_average_precision(
@@ -37,29 +34,17 @@ def legacy_mean_average_precision(
         raise InputError(f"There is no legacy script {name!r}; choose from {', '.join(LEGACY)}.")
     sort, score, keep_lonely = LEGACY[name]
     scores, hits = [], []
-    for row, relevant in _rows(query_codes, query_labels, db_codes, db_labels):
-        ranked = relevant[sort(row)]
-        # The first script passes -1 for "no cutoff" into a slice, which drops the last item.
-        inside = ranked[: -1 if name == "deephash-pytorch" and top is None else top]
-        scores.append(score(inside))
-        hits.append(bool(inside.any()))
+    # The first script passes -1 for "no cutoff" into a slice, which drops the last item.
+    end = -1 if name == "deephash-pytorch" and top is None else top
+    for near, relevant in full_rows(query_codes, query_labels, db_codes, db_labels):
+        for row, wanted in zip(near.astype(np.float32), relevant, strict=True):  # the type the scripts sort
+            inside = wanted[sort(row)][:end]
+            scores.append(score(inside))
+            hits.append(bool(inside.any()))
     kept = np.array(scores)[np.array(hits) | keep_lonely]
     label = f"mAP{'' if top is None else f'@{top}'} [legacy {name}]"
     fate = "score 0" if keep_lonely else "are left out of the mean"
     return Metric(label, kept if len(kept) else np.zeros(1), hits.count(False), f"have no hit and {fate}")
-
-
-def _rows(
-    query_codes: ArrayLike, query_labels: ArrayLike, db_codes: ArrayLike, db_labels: ArrayLike
-) -> Iterator[tuple[NDArray[np.float32], Hits]]:
-    """Yield for each query its distances, in the type the scripts have them in, and which items are relevant."""
-    q, db = checked_words(query_codes, db_codes)
-    labels = relevance(query_labels, db_labels, len(q), db.shape[1])
-    size = max(1, _PAIRS_AT_ONCE // db.shape[1])
-    for first in range(0, len(q), size):
-        rows = slice(first, first + size)
-        near = distances(np.asarray(query_codes)[rows], db_codes).astype(np.float32)
-        yield from zip(near, labels.matrix(rows), strict=True)
 
 
 def _unstable(row: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -9,19 +9,15 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from proxyhash.codes.search import checked_words, distances
 from proxyhash.evaluation import precision
 from proxyhash.evaluation.average_precision import Scores, average_precision
-from proxyhash.evaluation.counts import TieCounts, count_ties
+from proxyhash.evaluation.counts import TieCounts, count_ties, full_rows
 from proxyhash.evaluation.legacy import legacy_mean_average_precision
 from proxyhash.evaluation.ranking import count_ranked
-from proxyhash.evaluation.relevance import relevance
 from proxyhash.evaluation.result import Curve, Metric
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress, silent
-
-_PAIRS_AT_ONCE = 4_000_000
 
 TIES = ("expected", "best", "worst", "stable")
 
@@ -186,19 +182,13 @@ def _rankings(
             raise InputError("Real-valued distances are ranked with ties expected, best or worst, not stable.")
         return count_ranked(*search, bit_weights)
     if ties == "stable":
-        return _stable_rankings(*search)
+        return _stable_rankings(search)
     return [count_ties(*search, threads=threads, progress=progress)]
 
 
-def _stable_rankings(
-    query_codes: ArrayLike, query_labels: ArrayLike, db_codes: ArrayLike, db_labels: ArrayLike
-) -> Iterator[TieCounts]:
+def _stable_rankings(search: Search) -> Iterator[TieCounts]:
     """Yield, for some queries at a time, rankings by distance and then position: groups of one item each."""
-    q, db = checked_words(query_codes, db_codes)
-    labels = relevance(query_labels, db_labels, len(q), db.shape[1])
-    size = max(1, _PAIRS_AT_ONCE // db.shape[1])
-    for first in range(0, len(q), size):
-        rows = slice(first, first + size)
-        order = np.argsort(distances(np.asarray(query_codes)[rows], db_codes), axis=1, kind="stable")
-        relevant = np.take_along_axis(labels.matrix(rows), order, axis=1).astype(np.int64)
-        yield TieCounts(np.ones_like(relevant), relevant)
+    for near, relevant in full_rows(*search):
+        order = np.argsort(near, axis=1, kind="stable")
+        ranked = np.take_along_axis(relevant, order, axis=1).astype(np.int64)
+        yield TieCounts(np.ones_like(ranked), ranked)
