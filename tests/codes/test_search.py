@@ -77,9 +77,14 @@ def test_many_blocks_and_many_queries_agree_with_faiss(width: int) -> None:
 
 def test_a_large_k_is_answered_for_few_queries_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     q, db = some_codes(9, 8, 0, tied=False), some_codes(300, 8, 1, tied=False)
-    sizes = []
+    sizes: list[int] = []
     nearest = kernels.nearest_rows
-    monkeypatch.setattr(kernels, "nearest_rows", lambda rows, *rest: (sizes.append(len(rows)), nearest(rows, *rest)))
+
+    def listen(rows: np.ndarray, database: np.ndarray, k: int, near: np.ndarray, position: np.ndarray) -> None:
+        sizes.append(len(rows))
+        nearest(rows, database, k, near, position)
+
+    monkeypatch.setattr(kernels, "nearest_rows", listen)
     monkeypatch.setattr(search, "_CANDIDATES_AT_ONCE", 1200)
     found = codes.top_k(q, db, 300, threads=1)
     assert max(sizes) == 2
