@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-import platformdirs
 from numba.core import config
+
+from proxyhash.support.places import cache_root
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
@@ -29,8 +30,7 @@ def kernel(**options: Any) -> Callable[[Kernel], Kernel]:
 @cache
 def private_cache_folder() -> Path | None:
     """Return the folder for compiled code (`PROXYHASH_CACHE`, or the user's cache folder), or None if none is private."""
-    root = Path(os.environ.get("PROXYHASH_CACHE") or platformdirs.user_cache_path("proxyhash"))
-    folder = root / "compiled"
+    folder = cache_root() / "compiled"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder if _is_private(folder) else None

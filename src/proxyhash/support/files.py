@@ -1,5 +1,6 @@
 """Files that are either whole or absent."""
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +39,12 @@ def check_writable(path: Path) -> None:
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise InputError(f"Cannot write {path}: {folder} is not a folder one may write to.")
+
+
+def checksum(path: Path, algorithm: str) -> str:
+    """Return the hexadecimal digest of a file."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, algorithm).hexdigest()
 
 
 def _umask() -> int:

@@ -1,8 +1,9 @@
 """Threads that do not change results: the work is cut into pieces before anyone asks how many threads there are."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -40,4 +41,23 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], threa
                 yield future.result()
         finally:
             for future in futures:
+                future.cancel()
+
+
+def prefetched(function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int) -> Iterator[Result]:
+    """Yield `function(item)` in order while `threads` threads work on at most `ahead` items beyond the one that is read.
+
+    Unlike `ordered_map` it never holds more than that, so `items` may be endless and results large.
+    """
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[Result]] = deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
                 future.cancel()

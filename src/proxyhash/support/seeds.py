@@ -3,6 +3,7 @@
 import zlib
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def generator(seed: int, *purpose: str | int) -> np.random.Generator:
@@ -13,3 +14,14 @@ def generator(seed: int, *purpose: str | int) -> np.random.Generator:
     """
     key = tuple(zlib.crc32(part.encode()) if isinstance(part, str) else part for part in purpose)
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def permutation(count: int, seed: int, *purpose: str | int) -> NDArray[np.int64]:
+    """Return 0 to count - 1 in an order that stays the same for ever: what is published must not depend on a version.
+
+    NumPy promises the raw numbers of a bit generator, not what its methods (shuffle, choice) make of them; so raw numbers
+    are drawn and sorted.
+    """
+    bits = generator(seed, *purpose).bit_generator
+    keys = bits.random_raw(count)
+    return np.argsort(keys, kind="stable").astype(np.int64)

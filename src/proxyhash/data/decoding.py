@@ -1,0 +1,110 @@
+"""From an image file to upright RGB pixels, whatever its colours, depth and orientation."""
+
+import warnings
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from proxyhash.support.errors import InputError
+
+Pixels = NDArray[np.uint8]
+Fit = Literal["squash", "cover"]
+
+# Pillow refuses images of more than twice this many pixels and warns above it; a warning that nobody reads guards nothing.
+MAX_PIXELS = Image.MAX_IMAGE_PIXELS or 89_478_485
+warnings.simplefilter("error", Image.DecompressionBombWarning)
+
+EXTENSIONS = frozenset(
+    ".jpg .jpeg .jpe .jfif .png .webp .bmp .gif .tif .tiff .ppm .pgm .pbm .pnm .jp2 .avif".split()  # noqa: SIM905
+)
+
+_ORIENTATION = 0x0112  # the EXIF tag
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class UnreadableImageError(InputError):
+    """An image file that cannot be decoded; the message names it and says why."""
+
+
+def decode(path: Path, at_least: int | None = None) -> Image.Image:
+    """Return the image as an upright one of mode RGB.
+
+    A JPEG may be decoded at a half, a quarter or an eighth of its size if both sides stay at or above `at_least`: its
+    coefficients are simply not all used, which is several times faster.
+    """
+    try:
+        with Image.open(path) as image:
+            if at_least is not None:
+                image.draft("RGB", (at_least, at_least))
+            image.load()
+            upright = _UPRIGHT.get(_orientation(image))
+            rgb = _rgb(image)
+            return rgb if upright is None else rgb.transpose(upright)
+    except FileNotFoundError:
+        raise UnreadableImageError(f"{path} is not there.") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise UnreadableImageError(f"{path} has more than {MAX_PIXELS:,} pixels, which is refused.") from None
+    except Exception as error:  # damaged bytes make decoders raise nearly anything: struct.error, SyntaxError, IndexError
+        raise UnreadableImageError(f"{path} cannot be decoded as an image ({_reason(error)}).") from error
+
+
+def decode_pixels(path: Path) -> Pixels:
+    """Return an image's pixels (H, W, 3)."""
+    return np.asarray(decode(path))
+
+
+def decode_square(path: Path, side: int, fit: Fit) -> Pixels:
+    """Return an image file as (side, side, 3)."""
+    return square(decode(path, at_least=side), side, fit)
+
+
+def square(image: Image.Image, side: int, fit: Fit) -> Pixels:
+    """Return an image as (side, side, 3): all of it pressed into the square (squash), or its central square (cover)."""
+    width, height = image.size
+    short = min(width, height)
+    left, top = (width - short) / 2, (height - short) / 2
+    box = (left, top, left + short, top + short) if fit == "cover" else (0, 0, width, height)
+    return np.asarray(image.resize((side, side), Image.Resampling.BILINEAR, box=box))
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(_ORIENTATION, 1))
+    except Exception:
+        return 1
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    """Convert any mode to RGB: deep greys by their high byte, transparency over white."""
+    if image.mode == "RGB":
+        return image.copy() if image.readonly else image
+    if image.mode.startswith("I"):
+        deep = np.asarray(image).astype(np.int64)
+        return Image.fromarray((deep >> 8 if deep.max(initial=0) > 255 else deep).clip(0, 255).astype(np.uint8)).convert(
+            "RGB"
+        )
+    if image.mode == "F":
+        return Image.fromarray(np.nan_to_num(np.asarray(image)).clip(0, 255).astype(np.uint8)).convert("RGB")
+    if image.mode in {"RGBA", "LA", "PA", "RGBa", "La"} or "transparency" in image.info:
+        layer = image.convert("RGBA")
+        paper = Image.new("RGBA", layer.size, "white")
+        return Image.alpha_composite(paper, layer).convert("RGB")
+    return image.convert("RGB")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnidentifiedImageError):
+        return "its format is not recognised"
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text[:120].rstrip(".")

@@ -1,0 +1,54 @@
+"""Downloads that can be interrupted, continued, and trusted once they are there."""
+
+import http.client
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from proxyhash.data.catalogue import Archive
+from proxyhash.support.errors import InputError
+from proxyhash.support.files import checksum
+from proxyhash.support.progress import Progress, silent
+
+CHUNK = 1 << 20
+TIMEOUT = 30.0  # seconds without a byte
+
+
+def download(archive: Archive, path: Path, progress: Progress = silent) -> None:
+    """Bring an archive to `path`, which is whole and verified or absent; what arrived of it waits beside it, as `.part`."""
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _continue(archive, part, progress)
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise InputError(f"{archive.url} could not be downloaded ({reason}).") from error
+    except OSError as error:
+        raise InputError(f"Cannot write {part}: {error.strerror or error}.") from error
+    if checksum(part, "md5") != archive.md5:
+        part.unlink()
+        raise InputError(f"What {archive.url} sent has the wrong checksum and was deleted.")
+    part.replace(path)
+
+
+def _continue(archive: Archive, part: Path, progress: Progress) -> None:
+    """Append to `part` what is missing of it; a server that cannot send the rest sends all."""
+    have = part.stat().st_size if part.exists() else 0
+    if have >= archive.size:
+        return
+    request = urllib.request.Request(archive.url, headers={"Range": f"bytes={have}-"} if have else {})
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+        continues = have and response.status == http.HTTPStatus.PARTIAL_CONTENT
+        with part.open("ab" if continues else "wb") as handle:
+            _copy(cast("BinaryIO", response), handle, archive, progress)
+            os.fsync(handle.fileno())
+    if part.stat().st_size < archive.size:
+        raise ConnectionError("the connection ended early; the same command continues where it stopped")
+
+
+def _copy(source: BinaryIO, target: BinaryIO, archive: Archive, progress: Progress) -> None:
+    while block := source.read(CHUNK):
+        target.write(block)
+        progress(f"downloading {archive.name}", min(1.0, target.tell() / archive.size))

@@ -1,0 +1,127 @@
+"""Where a data set's pixels are: in memory, or in files that are decoded when they are wanted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from proxyhash.data.decoding import Fit, Pixels, decode_pixels, decode_square, square
+
+Indices = NDArray[np.int64]
+
+
+class Images(Protocol):
+    """N images that can be read one at a time, from several threads at once."""
+
+    def __len__(self) -> int:
+        """Return N."""
+        ...
+
+    def key(self, index: int) -> str:
+        """Return the name of an image that stays the same between runs."""
+        ...
+
+    def read(self, index: int) -> Pixels:
+        """Return the pixels (H, W, 3) of an image as it is."""
+        ...
+
+    def read_square(self, index: int, side: int, fit: Fit) -> Pixels:
+        """Return an image as (side, side, 3)."""
+        ...
+
+    def stored(self, indices: Indices) -> Pixels | None:
+        """Return images as they lie in memory (n, H, W, 3), or None if they must be read one by one."""
+        ...
+
+
+@dataclass(frozen=True)
+class ArrayImages:
+    """Images of one size in memory, `pixels` (N, H, W, 3)."""
+
+    pixels: Pixels
+    prefix: str = "image"
+
+    def __len__(self) -> int:
+        """Return N."""
+        return len(self.pixels)
+
+    def key(self, index: int) -> str:
+        """Return a numbered name."""
+        return f"{self.prefix}-{index:06d}"
+
+    def read(self, index: int) -> Pixels:
+        """Return the pixels (H, W, 3)."""
+        pixels: Pixels = self.pixels[index]
+        return pixels
+
+    def read_square(self, index: int, side: int, fit: Fit) -> Pixels:
+        """Return the image as (side, side, 3)."""
+        return square(Image.fromarray(self.pixels[index]), side, fit)
+
+    def stored(self, indices: Indices) -> Pixels:
+        """Return the pixels (n, H, W, 3): small images are enlarged a whole batch at once, by whoever transforms them."""
+        return self.pixels[indices]
+
+
+@dataclass(frozen=True)
+class FileImages:
+    """Image files under `root`; `names` are their paths relative to it, with forward slashes."""
+
+    root: Path
+    names: Sequence[str]
+
+    def __len__(self) -> int:
+        """Return N."""
+        return len(self.names)
+
+    def key(self, index: int) -> str:
+        """Return the path relative to the root."""
+        return self.names[index]
+
+    def path(self, index: int) -> Path:
+        """Return where the file is."""
+        return self.root / self.names[index]
+
+    def read(self, index: int) -> Pixels:
+        """Decode the whole image (H, W, 3)."""
+        return decode_pixels(self.path(index))
+
+    def read_square(self, index: int, side: int, fit: Fit) -> Pixels:
+        """Decode the image as (side, side, 3)."""
+        return decode_square(self.path(index), side, fit)
+
+    def stored(self, indices: Indices) -> None:  # noqa: ARG002
+        """Return nothing: files are decoded one by one."""
+        return
+
+
+@dataclass(frozen=True)
+class Some:
+    """Some of the images of another collection."""
+
+    images: Images
+    indices: Indices
+
+    def __len__(self) -> int:
+        """Return N."""
+        return len(self.indices)
+
+    def key(self, index: int) -> str:
+        """Return the name that the image has there."""
+        return self.images.key(int(self.indices[index]))
+
+    def read(self, index: int) -> Pixels:
+        """Return the pixels (H, W, 3)."""
+        return self.images.read(int(self.indices[index]))
+
+    def read_square(self, index: int, side: int, fit: Fit) -> Pixels:
+        """Return the image as (side, side, 3)."""
+        return self.images.read_square(int(self.indices[index]), side, fit)
+
+    def stored(self, indices: Indices) -> Pixels | None:
+        """Return images as they lie in memory, or None."""
+        return self.images.stored(self.indices[indices])

@@ -1,0 +1,49 @@
+"""The front door: a data set by name or by path."""
+
+from pathlib import Path
+
+from proxyhash.data.catalogue import RECORDS, Record, find_record
+from proxyhash.data.dataset import Dataset
+from proxyhash.data.locations import obtain_folder
+from proxyhash.data.sources.cifar import load_cifar
+from proxyhash.data.sources.digits import load_digits
+from proxyhash.data.sources.folder import load_folder
+from proxyhash.data.sources.ilsvrc import load_ilsvrc
+from proxyhash.data.sources.metadata import METADATA, load_metadata
+from proxyhash.data.sources.nuswide import load_nuswide
+from proxyhash.support.progress import Progress, silent
+
+
+def load_dataset(
+    name_or_path: str | Path,
+    *,
+    data_dir: Path | None = None,
+    strict: bool = False,
+    fetch: bool = True,
+    progress: Progress = silent,
+) -> Dataset:
+    """Return a data set: one of `list_datasets()`, or a folder of images, with `metadata.csv` or without.
+
+    A named one is looked for in `data_dir`, in `PROXYHASH_DATA` and in the cache folder, and downloaded if it is in none of
+    them and `fetch` allows it. Items that cannot be used are counted in `.problems`, or are an error if `strict`.
+    """
+    name = str(name_or_path)
+    if name in RECORDS:
+        return _load_named(RECORDS[name], data_dir, strict, fetch, progress)
+    path = Path(name_or_path).expanduser()
+    if not path.exists() and len(path.parts) == 1:
+        find_record(name)
+    if (path / METADATA).is_file():
+        return load_metadata(path, strict=strict, progress=progress)
+    return load_folder(path, strict=strict, progress=progress)
+
+
+def _load_named(record: Record, data_dir: Path | None, strict: bool, fetch: bool, progress: Progress) -> Dataset:
+    if record.name == "digits":
+        return load_digits()
+    folder = obtain_folder(record, data_dir, fetch=fetch, progress=progress)
+    if record.name == "nuswide":
+        return load_nuswide(record, folder, strict=strict, progress=progress)
+    if record.name == "ilsvrc2012":
+        return load_ilsvrc(record, folder, strict=strict, progress=progress)
+    return load_cifar(record, folder, progress)

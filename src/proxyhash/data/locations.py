@@ -1,0 +1,77 @@
+"""Where the files of a named data set are looked for, and how they get there."""
+
+import os
+from pathlib import Path
+
+from proxyhash.data.archives import unpack
+from proxyhash.data.catalogue import Record
+from proxyhash.data.download import download
+from proxyhash.support.errors import InputError
+from proxyhash.support.files import checksum
+from proxyhash.support.places import cache_root
+from proxyhash.support.progress import Progress, silent
+
+
+def data_folders(data_dir: Path | None = None) -> list[Path]:
+    """Return where to look, first first: what the caller says, `PROXYHASH_DATA`, the cache folder."""
+    named = (data_dir, Path(os.environ["PROXYHASH_DATA"]) if os.environ.get("PROXYHASH_DATA") else None)
+    return [folder for folder in named if folder is not None] + [cache_root() / "data"]
+
+
+def find_folder(record: Record, data_dir: Path | None = None) -> Path | None:
+    """Return the data set's folder if it is on this machine."""
+    found = (folder / record.folder for folder in data_folders(data_dir))
+    return next((folder for folder in found if folder.is_dir()), None)
+
+
+def find_archive(record: Record, data_dir: Path | None = None) -> Path | None:
+    """Return the data set's archive if it is on this machine, not yet unpacked."""
+    if record.archive is None:
+        return None
+    found = (folder / record.archive.name for folder in data_folders(data_dir))
+    return next((path for path in found if path.is_file()), None)
+
+
+def obtain_folder(record: Record, data_dir: Path | None = None, *, fetch: bool = True, progress: Progress = silent) -> Path:
+    """Return the data set's folder, unpacking or downloading its archive if it is missing."""
+    folder = find_folder(record, data_dir)
+    if folder is not None:
+        return folder
+    archive = find_archive(record, data_dir)
+    if archive is None:
+        if record.archive is None or not fetch:
+            raise InputError(_put_it_there(record, data_dir))
+        archive = data_folders(data_dir)[0] / record.archive.name
+        try:
+            download(record.archive, archive, progress)
+        except InputError as error:
+            raise InputError(f"{str(error).rstrip('.')}; {_put_it_there(record, data_dir)}") from error
+    return _unpacked(record, archive, progress)
+
+
+def check_files(record: Record, folder: Path, progress: Progress = silent) -> None:
+    """Compare every official file with its published checksum."""
+    for number, (name, expected) in enumerate(record.files):
+        progress("verifying checksums", number / len(record.files))
+        path = folder / name
+        if not path.is_file():
+            raise InputError(f"{folder} is incomplete: {name} is missing; it must hold {record.layout}.")
+        if checksum(path, "md5") != expected:
+            raise InputError(f"{path} is not the official file of {record.name}: its checksum differs.")
+    progress("verifying checksums", 1.0)
+
+
+def _unpacked(record: Record, archive: Path, progress: Progress) -> Path:
+    assert record.archive is not None
+    if checksum(archive, "md5") != record.archive.md5:
+        raise InputError(f"{archive} is not the official archive of {record.name}: its checksum differs; delete it.")
+    target = archive.parent / record.folder
+    unpack(archive, target, progress)
+    return target
+
+
+def _put_it_there(record: Record, data_dir: Path | None) -> str:
+    folder = data_folders(data_dir)[0] / record.folder
+    source = f"get it from {record.archive.url if record.archive else record.homepage} and"
+    looked = ", ".join(str(place) for place in data_folders(data_dir))
+    return f"{record.name} was not found in {looked}: {source} put {record.layout} into {folder}."

@@ -1,0 +1,38 @@
+"""Unseen classes: four quarters of the classes, each in turn kept from training and then searched."""
+
+import numpy as np
+
+from proxyhash.data.dataset import Dataset
+from proxyhash.data.images import Indices
+from proxyhash.data.protocols.published import SEED
+from proxyhash.data.protocols.registry import Wish, protocol
+from proxyhash.data.protocols.split import Cut
+from proxyhash.data.protocols.validation import share_of
+from proxyhash.support.errors import InputError
+from proxyhash.support.seeds import permutation
+
+_SUMMARY = "trained on 75 % of the classes; database and queries: train and test images of the unseen 25 %; four rounds"
+
+
+@protocol("transfer", _SUMMARY, kind="classes", validation="classes")
+@protocol("ilsvrc2012-transfer", _SUMMARY, datasets=("ilsvrc2012",), kind="classes", validation="classes", top=50_000)
+def transfer(data: Dataset, wish: Wish) -> Cut:
+    """Cut round `wish.round`; without parts of its own, the data set's queries are a share of the unseen classes."""
+    assert data.labels is not None  # the registry has checked
+    if len(data.names) < 8:
+        raise InputError(f"{data.name} has {len(data.names)} classes; transfer needs at least 8, two in each quarter.")
+    unseen = quarters(len(data.names))[wish.round]
+    hidden = np.isin(data.labels, unseen)
+    train, query, database = data.part("train"), data.part("query"), data.part("database")
+    rest = np.setdiff1d(data.labelled(), query)
+    train = train if len(train) else rest
+    searched = database if len(database) else train
+    if not len(query):
+        query = share_of(data, searched[hidden[searched]], wish.seed, "unseen queries")
+    query, searched = query[hidden[query]], np.setdiff1d(searched[hidden[searched]], query)
+    return Cut(train[~hidden[train]], query, searched, f"round {wish.round + 1} of 4, {len(unseen)} unseen classes")
+
+
+def quarters(classes: int) -> list[Indices]:
+    """Return four disjoint sets of classes, sorted, from the published seed."""
+    return [np.sort(part) for part in np.array_split(permutation(classes, SEED, "transfer", "quarters"), 4)]

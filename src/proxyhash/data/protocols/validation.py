@@ -1,0 +1,49 @@
+"""What is held out of the training set to tune with: never a query, never an image of the final database alone."""
+
+import numpy as np
+
+from proxyhash.data.dataset import Dataset
+from proxyhash.data.images import Indices
+from proxyhash.data.protocols.sampling import random_share, stratified_share
+from proxyhash.support.errors import InputError
+from proxyhash.support.seeds import permutation
+
+SHARE = 0.1  # of each class, held out as queries or for validation
+MOST = 10_000  # images that a hold-out takes at most: more would only cost time
+CLASSES = 0.2  # of the classes that training may see, held out to tune for unseen ones
+QUERIES_OF_CLASSES = 0.2  # of the images of these classes
+
+NOTHING = np.zeros(0, np.int64)
+
+
+def hold_out(dataset: Dataset, train: Indices, what: str, seed: int) -> tuple[Indices, Indices, Indices]:
+    """Return what is left to train, the validation queries, and what these are searched in."""
+    if what == "none":
+        return train, NOTHING, NOTHING
+    if what == "classes":
+        return _classes(dataset, train, seed)
+    held = share_of(dataset, train, seed, "validation")
+    left = np.setdiff1d(train, held)
+    return left, held, left
+
+
+def share_of(dataset: Dataset, pool: Indices, seed: int, purpose: str) -> Indices:
+    """Return a share of the pool: of each class (a class of one image keeps it), or of all tagged images."""
+    share = min(SHARE, MOST / max(1, len(pool)))
+    if dataset.labels is not None:
+        return stratified_share(pool, dataset.labels, share, seed, purpose)
+    return random_share(pool, share, seed, purpose)
+
+
+def _classes(dataset: Dataset, train: Indices, seed: int) -> tuple[Indices, Indices, Indices]:
+    """Hold out whole classes, so that what is tuned is how well unseen ones are searched."""
+    if dataset.labels is None:
+        raise InputError(f"{dataset.name} has tags: hold out images for validation, not classes.")
+    classes = np.unique(dataset.labels[train])
+    if len(classes) < 4:
+        raise InputError(f"{dataset.name} trains on {len(classes)} classes: too few to hold some out for validation.")
+    count = max(2, round(len(classes) * CLASSES))
+    unseen = classes[permutation(len(classes), seed, "validation classes")[:count]]
+    pool = train[np.isin(dataset.labels[train], unseen)]
+    queries = stratified_share(pool, dataset.labels, QUERIES_OF_CLASSES, seed, "validation queries")
+    return np.setdiff1d(train, pool), queries, np.setdiff1d(pool, queries)

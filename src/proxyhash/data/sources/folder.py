@@ -1,0 +1,78 @@
+"""A folder of images: `root/class/*.jpg`, `root/{train,query,database}/class/*`, or `root/*.jpg` without labels."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from proxyhash.data.dataset import NO_PART, PARTS, Dataset, Part, indexed
+from proxyhash.data.images import FileImages
+from proxyhash.data.problems import Problems
+from proxyhash.data.sources.scan import checked_root, image_files, subfolders
+from proxyhash.support.errors import InputError
+from proxyhash.support.progress import Progress, silent
+
+PART_NAMES: dict[str, Part] = {
+    "train": "train",
+    "training": "train",
+    "test": "query",
+    "val": "query",
+    "valid": "query",
+    "validation": "query",
+    "query": "query",
+    "queries": "query",
+    "database": "database",
+    "gallery": "database",
+}
+EMPTY_CLASS = "class without images"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A folder whose images share a part and a class."""
+
+    folder: str
+    part: int = NO_PART
+    label: str = ""
+
+
+def load_folder(path: Path, *, strict: bool = False, name: str | None = None, progress: Progress = silent) -> Dataset:
+    """List a folder of images; nothing is decoded yet."""
+    root, problems = checked_root(path), Problems(strict)
+    names: list[str] = []
+    labels: list[str] = []
+    parts: list[int] = []
+    places = _places(root)
+    for number, place in enumerate(places):
+        progress("listing images", number / len(places))
+        # Beside class folders, images have no label; inside of one, all below it belong to the class.
+        found = list(image_files(root, place.folder, problems, deep=bool(place.label)))
+        if place.label and not found:
+            problems.add(EMPTY_CLASS, place.folder)
+        names += found
+        labels += [place.label] * len(found)
+        parts += [place.part] * len(found)
+    progress("listing images", 1.0)
+    if not names:
+        raise InputError(f"{path} holds no images; class folders (cats/1.jpg), or images, or a metadata.csv are expected.")
+    class_names, numbers = indexed(labels)
+    return Dataset(
+        name or root.name,
+        FileImages(root, names),
+        class_names,
+        numbers if class_names else None,
+        parts=np.array(parts, np.int8),
+        problems=problems,
+    )
+
+
+def _places(root: Path) -> list[_Place]:
+    """Return the folders to look into: those of classes, below those of parts if that is what the root holds."""
+    folders = subfolders(root)
+    if folders and all(folder.lower() in PART_NAMES for folder in folders):
+        parts = {folder: PARTS.index(PART_NAMES[folder.lower()]) for folder in folders}
+        inside = [
+            _Place(f"{folder}/{label}", part, label) for folder, part in parts.items() for label in subfolders(root, folder)
+        ]
+        return [_Place(folder, part) for folder, part in parts.items()] + inside
+    return [_Place(""), *(_Place(label, NO_PART, label) for label in folders)]

@@ -1,0 +1,121 @@
+"""A folder of images with a `metadata.csv`: `file_name`, optionally `split`, and `label` or `tags`."""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.data.dataset import NO_PART, PARTS, Dataset, indexed
+from proxyhash.data.images import FileImages
+from proxyhash.data.problems import Problems
+from proxyhash.data.sources.folder import PART_NAMES
+from proxyhash.data.sources.scan import OUTSIDE, checked_root, is_inside
+from proxyhash.support.errors import InputError
+from proxyhash.support.progress import Progress, silent
+
+METADATA = "metadata.csv"
+COLUMNS = {"file_name", "split", "label", "tags"}
+MISSING = "row whose file is missing"
+TWICE = "second row of a file"
+NAMELESS = "row without a file name"
+
+
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    part: int
+    text: str  # the label, or all tags
+
+
+def load_metadata(path: Path, *, strict: bool = False, progress: Progress = silent) -> Dataset:
+    """Read the table and find its files; nothing is decoded yet."""
+    root, problems = checked_root(path), Problems(strict)
+    rows = list(_usable_rows(root, problems, progress))
+    if not rows:
+        raise InputError(f"{root / METADATA} names no image that is there.")
+    images = FileImages(root, [row.name for row in rows])
+    parts = np.array([row.part for row in rows], np.int8)
+    texts = [row.text for row in rows]
+    if "tags" in _header(root):
+        names, tags = tag_matrix(texts)
+        return Dataset(root.name, images, names, tags=tags if names else None, parts=parts, problems=problems)
+    names, labels = indexed(texts)
+    return Dataset(root.name, images, names, labels if names else None, parts=parts, problems=problems)
+
+
+def tag_matrix(texts: list[str]) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
+    """Return the tag names, sorted, and which text has which (n, T).
+
+    One separator serves the whole column, so that in `sky; palm tree` and `palm tree` the last is one tag.
+    """
+    separator = next((mark for mark in ";," if any(mark in text for text in texts)), None)
+    sets = [{tag.strip() for tag in text.split(separator) if tag.strip()} for text in texts]
+    names = tuple(sorted(set().union(*sets)))
+    position = {name: number for number, name in enumerate(names)}
+    matrix = np.zeros((len(texts), len(names)), bool)
+    for row, tags in zip(matrix, sets, strict=True):
+        row[[position[tag] for tag in tags]] = True
+    return names, matrix
+
+
+def _header(root: Path) -> list[str]:
+    with (root / METADATA).open(newline="", encoding="utf-8-sig") as handle:
+        return next(csv.reader(handle), [])
+
+
+def _usable_rows(root: Path, problems: Problems, progress: Progress) -> Iterator[_Row]:
+    """Yield the rows whose file is there and inside the folder, each file once."""
+    table, seen = root / METADATA, set()
+    for row, fraction in _table(table):
+        progress(f"reading {METADATA}", fraction)
+        name = PurePosixPath((row["file_name"] or "").strip().replace("\\", "/")).as_posix()
+        if name == ".":
+            problems.add(NAMELESS, f"row {row}")
+        elif name in seen:
+            problems.add(TWICE, name)
+        elif name.startswith("/") or not is_inside(root, root / name):
+            problems.add(OUTSIDE, name)
+        elif not (root / name).is_file():
+            problems.add(MISSING, name)
+        else:
+            seen.add(name)
+            yield _Row(name, _part(row, name, table), (row.get("label") or row.get("tags") or "").strip())
+    progress(f"reading {METADATA}", 1.0)
+
+
+def _table(table: Path) -> Iterator[tuple[dict[str, str | None], float]]:
+    size = max(1, table.stat().st_size)
+    try:
+        with table.open(newline="", encoding="utf-8-sig") as handle:
+            reader = csv.DictReader(handle)
+            _check_columns(table, list(reader.fieldnames or []))
+            done = 0
+            for row in reader:
+                done += sum(len(value or "") + 1 for key, value in row.items() if key is not None)
+                yield row, min(1.0, done / size)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{table} is not UTF-8 text (byte {error.start}); save it as UTF-8.") from error
+    except csv.Error as error:
+        raise InputError(f"{table} is not a proper CSV file: {error}.") from error
+
+
+def _check_columns(table: Path, columns: list[str]) -> None:
+    if "file_name" not in columns:
+        raise InputError(f"{table} has no column file_name in its first line.")
+    if {"label", "tags"} <= set(columns):
+        raise InputError(f"{table} has both label and tags; keep the column that says which images are alike.")
+
+
+def _part(row: dict[str, str | None], name: str, table: Path) -> int:
+    """Return the part that the column `split` names, or else the one that the file's first folder names."""
+    if "split" in row:
+        split = (row["split"] or "").strip().lower()
+        if split and split not in PART_NAMES:
+            known = ", ".join(PART_NAMES)
+            raise InputError(f"{table} puts {name} into the split {split!r}, which is none of {known}.")
+        return PARTS.index(PART_NAMES[split]) if split else NO_PART
+    folder = name.split("/", 1)[0].lower() if "/" in name else ""
+    return PARTS.index(PART_NAMES[folder]) if folder in PART_NAMES else NO_PART
