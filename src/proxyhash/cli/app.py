@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from proxyhash import __version__
-from proxyhash.cli import demo, evaluate, proxies
+from proxyhash.cli import data, demo, evaluate, proxies
 from proxyhash.support.errors import InputError, ProxyhashWarning
 
 _HELP = """Turn labelled images into short binary codes that retrieve by meaning, and search them.
@@ -18,6 +18,7 @@ Start here:
   proxyhash demo                              try it on handwritten digits
   proxyhash proxies --classes 100 --bits 32   design proxies and judge them
   proxyhash evaluate codes --help             measure anyone's codes
+  proxyhash data check FOLDER                 look at your own images before training
   proxyhash proxies --help                    all that a subcommand can do
 """
 
@@ -30,6 +31,8 @@ app = App(
 app.command(proxies.proxies, name="proxies")
 app.command(proxies.inspect, name="inspect")
 app.command(evaluate.evaluate)
+app.command(data.datasets, name="datasets")
+app.command(data.data)
 app.command(demo.demo, name="demo")
 
 

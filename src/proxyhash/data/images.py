@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from proxyhash.data.decoding import Fit, Pixels, decode_pixels, decode_square, square
+from proxyhash.support.errors import InputError
 
 Indices = NDArray[np.int64]
 
@@ -38,12 +39,23 @@ class Images(Protocol):
         ...
 
 
+def in_memory(images: Images) -> bool:
+    """Return whether images can be had without reading files."""
+    return len(images) > 0 and images.stored(np.zeros(1, np.int64)) is not None
+
+
 @dataclass(frozen=True)
 class ArrayImages:
-    """Images of one size in memory, `pixels` (N, H, W, 3)."""
+    """Square images of one size in memory, `pixels` (N, H, H, 3)."""
 
     pixels: Pixels
     prefix: str = "image"
+
+    def __post_init__(self) -> None:
+        """Check what others rely on."""
+        shape = self.pixels.shape
+        if self.pixels.dtype != np.uint8 or len(shape) != 4 or shape[1] != shape[2] or shape[3] != 3:
+            raise InputError(f"Images in memory must be bytes (N, side, side, 3), not {self.pixels.dtype} {shape}.")
 
     def __len__(self) -> int:
         """Return N."""

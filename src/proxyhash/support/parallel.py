@@ -3,7 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -44,20 +44,11 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], threa
                 future.cancel()
 
 
-def prefetched(function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int) -> Iterator[Result]:
-    """Yield `function(item)` in order while `threads` threads work on at most `ahead` items beyond the one that is read.
-
-    Unlike `ordered_map` it never holds more than that, so `items` may be endless and results large.
-    """
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[Result]] = deque()
-        try:
-            for item in items:
-                waiting.append(pool.submit(function, item))
-                if len(waiting) > ahead:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+def lookahead(items: Iterable[Item], count: int) -> Iterator[Item]:
+    """Yield the items in order, each only once the `count` after it have been made: for items that start work when made."""
+    waiting: deque[Item] = deque()
+    for item in items:
+        waiting.append(item)
+        if len(waiting) > count:
+            yield waiting.popleft()
+    yield from waiting

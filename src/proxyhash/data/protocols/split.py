@@ -13,7 +13,7 @@ _SETS = ("train", "validation", "validation_database", "query", "database")
 
 @dataclass(frozen=True)
 class Cut:
-    """What a protocol's own rule gives: the training set still whole. `note` says what it had to decide for this data set."""
+    """What a protocol's own rule gives: the training set still whole, and a note on what it had to decide."""
 
     train: Indices
     query: Indices

@@ -1,0 +1,201 @@
+"""`proxyhash datasets`, `proxyhash data check` and `proxyhash data protocols`: what there is, and what it is worth."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from proxyhash.cli.numbers import Whole
+from proxyhash.cli.show import progress_bars
+
+if TYPE_CHECKING:
+    from proxyhash.data import Record
+    from proxyhash.data.checks import Report
+
+data = App(name="data", help="Look at data before anything is trained on it.")
+
+_STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
+_Json = Annotated[bool, Parameter(name="--json", negative=())]
+
+
+def datasets(*, data_dir: Path | None = None, json_: _Json = False) -> None:
+    """List the data sets that are known by name, and which of them are on this machine.
+
+    A folder of your own images works wherever a name does: root/class/*.jpg, root/train/class/*.jpg beside root/query, or
+    any layout with a metadata.csv.
+
+    Parameters
+    ----------
+    data_dir
+        Where to look first; then PROXYHASH_DATA and the cache folder.
+    json_
+        Print JSON instead of a table.
+    """
+    from proxyhash.data import find_record, list_datasets, list_protocols
+    from proxyhash.data.locations import data_folders
+
+    records = [find_record(name) for name in list_datasets()]
+    if json_:
+        rows = [{**_facts(record, data_dir), "protocols": list_protocols(record.name)} for record in records]
+        print(json.dumps(rows, indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("name", "what", "images", "classes", "size", "on this machine"):
+        table.add_column(heading, justify="right" if heading in {"images", "classes"} else "left")
+    for record in records:
+        where = str(_facts(record, data_dir)["where"] or "no")
+        table.add_row(record.name, record.summary, f"{record.images:,}", f"{record.classes:,}", record.image_size, where)
+    console = Console()
+    console.print(table)
+    looked = ", ".join(str(folder) for folder in data_folders(data_dir))
+    console.print(f"\nLooked in {looked}.", soft_wrap=True, highlight=False)
+    console.print("A folder of images works wherever a name does; proxyhash data check PATH looks at it.", highlight=False)
+
+
+@data.command
+def protocols(dataset: str | None = None, /, *, json_: _Json = False) -> None:
+    """List the protocols: how a data set is cut into training, validation, queries and database.
+
+    Parameters
+    ----------
+    dataset
+        Only those that fit this data set.
+    json_
+        Print JSON instead of a table.
+    """
+    from proxyhash.data import find_protocol, find_record, list_datasets, list_protocols
+
+    if dataset is not None and not Path(dataset).exists():
+        find_record(dataset)
+    known = set(list_datasets())
+    found = [find_protocol(name, _home(name, known)) for name in list_protocols(dataset)]
+    if json_:
+        fields = ("name", "version", "summary", "datasets", "kind", "top", "validation")
+        print(json.dumps([{field: getattr(p, field) for field in fields} for p in found], indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("protocol", "for", "mAP over", "what it does"):
+        table.add_column(heading)
+    for p in found:
+        table.add_row(
+            f"{p.name}@{p.version}",
+            ", ".join(p.datasets) or f"any {p.kind}",
+            f"top {p.top:,}" if p.top else "all",
+            p.summary,
+        )
+    Console().print(table)
+
+
+@data.command
+def check(
+    data_: Annotated[str, Parameter(name="data")],
+    /,
+    *,
+    protocol: str | None = None,
+    round_: Annotated[Whole, Parameter(name="--round")] = 0,
+    backbone: str | None = None,
+    data_dir: Path | None = None,
+    seed: Whole = 0,
+    strict: Annotated[bool, Parameter(negative=())] = False,
+    threads: Whole | None = None,
+    json_: _Json = False,
+) -> None:
+    """Verify files, read every image, and look for leaks, empty classes, and unseen classes that are not.
+
+    For example, your own folder, and CIFAR-100 before a transfer experiment:
+
+      proxyhash data check photos/
+      proxyhash data check cifar100 --protocol transfer --backbone efficientnet_lite0
+
+    The exit code is 1 if something was found that would make results worthless.
+
+    Parameters
+    ----------
+    data_
+        A name from `proxyhash datasets`, or a folder.
+    protocol
+        Also check how this protocol cuts it; by default the one that it would expect.
+    round_
+        The round of a transfer protocol, 0 to 3.
+    backbone
+        Also check whether this network was pretrained on classes that should be unseen.
+    data_dir
+        Where to look for a named data set first.
+    seed
+        What is random in a hold-out.
+    strict
+        Stop at the first item that cannot be used, instead of counting it.
+    threads
+        How many cores to use; by default all.
+    json_
+        Print JSON instead of a table.
+    """
+    from proxyhash.data import load_dataset, make_split
+    from proxyhash.data.checks import check_dataset
+
+    with progress_bars() as progress:
+        loaded = load_dataset(data_, data_dir=data_dir, strict=strict, progress=progress)
+        labelled = loaded.kind != "unlabelled"
+        split = make_split(loaded, protocol, seed=seed, round=round_) if labelled or protocol else None
+        report = check_dataset(loaded, split, pretrained_on=_pretrained_on(backbone), threads=threads, progress=progress)
+    if json_:
+        print(json.dumps(report.as_dict(), indent=2))
+    else:
+        _print(report)
+    if report.worst == "error":
+        sys.exit(1)
+
+
+def _print(report: "Report") -> None:
+    facts = report.facts
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    parts = ", ".join(f"{count:,} {name}" for name, count in dict(facts["parts"]).items())  # type: ignore[call-overload]
+    table.add_row("data set", f"{facts['name']}: {facts['images']:,} images" + (f" ({parts})" if parts else ""))
+    if facts["kind"] != "unlabelled":
+        table.add_row("labels", f"{facts['classes']:,} {facts['kind']}, {facts['without label']:,} images without")
+    if report.protocol:
+        sizes = ", ".join(
+            f"{count:,} {name.replace('_', ' ')}"
+            for name, count in dict(report.protocol["sizes"]).items()  # type: ignore[call-overload]
+        )
+        table.add_row("protocol", f"{report.protocol['protocol']}@{report.protocol['version']}: {sizes}")
+        table.add_row(
+            "", f"{report.protocol['note'] or 'by the published seed'}; fingerprint {report.protocol['fingerprint']}"
+        )
+    for finding in report.findings:
+        count = f"{finding.count:,} " if finding.count else ""
+        examples = f" ({'; '.join(finding.examples)})" if finding.examples else ""
+        table.add_row(Text(finding.level, _STYLES[finding.level]), Text(f"{count}{finding.what}{examples}"))
+    Console().print(table)
+
+
+def _facts(record: "Record", data_dir: Path | None) -> dict[str, object]:
+    from dataclasses import asdict
+
+    from proxyhash.data.locations import find_archive, find_folder
+
+    if not record.folder:
+        where = "comes with scikit-learn"
+    else:
+        found = find_folder(record, data_dir) or find_archive(record, data_dir)
+        where = str(found) if found else ""
+    return {**asdict(record), "where": where or None}
+
+
+def _home(protocol: str, known: set[str]) -> str:
+    """Return the data set whose name a protocol's name begins with, or any."""
+    return next((name for name in known if protocol.startswith(f"{name}-")), "any")
+
+
+def _pretrained_on(backbone: str | None) -> str | None:
+    if backbone is None:
+        return None
+    from proxyhash.models.backbones import find_backbone
+
+    return find_backbone(backbone).pretrained_on

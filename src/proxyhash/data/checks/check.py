@@ -1,0 +1,119 @@
+"""`check_dataset`: everything that can be known before training, as one report."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from proxyhash.data.catalogue import RECORDS
+from proxyhash.data.checks.duplicates import duplicates
+from proxyhash.data.checks.pixels import UNREADABLE, digests, readable, same_picture
+from proxyhash.data.checks.report import Finding, Level, Report
+from proxyhash.data.dataset import PARTS, Dataset
+from proxyhash.data.problems import EXAMPLES
+from proxyhash.data.protocols import Split
+from proxyhash.data.sources.folder import EMPTY_CLASS
+from proxyhash.support.progress import Progress, silent
+
+FEW = 5  # images of a class below which neither training nor a hold-out is meaningful
+
+
+def check_dataset(
+    dataset: Dataset,
+    split: Split | None = None,
+    *,
+    pretrained_on: str | None = None,
+    threads: int | None = None,
+    progress: Progress = silent,
+) -> Report:
+    """Read every image of a data set and judge it, and a protocol's split of it.
+
+    `pretrained_on` names what a backbone has seen ("ILSVRC-2012"); classes among it cannot count as unseen.
+    """
+    found = digests(dataset.images, dataset.problems, threads, progress)
+    groups = same_picture(found)
+    findings = [*_skipped(dataset), *_sizes(dataset), *duplicates(dataset, groups, split)]
+    if split is not None:
+        findings += [*_relevance(dataset, split), *_unseen(dataset, split, pretrained_on)]
+    facts = _facts(dataset, int(readable(found).sum()))
+    return Report(facts, tuple(findings), None if split is None else split.record())
+
+
+def _facts(dataset: Dataset, readable_images: int) -> dict[str, object]:
+    parts = {name: int((dataset.parts == number).sum()) for number, name in enumerate(PARTS)}
+    return {
+        "name": dataset.name,
+        "kind": dataset.kind,
+        "images": len(dataset),
+        "readable": readable_images,
+        "classes": len(dataset.names),
+        "without label": len(dataset) - len(dataset.labelled()),
+        "parts": {name: count for name, count in parts.items() if count},
+    }
+
+
+def _skipped(dataset: Dataset) -> Iterator[Finding]:
+    """Say what could not be used."""
+    problems = dataset.problems
+    if not problems.counts[UNREADABLE]:
+        yield Finding("ok", f"all {len(dataset):,} images can be decoded")
+    for kind, count in problems.counts.items():
+        if count:
+            level: Level = "note" if kind == EMPTY_CLASS else "warning"
+            yield Finding(level, f"{kind}, skipped", count, tuple(problems.examples[kind]))
+
+
+def _sizes(dataset: Dataset) -> Iterator[Finding]:
+    """Say how images are spread over classes or tags."""
+    if dataset.labels is not None:
+        counts = np.bincount(dataset.labels[dataset.labelled()], minlength=len(dataset.names))
+    elif dataset.tags is not None:
+        counts = dataset.tags.sum(0)
+    else:
+        yield Finding("note", "no labels: it can be indexed, but not trained on or evaluated")
+        return
+    noun = "class" if dataset.labels is not None else "tag"
+    spread = f"{counts.min():,} to {counts.max():,} images a {noun}, {np.median(counts):,.0f} in the middle"
+    yield Finding("ok", spread)
+    single, few = np.flatnonzero(counts == 1), np.flatnonzero((counts > 1) & (counts < FEW))
+    plural = "classes" if noun == "class" else "tags"
+    if len(single):
+        names = tuple(dataset.names[number] for number in single[:EXAMPLES])
+        yield Finding("warning", f"{plural} with one image, which can be searched but not found again", len(single), names)
+    if len(few):
+        names = tuple(f"{dataset.names[number]} ({counts[number]})" for number in few[:EXAMPLES])
+        yield Finding("note", f"{plural} with fewer than {FEW} images", len(few), names)
+
+
+def _relevance(dataset: Dataset, split: Split) -> Iterator[Finding]:
+    """Say whether every query has something to find."""
+    if dataset.labels is not None:
+        lonely = split.query[~np.isin(dataset.labels[split.query], dataset.labels[split.database])]
+    else:
+        assert dataset.tags is not None
+        lonely = split.query[~dataset.tags[split.query][:, dataset.tags[split.database].any(0)].any(1)]
+    if len(lonely):
+        names = tuple(dataset.images.key(int(index)) for index in lonely[:EXAMPLES])
+        yield Finding("warning", "queries with nothing relevant in the database", len(lonely), names)
+    else:
+        yield Finding("ok", "every query has something relevant in the database")
+    inside = np.intersect1d(split.query, np.union1d(split.database, split.training_set))
+    if len(inside):
+        yield Finding("error", "queries that are themselves in the database or in training", len(inside))
+
+
+def _unseen(dataset: Dataset, split: Split, pretrained_on: str | None) -> Iterator[Finding]:
+    """Say whether classes that should be unseen are."""
+    if "transfer" not in split.protocol or dataset.labels is None:
+        return
+    asked = np.unique(dataset.labels[split.query])
+    both = np.intersect1d(asked, split.classes)
+    if len(both):
+        yield Finding("error", "classes that are both trained and called unseen", len(both))
+    else:
+        yield Finding("ok", f"none of the {len(asked)} unseen classes occurs in training")
+    known = RECORDS[dataset.name].pretrained_names if dataset.name in RECORDS else ()
+    wordnet = [name for name in dataset.names if len(name) == 9 and name[0] == "n" and name[1:].isdigit()]
+    if pretrained_on is not None and (pretrained_on in known or (pretrained_on == "ILSVRC-2012" and wordnet)):
+        share = "these very" if wordnet else "many of these"
+        what = f"the backbone was pretrained on {pretrained_on}, which holds {share} classes: they are not unseen"
+        yield Finding("error" if wordnet else "warning", what, len(asked))

@@ -1,0 +1,64 @@
+"""One pass over all images: which cannot be read, and which are the same picture."""
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.data.decoding import UnreadableImageError
+from proxyhash.data.images import Images
+from proxyhash.data.problems import Problems
+from proxyhash.support.parallel import available_threads, lookahead
+from proxyhash.support.progress import Progress, silent
+
+UNREADABLE = "unreadable image"
+Digests = NDArray[np.void]
+_BYTES = 16  # of a digest: among a billion pictures, two different ones share it with probability 1e-21
+_AHEAD = 64  # pictures that are decoded but not yet hashed
+
+
+def digests(images: Images, problems: Problems, threads: int | None = None, progress: Progress = silent) -> Digests:
+    """Return a digest of each picture's pixels (N,), all zeros for one that cannot be read. Pictures stream through."""
+    found = np.zeros((len(images), _BYTES), np.uint8)
+    for index, (digest, message) in enumerate(_each(images, threads or available_threads())):
+        if message:
+            problems.add(UNREADABLE, message)
+        else:
+            found[index] = np.frombuffer(digest, np.uint8)
+        if index % 64 == 0:
+            progress("reading every image", index / len(images))
+    progress("reading every image", 1.0)
+    return found.view(f"V{_BYTES}").ravel()
+
+
+def readable(found: Digests) -> NDArray[np.bool_]:
+    """Return which pictures could be read."""
+    return np.asarray(found.view(np.uint8).reshape(len(found), _BYTES).any(1))
+
+
+def same_picture(found: Digests) -> NDArray[np.int64]:
+    """Return for each picture the number of its group (N,): equal numbers, equal pixels; unreadable ones are alone."""
+    numbers = np.unique(found, return_inverse=True)[1].astype(np.int64)
+    bad = np.flatnonzero(~readable(found))
+    numbers[bad] = numbers.max(initial=0) + 1 + np.arange(len(bad))
+    return numbers
+
+
+def _each(images: Images, threads: int) -> Iterator[tuple[bytes, str]]:
+    def digest(index: int) -> tuple[bytes, str]:
+        try:
+            pixels = images.read(index)
+        except UnreadableImageError as error:
+            return b"", str(error)
+        shape = np.array(pixels.shape, "<i4").tobytes()
+        return hashlib.blake2b(shape + pixels.tobytes(), digest_size=_BYTES).digest(), ""
+
+    pool = ThreadPoolExecutor(threads)
+    try:
+        started = (pool.submit(digest, index) for index in range(len(images)))
+        for future in lookahead(started, _AHEAD):
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,36 @@
+"""The answer of a check: facts, and findings from "fine" to "do not train on this"."""
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+Level = Literal["ok", "note", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. `examples` name a few of the items it is about."""
+
+    level: Level
+    what: str
+    count: int = 0
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a data set holds and what was found in it."""
+
+    facts: dict[str, object]
+    findings: tuple[Finding, ...]
+    protocol: dict[str, object] | None = None
+
+    @property
+    def worst(self) -> Level:
+        """Return the gravest level among the findings."""
+        order: tuple[Level, ...] = ("ok", "note", "warning", "error")
+        return max((finding.level for finding in self.findings), key=order.index, default="ok")
+
+    def as_dict(self) -> dict[str, object]:
+        """Return everything for JSON."""
+        findings = [asdict(finding) for finding in self.findings]
+        return {"facts": self.facts, "protocol": self.protocol, "findings": findings, "worst": self.worst}

@@ -1,0 +1,164 @@
+"""From stored pixels to what a network sees: named transforms, as tensor operations on a whole batch.
+
+Every image is first brought to one square: when its file is decoded, or because all images in memory have one size. What is
+random is drawn beforehand, five numbers for each image and epoch, so that batches, workers and processes do not change it.
+"""
+
+import difflib
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from proxyhash.data.decoding import Fit
+from proxyhash.data.images import Images, in_memory
+from proxyhash.support.checks import whole_number
+from proxyhash.support.errors import InputError
+from proxyhash.support.seeds import generator
+
+Crop = Literal["none", "window", "padded", "area"]
+Draws = NDArray[np.float32]
+
+AREA = (0.35, 1.0)  # of the square that an `area` crop keeps; less would often cut the object away
+RATIO = 4 / 3  # its widest and narrowest shape
+PADDING = 8  # a `padded` crop moves by up to an eighth of the side: 4 of CIFAR's 32 pixels, as is usual there
+CENTRAL = 0.875  # of the side that is kept for testing where training crops
+
+
+@dataclass(frozen=True)
+class Transform:
+    """How an image becomes (3, size, size): brought to a square of `side` by `fit`, cropped, flipped, scaled.
+
+    Crops in training: `window` cuts size x size out of the square, `padded` moves the square over its mirrored border,
+    `area` cuts a random part of random shape. For testing, `window` and `area` cut the centre.
+    """
+
+    name: str
+    summary: str
+    size: int
+    side: int
+    fit: Fit = "squash"
+    crop: Crop = "none"
+    flip: bool = True
+
+    def for_training(self, squares: Tensor, draws: Tensor) -> Tensor:
+        """Return (n, 3, size, size) floats from 0 to 255, from squares (n, H, H, 3) of bytes and draws (n, 5)."""
+        if self.crop == "area":
+            return _area_crops(_floats(squares), draws, self.size, self.flip)
+        squares = self._large_enough(squares)
+        side = squares.shape[1]
+        if self.crop == "window":
+            start, length = (draws[:, 1:3] * (side - self.size + 1)).long(), self.size
+        elif self.crop == "padded":
+            reach = max(1, side // PADDING)
+            start, length = (draws[:, 1:3] * (2 * reach + 1)).long() - reach, side
+        else:
+            start, length = torch.zeros(len(squares), 2, dtype=torch.long), side
+        mirrored = (draws[:, 0] < 0.5) if self.flip else torch.zeros(len(squares), dtype=torch.bool)
+        return _scaled(_floats(_windows(squares, start, length, mirrored)), self.size)
+
+    def for_testing(self, squares: Tensor) -> Tensor:
+        """Return (n, 3, size, size) floats from 0 to 255, nothing random."""
+        squares = self._large_enough(squares)
+        side = squares.shape[1]
+        kept = self.size if self.crop == "window" else round(side * CENTRAL) if self.crop == "area" else side
+        first = (side - kept) // 2
+        return _scaled(_floats(squares[:, first : first + kept, first : first + kept]), self.size)
+
+    def _large_enough(self, squares: Tensor) -> Tensor:
+        """Bring images that lay in memory in another size to the square that windows are cut from."""
+        if self.crop != "window" or squares.shape[1] == self.side:
+            return squares
+        return _scaled(_floats(squares), self.side).permute(0, 2, 3, 1)
+
+
+_TRANSFORMS = {
+    transform.name: transform
+    for transform in (
+        Transform("paper-cifar", "the paper's for CIFAR: to 227 pixels, mirrored at random", 227, 227),
+        Transform(
+            "paper-256", "the paper's for photographs: squashed to 256, windows of 227, mirrored", 227, 256, crop="window"
+        ),
+        Transform(
+            "small", "for small images: moved by an eighth over a mirrored border, mirrored, scaled", 96, 96, crop="padded"
+        ),
+        Transform(
+            "photo", "for photographs: parts of 35 to 100 % of the central square, mirrored", 224, 256, "cover", "area"
+        ),
+    )
+}
+
+
+def list_transforms() -> list[str]:
+    """Return the names of all transforms."""
+    return list(_TRANSFORMS)
+
+
+def find_transform(name: str, size: int | None = None) -> Transform:
+    """Return a transform by name; `small` and `photo` may give other sizes, the paper's have their own."""
+    if name not in _TRANSFORMS:
+        close = difflib.get_close_matches(name, _TRANSFORMS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(_TRANSFORMS)}."
+        raise InputError(f"There is no transform {name!r}; {hint}")
+    found = _TRANSFORMS[name]
+    if size is None or size == found.size:
+        return found
+    if name.startswith("paper"):
+        raise InputError(f"The transform {name} gives {found.size} pixels, not {size}: that is the paper's.")
+    whole_number("The size of an image", size, 1)
+    side = round(size / CENTRAL) if found.crop == "area" else size
+    return replace(found, size=size, side=side)
+
+
+def default_transform(images: Images, size: int) -> Transform:
+    """Return what suits images: `small` for those that lie in memory because they are, `photo` for files."""
+    return find_transform("small" if in_memory(images) else "photo", size)
+
+
+def augmentation_draws(images: int, seed: int, epoch: int) -> Draws:
+    """Return what is random in an epoch, (images, 5) numbers from 0 to 1: mirror, row, column, area, shape."""
+    return generator(seed, "augmentation", epoch).random((images, 5), dtype=np.float32)
+
+
+def _windows(squares: Tensor, start: Tensor, length: int, mirrored: Tensor) -> Tensor:
+    """Return windows (n, length, length, 3) that begin at `start` (n, 2), borders and mirror images by index alone."""
+    side = squares.shape[1]
+    steps = torch.arange(length)
+    rows = _reflected(start[:, :1] + steps, side)
+    columns = _reflected(start[:, 1:] + torch.where(mirrored[:, None], length - 1 - steps, steps), side)
+    return squares[torch.arange(len(squares))[:, None, None], rows[:, :, None], columns[:, None, :]]
+
+
+def _reflected(positions: Tensor, side: int) -> Tensor:
+    """Fold positions beyond a border back inside, the border itself not repeated."""
+    last = side - 1
+    return last - (positions.abs() - last).abs()
+
+
+def _area_crops(images: Tensor, draws: Tensor, size: int, flip: bool) -> Tensor:
+    """Return random parts (n, 3, size, size) of images (n, 3, H, H), sampled bilinearly."""
+    area = AREA[0] + (AREA[1] - AREA[0]) * draws[:, 3]
+    shape = RATIO ** (2 * draws[:, 4] - 1)
+    wide, high = (area * shape).sqrt().clamp(max=1), (area / shape).sqrt().clamp(max=1)
+    mirror = torch.where(draws[:, 0] < 0.5, -1.0, 1.0) if flip else torch.ones(len(images))
+    theta = torch.zeros(len(images), 2, 3)
+    theta[:, 0, 0], theta[:, 1, 1] = wide * mirror, high
+    theta[:, 0, 2], theta[:, 1, 2] = (2 * draws[:, 2] - 1) * (1 - wide), (2 * draws[:, 1] - 1) * (1 - high)
+    grid = functional.affine_grid(theta, [len(images), 3, size, size], align_corners=False)
+    return functional.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
+
+
+def _floats(squares: Tensor) -> Tensor:
+    """Return (n, H, W, 3) bytes as (n, 3, H, W) floats; the memory keeps its order, which is what convolutions like."""
+    return squares.permute(0, 3, 1, 2).float()
+
+
+def _scaled(images: Tensor, size: int) -> Tensor:
+    if images.shape[-1] == size:
+        return images
+    smaller = images.shape[-1] > size
+    return functional.interpolate(images, size=(size, size), mode="bilinear", align_corners=False, antialias=smaller)
