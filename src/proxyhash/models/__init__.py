@@ -1,0 +1,1 @@
+"""Networks that turn images into features and features into codes; the one place, with training, that imports torch."""

