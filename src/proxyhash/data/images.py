@@ -1,5 +1,6 @@
 """Where a data set's pixels are: in memory, or in files that are decoded when they are wanted."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,10 @@ class Images(Protocol):
 
     def stored(self, indices: Indices) -> Pixels | None:
         """Return images as they lie in memory (n, H, W, 3), or None if they must be read one by one."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Return digits that change when an image does: what was computed from the images can be kept under them."""
         ...
 
 
@@ -78,6 +83,10 @@ class ArrayImages:
         """Return the pixels (n, H, W, 3): small images are enlarged a whole batch at once, by whoever transforms them."""
         return self.pixels[indices]
 
+    def fingerprint(self) -> str:
+        """Hash the pixels."""
+        return hashlib.blake2b(np.ascontiguousarray(self.pixels).data, digest_size=16).hexdigest()
+
 
 @dataclass(frozen=True)
 class FileImages:
@@ -110,6 +119,14 @@ class FileImages:
         """Return nothing: files are decoded one by one."""
         return
 
+    def fingerprint(self) -> str:
+        """Hash names, sizes and times of the files, not their bytes: who edits a file changes these too."""
+        digest = hashlib.blake2b(digest_size=16)
+        for name in self.names:
+            facts = (self.root / name).stat() if (self.root / name).exists() else None
+            digest.update(f"{name}:{facts and (facts.st_size, facts.st_mtime_ns)};".encode())
+        return digest.hexdigest()
+
 
 @dataclass(frozen=True)
 class Some:
@@ -137,3 +154,8 @@ class Some:
     def stored(self, indices: Indices) -> Pixels | None:
         """Return images as they lie in memory, or None."""
         return self.images.stored(self.indices[indices])
+
+    def fingerprint(self) -> str:
+        """Hash which images these are."""
+        chosen = hashlib.blake2b(np.ascontiguousarray(self.indices, "<i8").data, digest_size=16).hexdigest()
+        return f"{self.images.fingerprint()}-{chosen}"
