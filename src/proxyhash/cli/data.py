@@ -196,6 +196,6 @@ def _home(protocol: str, known: set[str]) -> str:
 def _pretrained_on(backbone: str | None) -> str | None:
     if backbone is None:
         return None
-    from proxyhash.models.backbones import find_backbone
+    from proxyhash.models.backbones import trained_on
 
-    return find_backbone(backbone).pretrained_on
+    return trained_on(backbone)

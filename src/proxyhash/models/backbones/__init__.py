@@ -8,9 +8,9 @@ if find_spec("torch") is None:
     raise InputError('Networks need torch; run pip install "proxyhash[train]".')
 
 # Importing a file registers the networks in it.
-from proxyhash.models.backbones import alexnet, convnet, efficientnet_lite
+from proxyhash.models.backbones import alexnet, convnet, efficientnet_lite  # noqa: F401
 from proxyhash.models.backbones.backbone import Backbone
 from proxyhash.models.backbones.facts import Facts
-from proxyhash.models.backbones.registry import create_backbone, list_backbones
+from proxyhash.models.backbones.registry import create_backbone, list_backbones, trained_on
 
-__all__ = ["Backbone", "Facts", "alexnet", "convnet", "create_backbone", "efficientnet_lite", "list_backbones"]
+__all__ = ["Backbone", "Facts", "create_backbone", "list_backbones", "trained_on"]

@@ -57,13 +57,13 @@ def without_fc8(state: State) -> State:
     return {name: tensor for name, tensor in state.items() if name not in ("classifier.6.weight", "classifier.6.bias")}
 
 
-@backbone("alexnet")
+@backbone("alexnet", trained_on="ILSVRC-2012")
 def alexnet(brief: Brief) -> AlexNet:
     """Return the network with torchvision's weights, or random ones."""
-    pretrained_on = "ILSVRC-2012" if brief.pretrained else None
-    network = AlexNet(Facts("alexnet", 224, IMAGENET_MEAN, IMAGENET_STD, 4096, pretrained_on))
-    if brief.pretrained:
-        load_strictly(network, without_fc8(read_state(official_file(URL, SHA256, brief.weights), SHA256)))
+    state = read_state(official_file(URL, SHA256, brief.weights), SHA256) if brief.pretrained else None
+    network = AlexNet(Facts("alexnet", 224, IMAGENET_MEAN, IMAGENET_STD, 4096, "ILSVRC-2012" if brief.pretrained else None))
+    if state is not None:
+        load_strictly(network, without_fc8(state))
     else:
         initialise(network)
     return network

@@ -8,7 +8,7 @@ from proxyhash.models.backbones.facts import Facts
 
 
 class Backbone(nn.Module, ABC):
-    """The network q(x) of the paper's section 3; `facts` say how to feed it."""
+    """The paper's feature extractor q(x), below the hash layer; `facts` say how to feed it."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__()

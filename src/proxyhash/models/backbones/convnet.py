@@ -38,7 +38,7 @@ def _layer(inputs: int, outputs: int, stride: int) -> tuple[nn.Module, ...]:
     )
 
 
-@backbone("convnet")
+@backbone("convnet", trained_on=None)
 def convnet(brief: Brief) -> ConvNet:
     """Return the network with random weights: there are no others."""
     if brief.pretrained:

@@ -133,19 +133,19 @@ def _build(variant: Variant, brief: Brief) -> EfficientNetLite:
     return network
 
 
-@backbone("efficientnet_lite0")
+@backbone("efficientnet_lite0", trained_on="ILSVRC-2012")
 def lite0(brief: Brief) -> EfficientNetLite:
     """Return the smallest, for images of 224 pixels."""
     return _build(LITE0, brief)
 
 
-@backbone("efficientnet_lite1")
+@backbone("efficientnet_lite1", trained_on="ILSVRC-2012")
 def lite1(brief: Brief) -> EfficientNetLite:
     """Return the deeper one, for images of 240 pixels."""
     return _build(LITE1, brief)
 
 
-@backbone("efficientnet_lite2")
+@backbone("efficientnet_lite2", trained_on="ILSVRC-2012")
 def lite2(brief: Brief) -> EfficientNetLite:
     """Return the deeper and wider one, for images of 260 pixels."""
     return _build(LITE2, brief)

@@ -24,14 +24,16 @@ class Brief:
 Build = Callable[[Brief], Backbone]
 
 _BACKBONES: dict[str, Build] = {}
+_TRAINED_ON: dict[str, str | None] = {}
 TIMM_PREFIX = "timm/"
 
 
-def backbone(name: str) -> Callable[[Build], Build]:
-    """Register a builder under `name`."""
+def backbone(name: str, trained_on: str | None) -> Callable[[Build], Build]:
+    """Register a builder under `name`, with the data that its published weights were trained on if there are any."""
 
     def register(build: Build) -> Build:
         _BACKBONES[name] = build
+        _TRAINED_ON[name] = trained_on
         return build
 
     return register
@@ -40,6 +42,13 @@ def backbone(name: str) -> Callable[[Build], Build]:
 def list_backbones() -> list[str]:
     """Return the names of our networks; `timm/NAME` adds any model of timm."""
     return list(_BACKBONES)
+
+
+def trained_on(name: str) -> str | None:
+    """Return what a network's published weights were trained on, or None if it has none; nothing is loaded."""
+    if not name.startswith(TIMM_PREFIX):
+        _find(name)
+    return _TRAINED_ON.get(name, "timm's default weights")
 
 
 def create_backbone(name: str, *, pretrained: bool = True, weights: Path | None = None, seed: int = 0) -> Backbone:

@@ -35,7 +35,7 @@ def builder(name: str) -> Build:
 
     def build(brief: Brief) -> TimmBackbone:
         model = _pretrained(timm, name, brief) if brief.pretrained else timm.create_model(name, num_classes=0)
-        return TimmBackbone(_facts(name, model, brief.pretrained), model)
+        return TimmBackbone(_facts(name, model, brief), model)
 
     return build
 
@@ -46,14 +46,14 @@ def _pretrained(timm: ModuleType, name: str, brief: Brief) -> Any:
     try:
         model = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay)
     except (OSError, RuntimeError, pickle.UnpicklingError) as error:
-        source = brief.weights or "the pretrained weights"
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise InputError(f"timm cannot load {source} into {name} ({reason.rstrip('.:')}); give weights=PATH.") from error
+        if brief.weights:
+            raise InputError(f"{brief.weights} does not hold the weights of timm's {name}; give its own file.") from error
+        raise InputError(f"timm cannot fetch weights for {name}; give their file (weights=PATH).") from error
     model.reset_classifier(0)
     return model
 
 
-def _facts(name: str, model: Any, pretrained: bool) -> Facts:
+def _facts(name: str, model: Any, brief: Brief) -> Facts:
     config = model.pretrained_cfg
     return Facts(
         name=f"{TIMM_PREFIX}{name}",
@@ -61,7 +61,7 @@ def _facts(name: str, model: Any, pretrained: bool) -> Facts:
         mean=_bytes(config["mean"]),
         std=_bytes(config["std"]),
         width=getattr(model, "head_hidden_size", None) or model.num_features,
-        pretrained_on=_pretraining(config.get("tag") or "") if pretrained else None,
+        pretrained_on=pretraining(config.get("tag") or "", brief),
     )
 
 
@@ -70,8 +70,12 @@ def _bytes(fractions: PerChannel) -> PerChannel:
     return red, green, blue
 
 
-def _pretraining(tag: str) -> str:
+def pretraining(tag: str, brief: Brief) -> str | None:
     """Read the data from timm's tag of the weights: "a1_in1k" is ImageNet alone, "in21k_ft_in1k" saw more before."""
+    if not brief.pretrained:
+        return None
+    if brief.weights:
+        return f"the file {brief.weights.name}"  # no checksum says what that file is
     return "ILSVRC-2012" if tag.endswith("in1k") and "_ft_" not in tag else f"timm's {tag or 'default weights'}"
 
 
