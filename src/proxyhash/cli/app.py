@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from proxyhash import __version__
-from proxyhash.cli import data, demo, evaluate, proxies
+from proxyhash.cli import data, demo, evaluate, proxies, train
 from proxyhash.support.errors import InputError, ProxyhashWarning
 
 _HELP = """Turn labelled images into short binary codes that retrieve by meaning, and search them.
@@ -19,6 +19,7 @@ Start here:
   proxyhash proxies --classes 100 --bits 32   design proxies and judge them
   proxyhash evaluate codes --help             measure anyone's codes
   proxyhash data check FOLDER                 look at your own images before training
+  proxyhash train FOLDER --bits 32 -o MODEL   turn labelled images into a hasher
   proxyhash proxies --help                    all that a subcommand can do
 """
 
@@ -33,6 +34,9 @@ app.command(proxies.inspect, name="inspect")
 app.command(evaluate.evaluate)
 app.command(data.datasets, name="datasets")
 app.command(data.data)
+app.command(train.train, name="train")
+app.command(train.encode, name="encode")
+app.command(train.export, name="export")
 app.command(demo.demo, name="demo")
 
 

@@ -73,6 +73,58 @@ def codes(
         print(f"{metrics[0].without_relevant:,} queries {metrics[0].lonely_queries}.")
 
 
+@evaluate.command
+def model(
+    model_: Annotated[Path, Parameter(name="model")],
+    /,
+    *,
+    data: str | None = None,
+    protocol: str | None = None,
+    round_: Annotated[Whole | None, Parameter(name="--round")] = None,
+    data_dir: Path | None = None,
+    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> None:
+    """Measure a trained model by a protocol; by default on the data and by the protocol it was trained with.
+
+    Parameters
+    ----------
+    model_
+        The folder of the model.
+    data
+        Another data set: a name, or a folder.
+    protocol
+        Another protocol.
+    round_
+        Another round of a transfer protocol.
+    data_dir
+        Where to look for a named data set first.
+    json_
+        Print the numbers as JSON, with mAP under the key map.
+    """
+    from proxyhash.data import load_dataset, make_split
+    from proxyhash.models.hasher import Hasher
+    from proxyhash.training.measure import measure_hasher
+
+    hasher = Hasher.load(model_)
+    history = hasher.record["protocol"]
+    with progress_bars() as progress:
+        dataset = load_dataset(data or hasher.record["data"]["path"], data_dir=data_dir, progress=progress)
+        frequent = hasher.record["data"]["tags"]
+        dataset = dataset.with_frequent_tags(frequent) if frequent else dataset
+        name = protocol or (history["protocol"] if data is None else None)
+        number = hasher.record["data"]["round"] if round_ is None else round_
+        split = make_split(dataset, name, seed=history["seed"], round=number, validation="none")
+        measured = measure_hasher(hasher, dataset, split, progress=progress)
+    if json_:
+        print(json.dumps(measured.as_dict(), indent=2))
+        return
+    Console().print(_table(measured.metrics, len(measured.split.database)))
+    if measured.accuracy is not None:
+        print(f"Accuracy by nearest proxy: {measured.accuracy:.4f}.")
+    print(f"Binarisation error, mean of (|nu| - 1)^2: {measured.binarisation_error:.4f}.")
+    print(f"Protocol {measured.split.protocol}@{measured.split.version}, fingerprint {measured.split.fingerprint()}.")
+
+
 def _table(metrics: "list[Metric]", items: int) -> Table:
     title = f"{len(metrics[0].per_query):,} queries, {items:,} items"
     table = Table(title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False, box=None)

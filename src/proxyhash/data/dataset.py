@@ -32,6 +32,7 @@ class Dataset:
     tags: NDArray[np.bool_] | None = None
     parts: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     problems: Problems = field(default_factory=Problems)
+    mirrors: bool = True  # whether a mirrored image means the same
 
     def __post_init__(self) -> None:
         """Put no image into a part if nothing is said."""

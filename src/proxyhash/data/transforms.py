@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from proxyhash.data.dataset import Dataset
 from proxyhash.data.decoding import Fit
-from proxyhash.data.images import Images, in_memory
+from proxyhash.data.images import in_memory
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
 from proxyhash.support.seeds import generator
@@ -114,9 +115,10 @@ def find_transform(name: str, size: int | None = None) -> Transform:
     return replace(found, size=size, side=side)
 
 
-def default_transform(images: Images, size: int) -> Transform:
-    """Return what suits images: `small` for those that lie in memory because they are, `photo` for files."""
-    return find_transform("small" if in_memory(images) else "photo", size)
+def default_transform(dataset: Dataset, size: int) -> Transform:
+    """Return what suits a data set: `small` for images that lie in memory because they are, `photo` for files."""
+    found = find_transform("small" if in_memory(dataset.images) else "photo", size)
+    return replace(found, flip=dataset.mirrors)
 
 
 def augmentation_draws(images: int, seed: int, epoch: int) -> Draws:

@@ -1,1 +1,1 @@
-"""Networks that turn images into features and features into codes; the one place, with training, that imports torch."""
+"""Networks: backbones q(x), the hash layer, and the `Hasher` that a person keeps."""

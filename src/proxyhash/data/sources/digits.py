@@ -16,6 +16,5 @@ def load_digits() -> Dataset:
     digits = load()
     grey = np.round(digits.images * (255 / 16)).astype(np.uint8)
     names = tuple(str(name) for name in digits.target_names)
-    return Dataset(
-        "digits", ArrayImages(np.repeat(grey[..., None], 3, axis=3), "digits"), names, digits.target.astype(np.int64)
-    )
+    pixels = np.repeat(grey[..., None], 3, axis=3)
+    return Dataset("digits", ArrayImages(pixels, "digits"), names, digits.target.astype(np.int64), mirrors=False)

@@ -1,0 +1,267 @@
+"""`proxyhash train`, `proxyhash encode` and `proxyhash export`: from labelled images to a model, from images to codes."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from proxyhash.cli.numbers import Whole
+from proxyhash.cli.show import progress_bars
+from proxyhash.support.errors import InputError
+from proxyhash.support.files import check_writable, written_whole
+
+_Flag = Parameter(negative=())
+
+
+def train(
+    data: str,
+    /,
+    *,
+    bits: str = "32",
+    method: str = "shclm",
+    triplet: float | None = None,
+    tau: float | None = None,
+    margin: float | None = None,
+    backbone: str = "efficientnet_lite0",
+    scratch: Annotated[bool, _Flag] = False,
+    finetune: Annotated[bool, _Flag] = False,
+    image_size: Whole | None = None,
+    transform: str | None = None,
+    protocol: str | None = None,
+    round_: Annotated[Whole, Parameter(name="--round")] = 0,
+    validation: Literal["images", "classes", "none"] | None = None,
+    tags: Whole | None = None,
+    epochs: Whole | None = None,
+    batch: Whole | None = None,
+    rate: float | None = None,
+    backbone_rate: float | None = None,
+    hidden: Whole | None = None,
+    dropout: float | None = None,
+    ema: float | None = None,
+    seed: Whole = 0,
+    data_dir: Path | None = None,
+    device: str | None = None,
+    resume: Annotated[bool, _Flag] = False,
+    strict: Annotated[bool, _Flag] = False,
+    output: Annotated[Path, Parameter(alias="-o")],
+) -> None:
+    """Train a hasher: from labelled or tagged images to a model that turns images into codes.
+
+    On frozen features (minutes), and end to end:
+
+      proxyhash train photos/ --bits 32 -o model
+      proxyhash train cifar100 --bits 16,32,64 --finetune -o models
+
+    With several lengths one network is trained with a head for each, and models/16, models/32 and models/64 are written.
+    Checkpoints and the log lie in a folder beside the output, named with .run; --resume goes on from there.
+
+    Parameters
+    ----------
+    data
+        A name from `proxyhash datasets`, or a folder.
+    bits
+        The length of the codes, or several with commas.
+    method
+        shclm (the paper's), another kind of proxies, or triplet.
+    triplet
+        The weight of the triplet loss in the joint loss (lambda); the paper's best is 1 to 10.
+    tau
+        The scale of the logits, (tau / bits) w.nu.
+    margin
+        Of the triplet loss, in bits; by default a quarter of the code.
+    backbone
+        The network: efficientnet_lite0, _lite1, _lite2, alexnet, convnet, or timm/NAME.
+    scratch
+        Start from random weights.
+    finetune
+        Train the backbone too, instead of a head on its frozen features.
+    image_size
+        Pixels that the network sees; by default what suits it.
+    transform
+        How images are prepared and augmented: small, photo, paper-cifar or paper-256.
+    protocol
+        How the data are cut; by default as the data set would expect (`proxyhash data protocols`).
+    round_
+        The round of a transfer protocol, 0 to 3.
+    validation
+        What is held out of the training set to pick the best epoch: images, classes, or none.
+    tags
+        Keep only so many of the most frequent tags.
+    epochs, batch, rate, backbone_rate, hidden, dropout, ema
+        Change the plan: passes, images a step, learning rates, units of the hidden layer, regularisation.
+    seed
+        The same seed gives the same model.
+    data_dir
+        Where to look for a named data set first.
+    device
+        cpu or cuda; by default what there is.
+    resume
+        Go on from the last checkpoint of the same command.
+    strict
+        Stop at the first image that cannot be used.
+    output
+        The folder of the model.
+    """
+    from proxyhash.data import load_dataset, make_split
+    from proxyhash.training.plan import Plan
+    from proxyhash.training.processes import join_processes
+    from proxyhash.training.train import Order, train_hashers
+
+    lengths = _lengths(bits)
+    _check_output(output)
+    settings = {"tau": tau, "triplet": triplet, "margin": margin}
+    changes = {"epochs": epochs, "batch": batch, "rate": rate, "hidden": hidden, "dropout": dropout, "ema": ema}
+    changes |= {"backbone_rate": backbone_rate, "seed": seed}
+    plan = Plan.finetune(**changes) if finetune else Plan.frozen(**changes)
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    order = Order(lengths, method, chosen, backbone, not scratch, image_size, transform, plan)
+    console = Console(highlight=False)
+    with progress_bars() as progress:
+        dataset = load_dataset(data, data_dir=data_dir, strict=strict, progress=progress)
+        if tags is not None:
+            dataset = dataset.with_frequent_tags(tags)
+        split = make_split(dataset, protocol, seed=seed, round=round_, validation=validation)
+        first = join_processes().first
+        hashers = train_hashers(
+            dataset,
+            split,
+            order,
+            run_folder(output),
+            resume=resume,
+            device=device or _device(),
+            progress=progress,
+            report=(lambda metrics: console.print(_line(metrics, plan.epochs))) if first else lambda _: None,
+        )
+        if first:
+            for number, hasher in enumerate(hashers):
+                progress("saving and exporting", number / len(hashers))
+                hasher.record["data"] = {"path": _remembered(data), "tags": tags, "round": round_}
+                hasher.save(output if len(lengths) == 1 else output / str(hasher.bits))
+    if not first:
+        return
+    for sentence in dataset.problems.sentences():
+        console.print(f"Left out: {sentence}")
+    where = output if len(lengths) == 1 else f"{output}/{{{','.join(map(str, lengths))}}}"
+    example = output if len(lengths) == 1 else output / str(lengths[0])
+    console.print(f"Saved {where}; measure it with: proxyhash evaluate model {example}", soft_wrap=True)
+
+
+def encode(
+    model: Path,
+    images: Path,
+    /,
+    *,
+    output: Annotated[Path, Parameter(alias="-o")],
+    strict: Annotated[bool, _Flag] = False,
+    device: str | None = None,
+) -> None:
+    """Turn images into codes: an .npz file with the arrays codes (packed), keys (file names) and bits.
+
+    Parameters
+    ----------
+    model
+        The folder of a trained model.
+    images
+        An image, or a folder of images in any layout.
+    output
+        The .npz file.
+    strict
+        Stop at the first image that cannot be read, instead of leaving it out.
+    device
+        cpu or cuda; by default what there is.
+    """
+    import numpy as np
+
+    from proxyhash.codes import pack
+    from proxyhash.data import FileImages, Problems, load_dataset
+    from proxyhash.models.hasher import Hasher
+
+    check_writable(output)
+    hasher = Hasher.load(model, device or _device())
+    problems = Problems(strict)
+    with progress_bars() as progress:
+        found = (
+            FileImages(images.parent, [images.name]) if images.is_file() else load_dataset(images, progress=progress).images
+        )
+        kept, nu = hasher.embed_readable(found, problems, progress=progress)
+    if not len(kept):
+        raise InputError(f"None of the images in {images} could be read.")
+    keys = np.array([found.key(int(index)) for index in kept])
+    with written_whole(output) as temporary, temporary.open("wb") as handle:
+        np.savez(handle, codes=pack(nu >= 0), keys=keys, bits=np.int64(hasher.bits))
+    console = Console(highlight=False)
+    for sentence in problems.sentences():
+        console.print(f"Left out: {sentence}")
+    console.print(f"{len(kept):,} codes of {hasher.bits} bits are in {output}.")
+
+
+def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")]) -> None:
+    """Write a model as an ONNX file: pixels (n, 3, size, size) from 0 to 255 in, nu (n, bits) out; its signs are the code.
+
+    Parameters
+    ----------
+    model
+        The folder of a trained model.
+    output
+        The .onnx file.
+    """
+    from proxyhash.models.hasher import Hasher
+    from proxyhash.models.onnx_export import export_onnx
+
+    check_writable(output)
+    hasher = Hasher.load(model)
+    export_onnx(hasher.network, output, hasher.transform.size)
+    facts = asdict(hasher.transform)
+    print(
+        f"{output}: pixels (n, 3, {facts['size']}, {facts['size']}) from 0 to 255 -> nu (n, {hasher.bits}); signs verified."
+    )
+
+
+def run_folder(output: Path) -> Path:
+    """Return where a run keeps its checkpoints and its log: beside its model."""
+    return output.with_name(f"{output.name}.run")
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--bits takes whole numbers with commas between them, such as 16,32,64, not {text}.") from None
+
+
+def _check_output(output: Path) -> None:
+    if output.is_file():
+        raise InputError(f"{output} is a file; a model is a folder.")
+    foreign = output.is_dir() and any(output.iterdir()) and not _is_model(output)
+    if foreign:
+        raise InputError(f"{output} holds other things than a model; choose another folder.")
+    check_writable(output / "config.json")
+
+
+def _is_model(folder: Path) -> bool:
+    return (folder / "config.json").is_file() or any((child / "config.json").is_file() for child in folder.iterdir())
+
+
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _line(metrics: dict[str, float], epochs: int) -> str:
+    parts = [f"epoch {metrics['epoch']:.0f}/{epochs}", f"loss {metrics['loss']:.3f}"]
+    for name, value in metrics.items():
+        if name.startswith(("map_", "accuracy_", "binarisation_error_")):
+            what, bits = name.rsplit("_", 1)
+            label = {"map": "validation mAP", "accuracy": "accuracy", "binarisation_error": "binarisation error"}[what]
+            parts.append(f"{label}@{bits} {value:.3f}")
+    return ", ".join([*parts, f"{metrics['images_per_second']:,.0f} images/s"])
+
+
+def _remembered(data: str) -> str:
+    """Return a data set's name, or the whole path of a folder: the model may be used from elsewhere."""
+    from proxyhash.data import list_datasets
+
+    return data if data in list_datasets() else str(Path(data).resolve())

@@ -1,0 +1,176 @@
+"""`Hasher`: a trained network that turns images into codes, and its folder on disk."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from proxyhash.codes import pack
+from proxyhash.data.images import ArrayImages, FileImages, Images, Indices
+from proxyhash.data.problems import Problems
+from proxyhash.data.transforms import Transform
+from proxyhash.models.backbones import create_backbone
+from proxyhash.models.network import HashHead, HashNetwork, HeadShape
+from proxyhash.models.onnx_export import export_onnx
+from proxyhash.models.runners import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
+from proxyhash.models.running import run_images
+from proxyhash.proxies import ProxySet
+from proxyhash.support.errors import InputError
+from proxyhash.support.files import checksum
+from proxyhash.support.folders import folder_written_whole
+from proxyhash.support.progress import Progress, silent
+
+FORMAT = "proxyhash.hasher/1"
+CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"
+
+Anything = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
+"""Images: a collection, bytes (N, side, side, 3), one file, or several files."""
+
+
+@dataclass
+class Hasher:
+    """nu(x) = tanh(L'q(x) + b) and what belongs to it: how images are prepared, class names, proxies, its history."""
+
+    network: HashNetwork
+    transform: Transform
+    names: tuple[str, ...] = ()  # of the classes or tags it was trained with
+    proxies: ProxySet | None = None
+    record: dict[str, Any] = field(default_factory=dict)  # how it came to be: data, protocol, method, settings, validation
+    folder: Path | None = None  # where it was loaded from
+
+    @property
+    def bits(self) -> int:
+        """Return the length of its codes."""
+        return self.head.shape.bits
+
+    @property
+    def head(self) -> HashHead:
+        """Return what maps features to nu."""
+        assert isinstance(self.network.head, HashHead)
+        return self.network.head
+
+    def encode(self, images: Anything, *, progress: Progress = silent) -> NDArray[np.uint8]:
+        """Return packed codes (N, ceil(bits / 8)): the signs of nu."""
+        return pack(self.embed(images, progress=progress) >= 0)
+
+    def embed(self, images: Anything, *, progress: Progress = silent) -> Floats:
+        """Return nu (N, bits); an image that cannot be read is an error."""
+        return self.embed_readable(images, Problems(strict=True), progress=progress)[1]
+
+    def embed_readable(self, images: Anything, problems: Problems, *, progress: Progress = silent) -> tuple[Indices, Floats]:
+        """Return which images could be read (n,) and their nu (n, bits); the others are counted in `problems`."""
+        return self._run(as_images(images), self._runner(), problems, progress, self.bits)
+
+    def features(self, images: Anything, *, progress: Progress = silent) -> Floats:
+        """Return q(x) (N, width)."""
+        runner = TorchRunner(self.network.features)
+        return self._run(as_images(images), runner, Problems(strict=True), progress, self.head.shape.width)[1]
+
+    def hash_features(self, features: Floats) -> Floats:
+        """Return nu (N, bits) for features q (N, width) that were computed before."""
+        device = next(self.network.parameters()).device
+        with torch.inference_mode():
+            parts = [self.head(torch.from_numpy(np.array(part)).to(device)).cpu().numpy() for part in _pieces(features)]
+        return np.concatenate([np.zeros((0, self.bits), np.float32), *parts])
+
+    def classify(self, images: Anything, *, progress: Progress = silent) -> list[str]:
+        """Return the name of the class whose proxy is nearest to each image."""
+        return [self.names[number] for number in self.nearest_proxies(self.embed(images, progress=progress))]
+
+    def nearest_proxies(self, nu: Floats) -> Indices:
+        """Return the number of the class whose proxy has the largest inner product with nu (N, bits)."""
+        if self.proxies is None:
+            raise InputError("This model was trained without proxies, so it does not classify.")
+        nearest: Indices = np.argmax(nu @ self.proxies.weights.T, axis=1)
+        return nearest
+
+    def save(self, folder: Path) -> None:
+        """Write everything to a folder, which is replaced as a whole; with onnxruntime at hand, the ONNX file too."""
+        with folder_written_whole(folder) as temporary:
+            save_file(_plain_tensors(self.network), temporary / WEIGHTS)
+            if self.proxies is not None:
+                self.proxies.save(temporary / PROXIES)
+            if onnx_available():
+                export_onnx(self.network, temporary / ONNX, self.transform.size)
+            (temporary / CONFIG).write_text(json.dumps(self._config(checksum(temporary / WEIGHTS, "sha256")), indent=2))
+        self.folder = folder
+
+    @classmethod
+    def load(cls, folder: Path, device: str = "cpu") -> Self:
+        """Read a folder that `save` wrote; it gives the same codes as before."""
+        config = _read_config(folder)
+        try:
+            if checksum(folder / WEIGHTS, "sha256") != config["weights_sha256"]:
+                raise InputError(f"{folder / WEIGHTS} is damaged: its checksum differs.")
+            backbone = create_backbone(config["backbone"], pretrained=False)
+            network = HashNetwork(backbone, HashHead(HeadShape(**config["head"])))
+            network.load_state_dict(load_file(folder / WEIGHTS))
+            transform = Transform(**config["transform"])
+        except (OSError, SafetensorError, KeyError, TypeError, RuntimeError) as error:
+            raise InputError(f"{folder} is not a whole model: {error}.") from error
+        proxies = ProxySet.load(folder / PROXIES) if (folder / PROXIES).is_file() else None
+        return cls(network.to(device).eval(), transform, tuple(config["names"]), proxies, config["record"], folder)
+
+    def _config(self, weights_sha256: str) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "backbone": self.network.features.backbone.facts.name,
+            "head": asdict(self.head.shape),
+            "transform": asdict(self.transform),
+            "names": self.names,
+            "weights_sha256": weights_sha256,
+            "record": self.record,
+        }
+
+    def _runner(self) -> Runner:
+        """Return the fast way on a CPU, if the folder has the file for it, or else torch."""
+        on_cpu = next(self.network.parameters()).device.type == "cpu"
+        file = self.folder / ONNX if self.folder is not None else None
+        if on_cpu and file is not None and file.is_file() and onnx_available():
+            return OnnxRunner(file)
+        return TorchRunner(self.network)
+
+    def _run(
+        self, images: Images, runner: Runner, problems: Problems, progress: Progress, width: int
+    ) -> tuple[Indices, Floats]:
+        parts = list(run_images(images, runner, self.transform, problems=problems, progress=progress))
+        kept, rows = [part[0] for part in parts], [part[1] for part in parts]
+        return np.concatenate([np.zeros(0, np.int64), *kept]), np.concatenate([np.zeros((0, width), np.float32), *rows])
+
+
+def as_images(images: Anything) -> Images:
+    """Return a collection of what a person would call images."""
+    if isinstance(images, np.ndarray):
+        return ArrayImages(images)
+    if isinstance(images, (str, Path)):
+        images = [images]
+    if isinstance(images, Sequence):
+        return FileImages(Path(), [str(path) for path in images])
+    return images
+
+
+def _pieces(rows: Floats, size: int = 4096) -> list[Floats]:
+    return [rows[first : first + size] for first in range(0, len(rows), size)]
+
+
+def _plain_tensors(network: HashNetwork) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{folder} is not a model: it has no {CONFIG}.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder / CONFIG} cannot be read: {error}.") from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise InputError(f"{folder} was not written by this version: its format is not {FORMAT}.")
+    return config

@@ -1,0 +1,80 @@
+"""A trained hasher measured by a protocol: codes of queries and database, and every metric on them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.codes import pack
+from proxyhash.data import Dataset, Split
+from proxyhash.data.images import Indices, Some
+from proxyhash.evaluation import Metric, evaluate
+from proxyhash.models.feature_cache import cached_features
+from proxyhash.models.hasher import Hasher
+from proxyhash.models.runners import Floats
+from proxyhash.support.progress import Progress, silent
+from proxyhash.training.train import without
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The metrics of a hasher; the first is mAP. `accuracy` is by nearest proxy, where queries have classes it knows."""
+
+    metrics: list[Metric]
+    accuracy: float | None
+    binarisation_error: float
+    split: Split
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything for JSON; `map` is the protocol's mAP."""
+        return {
+            "map": self.metrics[0].value,
+            "accuracy": self.accuracy,
+            "binarisation_error": self.binarisation_error,
+            "metrics": [metric.as_dict() for metric in self.metrics],
+            "protocol": self.split.record(),
+        }
+
+
+def measure_hasher(hasher: Hasher, dataset: Dataset, split: Split, *, progress: Progress = silent) -> Measured:
+    """Encode queries and database and evaluate; features that were frozen are taken from the cache."""
+    nu, readable = _embeddings(hasher, dataset, split, progress)
+    split = without(split, np.flatnonzero(~readable))
+    codes = pack(nu >= 0)
+    metrics = evaluate(
+        codes[split.query],
+        dataset.relevance(split.query),
+        codes[split.database],
+        dataset.relevance(split.database),
+        top=split.top,
+        progress=progress,
+    )
+    error = float(((np.abs(nu[split.query]) - 1) ** 2).mean())
+    return Measured(metrics, _accuracy(hasher, dataset, split.query, nu), error, split)
+
+
+def _embeddings(hasher: Hasher, dataset: Dataset, split: Split, progress: Progress) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return nu (N, bits) of the images of the protocol, zeros elsewhere, and which could be read (N,)."""
+    wanted = np.union1d(split.query, split.database)
+    nu = np.zeros((len(dataset), hasher.bits), np.float32)
+    readable = np.ones(len(dataset), bool)
+    if not hasher.record.get("order", {}).get("plan", {}).get("backbone_rate", 1):
+        features = cached_features(dataset, hasher.network.features.backbone, hasher.transform, progress=progress)
+        nu[wanted] = hasher.hash_features(features.values[wanted])
+        return nu, features.readable
+    kept, rows = hasher.embed_readable(Some(dataset.images, wanted), dataset.problems, progress=progress)
+    nu[wanted[kept]] = rows
+    readable[np.setdiff1d(wanted, wanted[kept])] = False
+    return nu, readable
+
+
+def _accuracy(hasher: Hasher, dataset: Dataset, queries: Indices, nu: Floats) -> float | None:
+    if hasher.proxies is None or dataset.labels is None:
+        return None
+    number = {name: position for position, name in enumerate(hasher.names)}
+    truth = np.array([number.get(name, -1) for name in dataset.names])[dataset.labels[queries]]
+    known = truth >= 0
+    if not known.any():
+        return None
+    return float((hasher.nearest_proxies(nu[queries])[known] == truth[known]).mean())

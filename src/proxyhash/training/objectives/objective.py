@@ -1,0 +1,57 @@
+"""What one training method adds to the shared backbone, head, loop and schedule."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from proxyhash.models.network import HashHead, HeadShape
+from proxyhash.proxies import ProxySet
+from proxyhash.support.progress import Progress, silent
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a method is told of the images it will learn from: classes `labels` (n,), or `tags` (n, T), of n images.
+
+    `features` gives q(x) (n, width) before training, for methods that look at them; it may take time.
+    """
+
+    bits: int
+    names: tuple[str, ...]
+    labels: NDArray[np.int64] | None = None
+    tags: NDArray[np.bool_] | None = None
+    features: Callable[[], NDArray[np.float32]] | None = None
+    seed: int = 0
+    progress: Progress = field(default=silent, repr=False)
+
+
+class Objective(nn.Module, ABC):
+    """A loss with what belongs to it: learned parameters, a head if it needs its own, a step between epochs.
+
+    A new method is a subclass in one file, registered with `@objective`. Its parameters are trained with the network's.
+    """
+
+    per_class = 0  # images of one class that a batch should hold; 0: batches are drawn without regard to classes
+
+    def head(self, shape: HeadShape) -> nn.Module:
+        """Return the head that turns features (N, width) into nu (N, bits)."""
+        return HashHead(shape)
+
+    @abstractmethod
+    def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:
+        """Return the loss of a batch: `nu` (N, bits), classes (N,) or tags (N, T), and the numbers of its images (N,)."""
+
+    def after_epoch(self, embed: Callable[[], Tensor]) -> None:
+        """Do what is done between epochs; by default nothing. `embed()` gives nu (n, bits) of all training images."""
+
+    def scores(self, nu: Tensor) -> Tensor | None:  # noqa: ARG002
+        """Return how well each class or tag fits (N, C), or None if the method does not classify."""
+        return None
+
+    def proxies(self) -> ProxySet | None:
+        """Return the proxies, if the method has any."""
+        return None

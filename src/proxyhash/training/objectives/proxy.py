@@ -1,0 +1,113 @@
+"""Embeddings trained around proxies, sections 3 and 4: the paper's own method, and what it is compared with."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
+from proxyhash.proxies.quality import measure
+from proxyhash.support.checks import whole_number
+from proxyhash.support.errors import InputError
+from proxyhash.training.losses import (
+    balanced_binary_cross_entropy,
+    hamming_triplet,
+    nca,
+    proxy_cross_entropy,
+    tag_frequencies,
+)
+from proxyhash.training.losses.products import proxy_scores
+from proxyhash.training.objectives.objective import Objective, Task
+from proxyhash.training.objectives.registry import objective
+
+
+@dataclass(frozen=True)
+class ProxySettings:
+    """How the proxy loss is scaled, and how much of the triplet loss is added to it."""
+
+    tau: float = 10.0  # logits are (tau / d) w.nu; the paper's letter, tau = d, stops pushing nu long before it saturates
+    triplet: float = 0.0  # lambda of the joint loss; the paper's best is 1 to 10
+    margin: float = 0.0  # of the triplet loss, in bits; 0: a quarter of the code
+    per_class: int = 4  # images of a class in a batch, if there are triplets to form
+    loss: Literal["softmax", "nca"] = "softmax"
+    similarity: Literal["auto", "means", "tags"] = "auto"  # of classes: from mean features, or from shared tags
+
+
+class ProxyObjective(Objective):
+    """L = L_p + lambda L_t around proxies that are fixed, or learned if that is their kind."""
+
+    frequencies: Tensor
+
+    def __init__(self, proxies: ProxySet, settings: ProxySettings, frequencies: Tensor | None = None) -> None:
+        super().__init__()
+        if settings.loss not in ("softmax", "nca"):
+            raise InputError(f"The proxy loss is softmax or nca, not {settings.loss!r}.")
+        self.designed, self.settings = proxies, settings
+        self.per_class = settings.per_class if settings.triplet and frequencies is None else 0
+        self.weights = nn.Parameter(torch.from_numpy(proxies.weights.copy()), requires_grad=proxies.trainable)
+        self.register_buffer("frequencies", torch.zeros(0) if frequencies is None else frequencies)
+
+    def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the joint loss, eq. (jointloss); lambda = 0 leaves the proxies alone."""
+        settings = self.settings
+        if len(self.frequencies):
+            loss = balanced_binary_cross_entropy(nu, targets, self.weights, self.frequencies, settings.tau)
+        elif settings.loss == "nca":
+            loss = nca(nu, targets, self.weights, settings.tau)
+        else:
+            loss = proxy_cross_entropy(nu, targets, self.weights, settings.tau)
+        if settings.triplet:
+            loss = loss + settings.triplet * hamming_triplet(nu, targets, settings.margin or nu.shape[1] / 4)
+        return loss
+
+    def scores(self, nu: Tensor) -> Tensor:
+        """Return the logits (N, C): the nearest proxy has the highest."""
+        return proxy_scores(nu, self.weights, self.settings.tau)
+
+    def proxies(self) -> ProxySet:
+        """Return the proxies as they are now: designed, or as far as learned."""
+        if not self.designed.trainable:
+            return self.designed
+        weights = self.weights.detach().cpu().numpy().astype(np.float32)
+        return ProxySet(weights.copy(), self.designed.kind, self.designed.seed, measure(weights))
+
+
+def class_similarity(task: Task, source: str) -> NDArray[np.float64] | None:
+    """Return how alike the classes are: from class means of q(x), eq. (similarity), or from tags that occur together."""
+    if source not in ("auto", "means", "tags"):
+        raise InputError(f"The similarity of classes comes from means or tags, not {source!r}.")
+    if task.tags is not None and source != "means":
+        return tag_similarity(task.tags)
+    if source == "tags":
+        raise InputError("Only tagged images have tags that occur together; use the similarity of class means.")
+    if task.features is None:
+        return None
+    features = task.features()
+    if task.labels is not None:
+        return class_mean_similarity(features, task.labels)
+    assert task.tags is not None
+    image, tag = np.nonzero(task.tags)  # an image counts for each of its tags
+    return class_mean_similarity(features[image], tag)
+
+
+def _build(kind: str, task: Task, settings: ProxySettings) -> ProxyObjective:
+    if settings.tau <= 0 or settings.triplet < 0 or settings.margin < 0:
+        raise InputError("tau must be positive, and neither triplet nor margin may be negative.")
+    whole_number("per_class", settings.per_class, 2)
+    similarity = class_similarity(task, settings.similarity) if kind.startswith(("s", "joint")) else None
+    proxies = design_proxies(len(task.names), task.bits, kind, similarity, task.seed, progress=task.progress)
+    frequencies = None if task.tags is None else tag_frequencies(torch.from_numpy(task.tags))
+    return ProxyObjective(proxies, settings, frequencies)
+
+
+def _register(kind: str) -> None:
+    @objective(kind, f"cross-entropy around {kind} proxies", ProxySettings)
+    def build(task: Task, settings: ProxySettings) -> ProxyObjective:
+        return _build(kind, task, settings)
+
+
+for _kind in list_kinds():
+    _register(_kind)

@@ -1,0 +1,61 @@
+"""Training methods by name."""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from proxyhash.support.errors import InputError
+from proxyhash.training.objectives.objective import Objective, Task
+
+Build = Callable[[Task, Any], Objective]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A named objective, and the frozen dataclass of its settings."""
+
+    name: str
+    summary: str
+    settings: type
+    build: Build
+    takes_tags: bool = True
+
+
+_METHODS: dict[str, Method] = {}
+
+
+def objective(name: str, summary: str, settings: type, *, takes_tags: bool = True) -> Callable[[Build], Build]:
+    """Register what builds an objective from a task and its settings."""
+
+    def register(build: Build) -> Build:
+        _METHODS[name] = Method(name, summary, settings, build, takes_tags)
+        return build
+
+    return register
+
+
+def list_objectives() -> list[str]:
+    """Return the names of all methods that train a network."""
+    return list(_METHODS)
+
+
+def find_objective(name: str) -> Method:
+    """Return a method by name; an unknown one is answered with what to type."""
+    if name not in _METHODS:
+        close = difflib.get_close_matches(name, _METHODS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(_METHODS)}."
+        raise InputError(f"There is no training method {name!r}; {hint}")
+    return _METHODS[name]
+
+
+def build_objective(name: str, task: Task, settings: dict[str, Any]) -> Objective:
+    """Return the objective of a method for a task; a setting that it does not have is an error."""
+    method = find_objective(name)
+    known = [field.name for field in fields(method.settings)]
+    unknown = sorted(settings.keys() - set(known))
+    if unknown:
+        raise InputError(f"The method {name} has no setting {unknown[0]}; it has {', '.join(known)}.")
+    if task.tags is not None and not method.takes_tags:
+        raise InputError(f"The method {name} learns from classes, and this data set has tags.")
+    return method.build(task, method.settings(**settings))

@@ -1,0 +1,41 @@
+"""The Hamming triplet loss alone, section 4.4: what the paper's ablation compares the joint loss with."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from proxyhash.support.checks import whole_number
+from proxyhash.support.errors import InputError
+from proxyhash.training.losses import hamming_triplet
+from proxyhash.training.objectives.objective import Objective, Task
+from proxyhash.training.objectives.registry import objective
+
+
+@dataclass(frozen=True)
+class TripletSettings:
+    """How far apart, and how many of a kind."""
+
+    margin: float = 0.0  # in bits; 0: a quarter of the code
+    per_class: int = 4  # images of a class in a batch
+
+
+class TripletObjective(Objective):
+    """The mean of softplus(m + d_H(x, x+) - d_H(x, x-)) over all triplets of a batch."""
+
+    def __init__(self, settings: TripletSettings, *, tags: bool) -> None:
+        super().__init__()
+        self.margin = settings.margin
+        self.per_class = 0 if tags else settings.per_class
+
+    def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the loss of a batch."""
+        return hamming_triplet(nu, targets, self.margin or nu.shape[1] / 4)
+
+
+@objective("triplet", "the Hamming triplet loss alone", TripletSettings)
+def build(task: Task, settings: TripletSettings) -> TripletObjective:
+    """Return the objective."""
+    if settings.margin < 0:
+        raise InputError("The margin may not be negative.")
+    whole_number("per_class", settings.per_class, 2)
+    return TripletObjective(settings, tags=task.tags is not None)

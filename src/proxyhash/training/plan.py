@@ -1,0 +1,64 @@
+"""What a training run is told. Every default stands beside its reason; the paper leaves them open."""
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+from proxyhash.support.errors import InputError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long, how fast, and with what regularisation a network is trained."""
+
+    epochs: int = 15  # frozen features: the head has converged
+    batch: int = 256
+    rate: float = 2e-3  # AdamW's, of the head
+    backbone_rate: float = 0.0  # of the backbone; 0 keeps it frozen
+    weight_decay: float = 0.02  # of matrices; biases and normalisation have none
+    warmup: float = 0.2  # share of the steps in which the rates rise; then they fall to zero along a cosine
+    hidden: int = 2048  # units between frozen features and code: linear maps of them reach too few corners
+    dropout: float = 0.2  # before the last layer
+    ema: float = 0.0  # decay of an average of the weights that is used instead of them; 0: none
+    momentum: float = 0.1  # of batch normalisation: the pretrained networks' 0.01 lags behind a few fast epochs
+    clip: float = 5.0  # the longest gradient: a guard against a single bad batch; 0: none
+    checkpoint_seconds: float = 120.0  # what a kill loses at most
+    seed: int = 0
+
+    @classmethod
+    def frozen(cls, **changes: Any) -> Self:
+        """Return the plan for a head on frozen features."""
+        return cls()._changed(changes)
+
+    @classmethod
+    def finetune(cls, **changes: Any) -> Self:
+        """Return the plan for a network that is trained end to end; it bends its own features and needs no hidden layer."""
+        return cls(epochs=10, batch=128, rate=4e-3, backbone_rate=1e-3, hidden=0)._changed(changes)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        for name in ("epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        for name in ("rate", "checkpoint_seconds"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} must be above 0, not {getattr(self, name)}.")
+        for name in ("warmup", "dropout", "ema", "momentum"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}.")
+        for name in ("backbone_rate", "weight_decay", "hidden", "clip", "seed"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} may not be negative, and is {getattr(self, name)}.")
+
+    def rate_factor(self, fraction: float) -> float:
+        """Return what the rates are multiplied by when this fraction of all steps is done: a rise, then half a cosine."""
+        if fraction < self.warmup:
+            return fraction / self.warmup
+        return 0.5 * (1 + math.cos(math.pi * (fraction - self.warmup) / (1 - self.warmup)))
+
+    def _changed(self, changes: dict[str, Any]) -> Self:
+        known = [field.name for field in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise InputError(f"A training plan has no setting {name}; it has {', '.join(known)}.")
+        return replace(self, **{name: value for name, value in changes.items() if value is not None})

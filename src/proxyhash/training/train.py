@@ -1,0 +1,182 @@
+"""The front door of learning: a data set and a protocol in, a hasher for each code length out."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from proxyhash.data import Dataset, Split
+from proxyhash.data.images import Indices, in_memory
+from proxyhash.data.transforms import Transform, default_transform, find_transform
+from proxyhash.models.backbones import create_backbone, trained_on
+from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.feature_cache import Features, cached_features
+from proxyhash.models.hasher import Hasher
+from proxyhash.models.network import HashNetwork, HeadShape, Normalised
+from proxyhash.support.errors import InputError
+from proxyhash.support.progress import Progress, silent
+from proxyhash.training.embedding import Judged, validation_metrics
+from proxyhash.training.learner import Learner
+from proxyhash.training.objectives import Task, build_objective
+from proxyhash.training.plan import Plan
+from proxyhash.training.processes import join_processes
+from proxyhash.training.run_folder import RunFolder
+from proxyhash.training.sources import FeatureSource, ImageSource, Source
+from proxyhash.training.trainer import Material, Metrics, Trainer
+
+JUDGED_IMAGES = 5_000  # of queries and of the database that an epoch is judged by, when images must be embedded for it
+SMALL = 96  # pixels at which small images are fine-tuned: 5 times less work than 224, and they hold no more detail
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a person asks for."""
+
+    bits: tuple[int, ...]
+    method: str = "shclm"
+    settings: dict[str, Any] = field(default_factory=dict)  # of the method
+    backbone: str = "efficientnet_lite0"
+    pretrained: bool = True  # where the backbone has weights
+    image_size: int | None = None  # None: what suits the backbone and the images
+    transform: str | None = None
+    plan: Plan = field(default_factory=Plan.frozen)
+
+    @property
+    def finetunes(self) -> bool:
+        """Return whether the backbone is trained too."""
+        return self.plan.backbone_rate > 0
+
+    def __post_init__(self) -> None:
+        """Refuse lengths that make no sense."""
+        if not self.bits or min(self.bits) < 1 or len(set(self.bits)) != len(self.bits):
+            raise InputError(f"Code lengths must be different whole numbers from 1 upwards, not {self.bits}.")
+
+
+def train_hashers(
+    dataset: Dataset,
+    split: Split,
+    order: Order,
+    run: Path,
+    *,
+    resume: bool = False,
+    device: str = "cpu",
+    progress: Progress = silent,
+    report: Callable[[Metrics], None] = lambda _: None,
+) -> list[Hasher]:
+    """Train one network with a head for each code length, and return a hasher for each.
+
+    The run keeps its checkpoints and its log in the folder `run`. With a validation set the best epoch is used, without one
+    the last.
+    """
+    processes = join_processes()
+    backbone = create_backbone(
+        order.backbone, pretrained=order.pretrained and trained_on(order.backbone) is not None, seed=order.plan.seed
+    )
+    transform = _transform(dataset, backbone, order)
+    features = cached_features(dataset, backbone.eval().to(device), transform, progress=progress)
+    split = without(split, np.flatnonzero(~features.readable))
+    folder = RunFolder(run, processes.first)
+    folder.begin({"order": asdict(order), "protocol": split.record()}, resume=resume)
+
+    learner = _learner(dataset, split, order, backbone, features, progress)
+    source: Source = FeatureSource(features.values)
+    if order.finetunes:
+        source = ImageSource(dataset.images, transform, order.plan.seed)
+        backbone.set_batch_norm_momentum(order.plan.momentum)
+        learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    limit = JUDGED_IMAGES if order.finetunes else None
+    trainer = Trainer(
+        learner,
+        order.plan,
+        source,
+        Material(split.train, _targets(dataset, split.train, split.classes)),
+        folder,
+        _validator(dataset, split, order.bits, source, limit) if len(split.validation) else None,
+        processes,
+        torch.device(device),
+        progress,
+        report,
+    )
+    trained = trainer.fit().cpu()
+    return [_hasher(number, trained, backbone, transform, dataset, split, order) for number in range(len(order.bits))]
+
+
+def without(split: Split, unusable: Indices) -> Split:
+    """Return a split without some images."""
+    if not len(unusable):
+        return split
+    return replace(
+        split,
+        train=np.setdiff1d(split.train, unusable),
+        validation=np.setdiff1d(split.validation, unusable),
+        validation_database=np.setdiff1d(split.validation_database, unusable),
+        query=np.setdiff1d(split.query, unusable),
+        database=np.setdiff1d(split.database, unusable),
+    )
+
+
+def _transform(dataset: Dataset, backbone: Backbone, order: Order) -> Transform:
+    stored = dataset.images.stored(np.zeros(1, np.int64)) if in_memory(dataset.images) else None
+    size = order.image_size
+    if size is None:
+        size = backbone.facts.image_size
+        if stored is not None and (order.finetunes or backbone.facts.pretrained_on is None):
+            size = min(size, SMALL) if backbone.facts.pretrained_on else stored.shape[1]
+    return find_transform(order.transform, order.image_size) if order.transform else default_transform(dataset, size)
+
+
+def _learner(
+    dataset: Dataset, split: Split, order: Order, backbone: Backbone, features: Features, progress: Progress
+) -> Learner:
+    """Build heads and objectives, the same ones for the same seed."""
+    names = tuple(dataset.names[number] for number in split.classes)
+    labels = None if dataset.labels is None else np.searchsorted(split.classes, dataset.labels[split.train])
+    tags = None if dataset.tags is None else dataset.tags[np.ix_(split.train, split.classes)]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(order.plan.seed)
+        objectives, heads = [], []
+        for bits in order.bits:
+            task = Task(bits, names, labels, tags, lambda: features.values[split.train], order.plan.seed, progress)
+            objectives.append(build_objective(order.method, task, order.settings))
+            shape = HeadShape(backbone.facts.width, bits, order.plan.hidden, order.plan.dropout)
+            heads.append(objectives[-1].head(shape))
+    trunk = Normalised(backbone) if order.finetunes else nn.Identity()
+    return Learner(trunk, heads, objectives)
+
+
+def _targets(dataset: Dataset, images: Indices, classes: Indices) -> NDArray[np.int64] | NDArray[np.float32]:
+    """Return classes as training numbers them (n,), -1 for one that it does not see; or its tags (n, T)."""
+    if dataset.labels is not None:
+        numbers = np.full(len(dataset.names), -1, np.int64)
+        numbers[classes] = np.arange(len(classes))
+        found: NDArray[np.int64] = numbers[dataset.labels[images]]
+        return found
+    assert dataset.tags is not None
+    return dataset.tags[np.ix_(images, classes)].astype(np.float32)
+
+
+def _validator(
+    dataset: Dataset, split: Split, lengths: tuple[int, ...], source: Source, limit: int | None
+) -> Callable[[Learner], Metrics]:
+    def judged(images: Indices) -> Judged:
+        chosen = images[np.linspace(0, len(images) - 1, limit).astype(int)] if limit and len(images) > limit else images
+        classes = _targets(dataset, chosen, split.classes) if dataset.labels is not None else None
+        return Judged(chosen, dataset.relevance(chosen), classes)  # type: ignore[arg-type]
+
+    queries, database = judged(split.validation), judged(split.validation_database)
+    return lambda learner: validation_metrics(learner, source, queries, database, lengths, split.top)
+
+
+def _hasher(
+    number: int, learner: Learner, backbone: Backbone, transform: Transform, dataset: Dataset, split: Split, order: Order
+) -> Hasher:
+    trained = learner.trunk.backbone if isinstance(learner.trunk, Normalised) else backbone
+    network = HashNetwork(trained, learner.heads[number]).eval().float()
+    names = tuple(dataset.names[number] for number in split.classes)
+    record = {"order": {**asdict(order), "bits": order.bits[number]}, "lengths": order.bits, "protocol": split.record()}
+    return Hasher(network, transform, names, learner.methods[number].proxies(), record)
