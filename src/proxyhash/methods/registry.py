@@ -2,36 +2,17 @@
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from proxyhash.methods.deep.fitting import fit_head
+from proxyhash.methods.lesson import Encoder, Lesson
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
+from proxyhash.training.objectives import Objective, Task, find_objective, objective
 
 LearnsFrom = Literal["nothing", "classes", "classes or tags"]
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """What a shallow method learns from: features (N, width), and classes (N,) or tags (N, T) if there are any."""
-
-    bits: int
-    features: NDArray[np.float32]
-    labels: NDArray[np.int64] | None = None
-    tags: NDArray[np.bool_] | None = None
-    seed: int = 0
-    progress: Progress = field(default=silent, repr=False)
-
-    def indicator(self) -> NDArray[np.float64]:
-        """Return which image has which class or tag, (N, C) of 0 and 1."""
-        if self.labels is not None:
-            return np.eye(int(self.labels.max()) + 1)[self.labels]
-        assert self.tags is not None  # `fit_method` has checked
-        return self.tags.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -45,7 +26,7 @@ class Method:
     settings: type
     learns_from: LearnsFrom
     searches: str
-    fit: Callable[[Lesson, Any], Any]
+    fit: Callable[[Lesson, Any], Encoder]
 
 
 _METHODS: dict[str, Method] = {}
@@ -60,14 +41,34 @@ def method(
     *,
     learns_from: LearnsFrom,
     searches: str = "Hamming",
-) -> Callable[[Callable[[Lesson, Any], Any]], Callable[[Lesson, Any], Any]]:
+) -> Callable[[Callable[[Lesson, Any], Encoder]], Callable[[Lesson, Any], Encoder]]:
     """Register what fits a shallow method."""
 
-    def register(fit: Callable[[Lesson, Any], Any]) -> Callable[[Lesson, Any], Any]:
+    def register(fit: Callable[[Lesson, Any], Encoder]) -> Callable[[Lesson, Any], Encoder]:
         _METHODS[name] = Method(name, title, family, year, settings, learns_from, searches, fit)
         return fit
 
     return register
+
+
+def deep_method(
+    name: str, title: str, family: str, year: int, settings: type, *, takes_tags: bool = True
+) -> Callable[[Callable[[Task, Any], Objective]], Callable[[Task, Any], Objective]]:
+    """Register a training objective: it trains networks by its name, and here a head on given features."""
+
+    def register(build: Callable[[Task, Any], Objective]) -> Callable[[Task, Any], Objective]:
+        objective(name, title, settings, takes_tags=takes_tags)(build)
+        list_as_method(name, title, family, year)
+        return build
+
+    return register
+
+
+def list_as_method(name: str, title: str, family: str, year: int) -> None:
+    """List a training objective among the systems."""
+    found = find_objective(name)
+    learns_from: LearnsFrom = "classes or tags" if found.takes_tags else "classes"
+    _METHODS[name] = Method(name, title, family, year, found.settings, learns_from, "Hamming", partial(fit_head, name))
 
 
 def list_methods() -> list[str]:
@@ -84,7 +85,7 @@ def find_method(name: str) -> Method:
     return _METHODS[name]
 
 
-def fit_method(name: str, lesson: Lesson, **settings: Any) -> Any:
+def fit_method(name: str, lesson: Lesson, **settings: Any) -> Encoder:
     """Fit a shallow method; a setting that it does not have is an error."""
     found = find_method(name)
     known = [setting.name for setting in fields(found.settings)]

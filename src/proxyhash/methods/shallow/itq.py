@@ -6,7 +6,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from proxyhash.methods.registry import Lesson, method
+from proxyhash.methods.lesson import Lesson
+from proxyhash.methods.registry import method
 from proxyhash.methods.shallow.feature_hasher import FeatureHasher, Floats
 from proxyhash.proxies.alignment import itq_rotation
 from proxyhash.proxies.geometry import random_rotation

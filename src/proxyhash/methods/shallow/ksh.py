@@ -6,7 +6,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from proxyhash.methods.registry import Lesson, method
+from proxyhash.methods.lesson import Lesson
+from proxyhash.methods.registry import method
 from proxyhash.methods.shallow.feature_hasher import FeatureHasher
 from proxyhash.methods.shallow.kernel import choose_anchors
 from proxyhash.support.seeds import generator
@@ -25,7 +26,7 @@ class KshSettings:
 
 @method("ksh", "KSH", "shallow", 2012, KshSettings, learns_from="classes")
 def fit(lesson: Lesson, settings: KshSettings) -> FeatureHasher:
-    """Minimise ||sum_k y_k y_k' - bits S||^2 bit by bit, y = sign(G a), G the centred kernel, S = +1 within a class, else -1.
+    """Minimise ||sum_k y_k y_k' - bits S||^2 bit by bit, y = sign(G a), G the centred kernel, S = +1 in a class, else -1.
 
     Each bit starts at the top generalised eigenvector of (G'RG, G'G) for the residual R, is refined by accelerated gradient
     on a sigmoid, and the better of the two stays; then R loses y y'. R is kept as the classes and the bits so far, so that

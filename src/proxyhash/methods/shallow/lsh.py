@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from proxyhash.methods.registry import Lesson, method
+from proxyhash.methods.lesson import Lesson
+from proxyhash.methods.registry import method
 from proxyhash.methods.shallow.feature_hasher import FeatureHasher
 from proxyhash.support.seeds import generator
 

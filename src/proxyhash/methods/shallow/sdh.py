@@ -7,7 +7,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from proxyhash.methods.registry import Lesson, method
+from proxyhash.methods.lesson import Lesson
+from proxyhash.methods.registry import method
 from proxyhash.methods.shallow.discrete import cyclic_descent
 from proxyhash.methods.shallow.feature_hasher import FeatureHasher
 from proxyhash.methods.shallow.kernel import choose_anchors
@@ -54,7 +55,10 @@ def fit(lesson: Lesson, settings: SdhSettings) -> FeatureHasher:
 
 def _regression(phi: Floats) -> Callable[[Floats], Floats]:
     """Return the map from codes B (N, bits) to P = (phi' phi)^-1 phi' B, the inverse prepared once."""
-    gram = (phi.T @ phi).astype(np.float64)
+    gram = np.zeros((phi.shape[1],) * 2)
+    for first in range(0, len(phi), 8192):
+        piece = phi[first : first + 8192].astype(np.float64)  # the kernel of near anchors is nearly singular
+        gram += piece.T @ piece
     gram[np.diag_indices_from(gram)] += 1e-6 * np.trace(gram) / len(gram)
     factor = scipy.linalg.cho_factor(gram)
     return lambda codes: scipy.linalg.cho_solve(factor, phi.T @ codes).astype(np.float32)

@@ -1,0 +1,1 @@
+"""Methods that train a network: each is an objective of the shared trainer."""

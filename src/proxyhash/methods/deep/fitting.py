@@ -1,0 +1,104 @@
+"""A deep method on given features: its objective and a head with a hidden layer, by the shared trainer."""
+
+import json
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from proxyhash.codes import pack
+from proxyhash.methods.lesson import Lesson
+from proxyhash.models.network import HashHead, HeadShape
+from proxyhash.support.errors import InputError
+from proxyhash.support.files import written_whole
+from proxyhash.training.learner import Learner
+from proxyhash.training.objectives import Task, build_objective
+from proxyhash.training.plan import Plan
+from proxyhash.training.run_folder import RunFolder
+from proxyhash.training.sources import FeatureSource
+from proxyhash.training.trainer import Material, Trainer
+
+FORMAT = "proxyhash.head-hasher/1"
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class HeadHasher:
+    """nu = tanh(L' h(q) + b) on given features; its signs are the code."""
+
+    method: str
+    head: HashHead
+
+    @property
+    def bits(self) -> int:
+        """Return the length of its codes."""
+        return self.head.shape.bits
+
+    def embed(self, features: Floats) -> Floats:
+        """Return nu (N, bits)."""
+        if features.ndim != 2 or features.shape[1] != self.head.shape.width:
+            raise InputError(f"{self.method} was fitted on features of width {self.head.shape.width}, not {features.shape}.")
+        with torch.inference_mode():
+            pieces = (features[first : first + 4096] for first in range(0, len(features), 4096))
+            parts = [self.head(torch.from_numpy(np.array(piece, np.float32))).numpy() for piece in pieces]
+        return np.concatenate([np.zeros((0, self.bits), np.float32), *parts])
+
+    def encode(self, features: Floats) -> NDArray[np.uint8]:
+        """Return packed codes (N, ceil(bits / 8))."""
+        return pack(self.embed(features) >= 0)
+
+    def save(self, path: Path) -> None:
+        """Write a .safetensors file."""
+        facts = {"format": FORMAT, "method": self.method, "head": json.dumps(asdict(self.head.shape))}
+        with written_whole(path) as temporary:
+            save_file({name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}, temporary, facts)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file that `save` wrote; it gives the same codes."""
+        try:
+            with safe_open(path, "pt") as file:
+                facts = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dictionary
+            if facts.get("format") != FORMAT:
+                raise InputError(f"{path} is not a saved method of this version.")
+            head = HashHead(HeadShape(**json.loads(facts["head"])))
+            head.load_state_dict(tensors)
+        except FileNotFoundError:
+            raise InputError(f"There is no file {path}.") from None
+        except (OSError, SafetensorError, RuntimeError, KeyError, TypeError) as error:
+            raise InputError(f"{path} is not a saved method: {error}.") from error
+        return cls(facts["method"], head.eval())
+
+
+def fit_head(name: str, lesson: Lesson, settings: Any, plan: Plan | None = None) -> HeadHasher:
+    """Train a head on the features of a lesson by a method's objective."""
+    plan = plan or Plan.frozen(seed=lesson.seed)
+    names = tuple(str(number) for number in range(lesson.indicator().shape[1]))
+    task = Task(lesson.bits, names, lesson.labels, lesson.tags, lambda: lesson.features, lesson.seed, lesson.progress)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(lesson.seed)
+        objective = build_objective(name, task, asdict(settings))
+        head = objective.head(HeadShape(lesson.features.shape[1], lesson.bits, plan.hidden, plan.dropout))
+        targets = lesson.labels if lesson.labels is not None else lesson.indicator().astype(np.float32)
+        with tempfile.TemporaryDirectory(prefix="proxyhash-") as run:
+            trainer = Trainer(
+                Learner(nn.Identity(), [head], [objective]),
+                plan,
+                FeatureSource(lesson.features),
+                Material(np.arange(len(lesson.features)), targets),
+                RunFolder(Path(run), writes=False),
+                progress=lesson.progress,
+            )
+            learner = trainer.fit()
+    trained = learner.heads[0]
+    assert isinstance(trained, HashHead)
+    return HeadHasher(name, trained.eval())

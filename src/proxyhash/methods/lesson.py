@@ -1,0 +1,55 @@
+"""What a method on features learns from, and what it gives."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.support.progress import Progress, silent
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a shallow method learns from: features (N, width), and classes (N,) or tags (N, T) if there are any."""
+
+    bits: int
+    features: NDArray[np.float32]
+    labels: NDArray[np.int64] | None = None
+    tags: NDArray[np.bool_] | None = None
+    seed: int = 0
+    progress: Progress = field(default=silent, repr=False)
+
+    def indicator(self) -> NDArray[np.float64]:
+        """Return which image has which class or tag, (N, C) of 0 and 1."""
+        if self.labels is not None:
+            return np.eye(int(self.labels.max()) + 1)[self.labels]
+        assert self.tags is not None  # `fit_method` has checked
+        return self.tags.astype(np.float64)
+
+
+class Encoder(Protocol):
+    """What every fit gives: features (N, width) in, packed codes out."""
+
+    @property
+    def method(self) -> str:
+        """Return the name of what fitted it."""
+        ...
+
+    @property
+    def bits(self) -> int:
+        """Return the length of its codes."""
+        ...
+
+    def embed(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the real values (N, bits) whose signs are the codes."""
+        ...
+
+    def encode(self, features: NDArray[np.float32]) -> NDArray[np.uint8]:
+        """Return packed codes (N, ceil(bits / 8))."""
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write a .safetensors file."""
+        ...
