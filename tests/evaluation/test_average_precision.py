@@ -82,6 +82,21 @@ def test_counts_are_those_of_a_full_matrix_on_any_number_of_threads(tagged: bool
 
 
 @pytest.mark.parametrize("tagged", [False, True])
+def test_counts_of_many_queries_and_items_are_those_of_a_full_matrix(tagged: bool) -> None:
+    random = np.random.default_rng(5)
+    q, db = (codes.pack(random.random((count, 64)) < 0.5) for count in (60, 20_000))  # planes, and what is left of them
+    q_labels, db_labels = ((random.random((n, 70)) < 0.03).astype(int) for n in (60, 20_000))
+    if not tagged:
+        q_labels, db_labels = random.integers(0, 7, 60), random.integers(0, 6, 20_000)
+    relevant = (q_labels @ db_labels.T) > 0 if tagged else q_labels[:, None] == db_labels
+    distances = codes.distances(q, db)
+    counts = count_ties(q, q_labels, db, db_labels)
+    for found, weights in ((counts.items, np.ones_like(relevant)), (counts.relevant, relevant)):
+        expected = [np.bincount(*row, minlength=65) for row in zip(distances, weights, strict=True)]
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("tagged", [False, True])
 def test_shuffling_the_database_changes_nothing(tagged: bool) -> None:
     q, q_labels, db, db_labels = some_search(2, tagged)
     order = np.random.default_rng(3).permutation(len(db))

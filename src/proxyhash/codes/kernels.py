@@ -38,7 +38,7 @@ popcount: Any = _popcount  # typed for callers inside kernels, where the typing 
 
 
 @kernel(nogil=True, inline="always")
-def _chunk_distances(query: Words, database: Words, first: int, last: int, out: Words) -> None:
+def chunk_distances(query: Words, database: Words, first: int, last: int, out: Words) -> None:
     """Write the distances of items first to last into `out`, two words of the codes at a time."""
     parts = database.shape[0]
     if parts % 2:
@@ -81,7 +81,7 @@ def _least_of_four(queries: Words, q: int, database: Words, first: int, last: in
         least[0], least[1], least[2], least[3] = to_a, to_b, to_c, to_d
         return
     for j in range(4):
-        _chunk_distances(queries[min(q + j, end)], database, first, last, chunk)
+        chunk_distances(queries[min(q + j, end)], database, first, last, chunk)
         nearest = np.uint64(MAX_BITS)
         for item in range(last - first):
             nearest = min(nearest, chunk[item])
@@ -98,7 +98,7 @@ def distance_rows(queries: Words, database: Words, out: Shorts) -> None:
         for q in range(len(queries)):
             for first in range(start, stop, CHUNK):
                 last = min(first + CHUNK, stop)
-                _chunk_distances(queries[q], database, first, last, chunk)
+                chunk_distances(queries[q], database, first, last, chunk)
                 for item in range(first, last):
                     out[q, item] = chunk[item - first]
 
@@ -119,7 +119,7 @@ def histogram_rows(queries: Words, database: Words, out: Longs) -> None:
                 for j in range(min(4, len(queries) - q)):
                     for first in range(start, stop, CHUNK):
                         last = min(first + CHUNK, stop)
-                        _chunk_distances(queries[q + j], database, first, last, chunk)
+                        chunk_distances(queries[q + j], database, first, last, chunk)
                         for item in range(last - first):
                             table[j, chunk[item]] += 1
             for j in range(min(4, len(queries) - q)):
@@ -143,6 +143,24 @@ def _count_four(
 
 
 @kernel(nogil=True)
+def histogram_parts(queries: Words, database: Words, begins: Longs, ends: Longs, out: Longs) -> None:
+    """Add to `out` (Q, bins) how many items of a query's own part of the database, begins[q] to ends[q], lie where.
+
+    Items near each other lie at few distances: four tables take turns, so that an equal neighbour does not wait.
+    """
+    chunk, turns = np.empty(CHUNK, np.uint64), np.zeros((4, out.shape[1]), np.int32)
+    for q in range(len(queries)):
+        turns[:] = 0
+        for first in range(begins[q], ends[q], CHUNK):
+            last = min(first + CHUNK, ends[q])
+            chunk_distances(queries[q], database, first, last, chunk)
+            for item in range(last - first):
+                turns[item & 3, chunk[item]] += 1
+        for bin_ in range(out.shape[1]):
+            out[q, bin_] += turns[0, bin_] + turns[1, bin_] + turns[2, bin_] + turns[3, bin_]
+
+
+@kernel(nogil=True)
 def collect_within(
     queries: Words, database: Words, radius: int, ends: Longs, near: Shorts, position: Longs, write: bool
 ) -> None:
@@ -160,7 +178,7 @@ def collect_within(
                 _least_of_four(queries, q, database, first, last, chunk, least)
                 for j in range(min(4, len(queries) - q)):
                     if least[j] <= radius:
-                        _chunk_distances(queries[q + j], database, first, last, chunk)
+                        chunk_distances(queries[q + j], database, first, last, chunk)
                         for item in range(last - first):
                             if chunk[item] <= radius:
                                 if write:
@@ -202,14 +220,14 @@ def nearest_rows(queries: Words, database: Words, k: int, near: Shorts, position
                 _least_of_four(queries, q, database, first, last, chunk, least)
                 for j in range(min(4, len(queries) - q)):
                     if least[j] < limit[q + j]:
-                        _chunk_distances(queries[q + j], database, first, last, chunk)
-                        _take_nearer(chunk, first, last, k, bins, near[q + j], position[q + j], held, limit, q + j)
+                        chunk_distances(queries[q + j], database, first, last, chunk)
+                        take_nearer(chunk, first, last, k, bins, near[q + j], position[q + j], held, limit, q + j)
     for q in range(len(queries)):
         sort_by_distance(near[q], position[q], held[q], bins)
 
 
 @kernel(nogil=True)
-def _take_nearer(
+def take_nearer(
     chunk: Words, first: int, last: int, k: int, bins: int, near: Shorts, position: Longs, held: Longs, limit: Longs, q: int
 ) -> None:
     """Add the items of a chunk that are nearer than the limit to what query q holds."""
@@ -241,7 +259,7 @@ def tagged_histogram_rows(
             turns[:] = 0
             for first in range(start, stop, CHUNK):
                 last = min(first + CHUNK, stop)
-                _chunk_distances(queries[q], database, first, last, chunk)
+                chunk_distances(queries[q], database, first, last, chunk)
                 _mark_shared(tags[q], item_tags, first, last, shared, chunk)
                 whole = (last - first) // 4 * 4
                 for item in range(0, whole, 4):

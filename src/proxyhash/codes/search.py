@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyhash.codes import kernels
+from proxyhash.codes import kernels, sliced
 from proxyhash.codes.bits import Words, checked_packed, words
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
@@ -64,8 +64,21 @@ def histograms(queries: ArrayLike, database: ArrayLike, *, threads: int | None =
     """Return how many items of `database` (N, bytes) lie at each distance from each of `queries`: (Q, 8 bytes + 1)."""
     q, db = checked_words(queries, database)
     out = np.zeros((len(q), 64 * len(db) + 1), np.int64)
-    for_queries(len(q), threads, lambda rows: kernels.histogram_rows(q[rows], db, out[rows]))
+    add_histograms(q, db, out, threads)
     return out[:, : 8 * np.shape(queries)[1] + 1]
+
+
+def add_histograms(q: Words, db: Words, out: NDArray[np.int64], threads: int | None, progress: Progress = silent) -> None:
+    """Add to `out` (Q, 64 W + 1) how many items of `db` (W, N) lie at each distance from each of `q` (Q, W)."""
+    slices = sliced.pays(q, db)
+    parts = sliced.by_parity(db) if slices else (db,)
+    count = sliced.histogram_rows if slices else kernels.histogram_rows
+
+    def add(rows: slice) -> None:
+        for part in parts:
+            count(q[rows], part, out[rows])
+
+    for_queries(len(q), threads, add, progress)
 
 
 def top_k(queries: ArrayLike, database: ArrayLike, k: int, *, threads: int | None = None) -> Neighbours:
@@ -80,7 +93,8 @@ def top_k(queries: ArrayLike, database: ArrayLike, k: int, *, threads: int | Non
     def search(rows: slice) -> None:
         shape = (rows.stop - rows.start, 2 * k)
         found, places = np.empty(shape, np.int16), np.empty(shape, np.int64)
-        kernels.nearest_rows(q[rows], db, k, found, places)
+        nearest = sliced.nearest_rows if sliced.pays(q[rows], db) else kernels.nearest_rows
+        nearest(q[rows], db, k, found, places)
         near[rows], position[rows] = found[:, :k], places[:, :k]
 
     for_queries(len(q), threads, search, at_once=_CANDIDATES_AT_ONCE // (2 * k))

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from proxyhash.evaluation.counts import TieCounts
+from proxyhash.support.compiled import kernel
 from proxyhash.support.errors import InputError
 
 Scores = NDArray[np.float64]
@@ -29,20 +30,55 @@ def average_precision(
     if denominator not in DENOMINATORS:
         raise InputError(f"There is no denominator {denominator!r}; choose from {', '.join(DENOMINATORS)}.")
     top = int(counts.items.sum(axis=1).max()) if top is None else top
-    groups = _Groups(counts, top)
-    sums = {"expected": groups.expected, "best": groups.best, "worst": groups.worst}[ties]()
+    if denominator == "retrieved":
+        return _over_retrieved(_Groups(counts, top), ties)
     relevant = counts.relevant_in_all
-    if denominator == "relevant":
-        return ratio(sums.sum(axis=1), relevant)
-    if denominator == "capped":
-        return ratio(sums.sum(axis=1), np.minimum(relevant, top))
-    return groups.expected_ratio(sums) if ties == "expected" else ratio(sums.sum(axis=1), groups.hits(ties).sum(axis=1))
+    return ratio(_sums(counts, top, ties), relevant if denominator == "relevant" else np.minimum(relevant, top))
+
+
+def _sums(counts: TieCounts, top: int, ties: str) -> Scores:
+    """Return the sum of precisions at the hits of each query (Q,)."""
+    if ties == "expected":  # by far the most used: no array of groups is laid out
+        return _expected_sums(counts.items, counts.relevant, top, _harmonic_numbers(counts))
+    groups = _Groups(counts, top)
+    sums: Scores = (groups.best() if ties == "best" else groups.worst()).sum(axis=1)
+    return sums
+
+
+def _over_retrieved(groups: "_Groups", ties: str) -> Scores:
+    if ties == "expected":
+        return groups.expected_ratio(groups.expected())
+    sums = groups.best() if ties == "best" else groups.worst()
+    return ratio(sums.sum(axis=1), groups.hits(ties).sum(axis=1))
 
 
 def ratio(above: NDArray[np.floating], below: NDArray[np.number]) -> Scores:
     """Return above / below, and 0 where there is nothing below."""
     shares: Scores = np.divide(above, below, out=np.zeros(len(above)), where=below > 0)
     return shares
+
+
+def _harmonic_numbers(counts: TieCounts) -> Scores:
+    """Return H(0) to H(items)."""
+    return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, counts.items.sum(axis=1).max() + 1))])
+
+
+@kernel(nogil=True)
+def _expected_sums(items: NDArray[np.int64], relevant: NDArray[np.int64], top: int, harmonic: Scores) -> Scores:
+    """Return (Q,) the sums over ranks that `_Groups.expected` has group by group, from groups with relevant items only."""
+    sums = np.zeros(len(items))
+    for query in range(len(items)):
+        N, R = 0, 0
+        for group in range(items.shape[1]):
+            n, r = items[query, group], relevant[query, group]
+            if r > 0 and top > N:
+                m = min(n, top - N)
+                reciprocals = harmonic[N + m] - harmonic[N]
+                slope = (r - 1) / (n - 1) if n > 1 else 0.0
+                sums[query] += r / n * ((R + 1) * reciprocals + slope * (m - (N + 1) * reciprocals))
+            N += n
+            R += r
+    return sums
 
 
 class _Groups:
@@ -56,7 +92,7 @@ class _Groups:
         self.n, self.r = counts.items, counts.relevant
         self.N, self.R = np.cumsum(self.n, axis=1) - self.n, np.cumsum(self.r, axis=1) - self.r
         self.m = np.clip(top - self.N, 0, self.n)
-        self.harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, self.n.sum(axis=1).max() + 1))])
+        self.harmonic = _harmonic_numbers(counts)
 
     def expected(self) -> Scores:
         """Sum_{t=1..m} (r / n) (R + 1 + (t - 1) (r - 1) / (n - 1)) / (N + t): a hit at t, and the expected hits before."""

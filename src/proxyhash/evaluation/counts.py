@@ -1,14 +1,14 @@
 """All that tie-aware metrics need to know: how many items, and how many relevant ones, lie at each distance of a query."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyhash.codes import kernels
+from proxyhash.codes import kernels, sliced
 from proxyhash.codes.bits import Words
-from proxyhash.codes.search import checked_words, distances, for_queries
+from proxyhash.codes.search import add_histograms, checked_words, distances, for_queries
 from proxyhash.evaluation.relevance import Relevance, relevance
 from proxyhash.support.progress import Progress, silent
 
@@ -46,39 +46,58 @@ def count_ties(
     bins = 8 * np.shape(query_codes)[1] + 1
     shape = (len(q), 64 * len(db) + 1)
     items, relevant = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    if labels.query_tags is None:
-        for_queries(len(q), threads, lambda rows: kernels.histogram_rows(q[rows], db, items[rows]), progress)
-        _count_classes(q, db, labels, relevant, threads)
+    count = _count_classes if labels.query_tags is None else _count_tags
+    count(q, db, labels, items, relevant, threads, progress)
+    return TieCounts(items[:, :bins], relevant[:, :bins])
+
+
+def _count_classes(
+    q: Words, db: Words, labels: Relevance, items: Counts, relevant: Counts, threads: int | None, progress: Progress
+) -> None:
+    """Bring each class's items together: for its relevant items a query then passes only over those of its own class."""
+    assert labels.query_classes is not None
+    assert labels.database_classes is not None
+    order = _order(labels.database_classes)
+    grouped, classes = np.ascontiguousarray(db[:, order]), labels.database_classes[order]
+    begins, ends = (np.searchsorted(classes, labels.query_classes, side) for side in ("left", "right"))
+
+    def count(rows: slice) -> None:
+        kernels.histogram_parts(q[rows], grouped, begins[rows], ends[rows], relevant[rows])
+
+    add_histograms(q, grouped, items, threads, progress)
+    for_queries(len(q), threads, count)
+
+
+def _count_tags(
+    q: Words, db: Words, labels: Relevance, items: Counts, relevant: Counts, threads: int | None, progress: Progress
+) -> None:
+    """Count all items and, in the same pass, those that share a tag."""
+    assert labels.query_tags is not None
+    assert labels.database_tags is not None
+    tags, item_tags = labels.query_tags, labels.database_tags
+    if sliced.pays(q, db):
+        count = _tag_counter_by_planes(q, db, tags, item_tags, items, relevant)
     else:
-        tags, item_tags = labels.query_tags, labels.database_tags
-        assert item_tags is not None
 
         def count(rows: slice) -> None:
             kernels.tagged_histogram_rows(q[rows], db, tags[rows], item_tags, items[rows], relevant[rows])
 
-        for_queries(len(q), threads, count, progress)
-    return TieCounts(items[:, :bins], relevant[:, :bins])
+    for_queries(len(q), threads, count, progress)
 
 
-def _count_classes(q: Words, db: Words, labels: Relevance, out: Counts, threads: int | None) -> None:
-    """Bring each class's items together: a query then passes only over those of its own class."""
-    assert labels.query_classes is not None
-    assert labels.database_classes is not None
-    query_order, item_order = _order(labels.query_classes), _order(labels.database_classes)
-    query_classes, item_classes = labels.query_classes[query_order], labels.database_classes[item_order]
-    grouped_items, grouped_queries = np.ascontiguousarray(db[:, item_order]), q[query_order]
-    grouped = np.zeros_like(out)
+def _tag_counter_by_planes(
+    q: Words, db: Words, tags: Words, item_tags: Words, items: Counts, relevant: Counts
+) -> Callable[[slice], None]:
+    odd = np.bitwise_count(db[0]) % 2 == 1
+    chosen = [np.flatnonzero(~odd), np.flatnonzero(odd)]
+    parts = [(np.take(db, part, axis=1), np.take(item_tags, part, axis=1)) for part in chosen]
+    sheets = [sliced.tag_planes(marks) for _, marks in parts]
 
     def count(rows: slice) -> None:
-        for label in np.unique(query_classes[rows]):
-            first, last = np.searchsorted(query_classes[rows], [label, label + 1]) + rows.start
-            begin, end = np.searchsorted(item_classes, [label, label + 1])
-            if end > begin:
-                mine = np.ascontiguousarray(grouped_items[:, begin:end])
-                kernels.histogram_rows(grouped_queries[first:last], mine, grouped[first:last])
+        for (codes, marks), planes in zip(parts, sheets, strict=True):
+            sliced.tagged_histogram_rows(q[rows], codes, tags[rows], marks, planes, items[rows], relevant[rows])
 
-    for_queries(len(q), threads, count)
-    out[query_order] = grouped
+    return count
 
 
 def _order(classes: NDArray[np.int64]) -> NDArray[np.int64]:

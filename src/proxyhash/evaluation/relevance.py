@@ -63,7 +63,7 @@ def _classes(q: NDArray[np.generic], db: NDArray[np.generic]) -> Relevance:
 
 def _tags(q: NDArray[np.generic], db: NDArray[np.generic]) -> Relevance:
     for tags in (q, db):
-        if tags.shape[1] == 0 or not np.isin(tags, (0, 1)).all():
+        if tags.shape[1] == 0 or not (tags.dtype == bool or np.isin(tags, (0, 1)).all()):
             raise InputError("Tags must be matrices (items, tags) of 0 and 1.")
     rows, columns = (words(np.packbits(tags.astype(bool), axis=1, bitorder="little")) for tags in (q, db))
     return Relevance(query_tags=np.ascontiguousarray(rows.T), database_tags=columns)
