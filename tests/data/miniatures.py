@@ -8,14 +8,15 @@ import tarfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from PIL import Image
 
 from proxyhash.data.catalogue import CIFAR10, Archive, Record
 from proxyhash.data.dataset import PARTS, Dataset
-from proxyhash.data.images import ArrayImages, Pixels
+from proxyhash.data.decoding import Pixels
+from proxyhash.data.images import ArrayImages
 
 
 def picture(seed: int, width: int = 12, height: int = 12) -> Pixels:
@@ -33,7 +34,7 @@ def write_pictures(root: Path, names: Iterable[str], first_seed: int = 0) -> Non
 class _Python2Pickler(pickle._Pickler):
     """Writes what Python 2 wrote: protocol 2, texts and bytes both as its one kind of string."""
 
-    dispatch = dict(pickle._Pickler.dispatch)
+    dispatch: ClassVar[Any] = dict(pickle._Pickler.dispatch)
 
     def _string(self, value: str | bytes) -> None:
         data = value.encode("latin1") if isinstance(value, str) else value
@@ -109,17 +110,15 @@ def labelled(name: str, labels: "np.ndarray[Any, Any]", queries: int = 0) -> Dat
     """A data set of one-pixel images with these classes; the last `queries` images are its own queries."""
     pixels = np.zeros((len(labels), 1, 1, 3), np.uint8)
     names = tuple(f"class{number}" for number in range(int(labels.max()) + 1))
-    parts = np.full(len(labels), PARTS.index("train"), np.int8)
+    parts = np.full(len(labels) if queries else 0, PARTS.index("train"), np.int8)
     parts[len(labels) - queries :] = PARTS.index("query")
-    return Dataset(
-        name, ArrayImages(pixels), names, labels.astype(np.int64), parts=parts if queries else np.zeros(0, np.int8)
-    )
+    return Dataset(name, ArrayImages(pixels), names, labels.astype(np.int64), parts=parts)
 
 
-def tagged(name: str, images: int, tags: int = 21, seed: int = 0) -> Dataset:
-    """A data set of one-pixel images with a long tail of tags, at least one for each image."""
-    random = np.random.default_rng(seed)
-    held = random.random((images, tags)) < np.linspace(0.02, 0.3, tags)
-    held[np.arange(images), random.integers(0, tags, images)] = True
+def tagged(name: str, images: int, tags: int = 21) -> Dataset:
+    """A data set of one-pixel images with a long tail of tags, at least one for each image, by arithmetic alone."""
+    mixed = (np.arange(1, images + 1)[:, None] * (2 * np.arange(tags) + 3) * 2_654_435_761) % 2**32
+    held = mixed < np.linspace(0.02, 0.3, tags) * 2**32
+    held[np.arange(images), np.arange(images) % tags] = True
     names = tuple(f"tag{number}" for number in range(tags))
     return Dataset(name, ArrayImages(np.zeros((images, 1, 1, 3), np.uint8)), names, tags=held)

@@ -112,7 +112,7 @@ def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatc
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("tempfile.mkdtemp", refuse)
-    with pytest.raises(InputError, match="cannot be unpacked: .*Permission denied"):
+    with pytest.raises(InputError, match=r"cannot be unpacked: .*Permission denied"):
         unpack(write_tar(tmp_path / "a.tar.gz", ("data/one", b"1")), tmp_path / "data")
 
 

@@ -8,8 +8,7 @@ import pytest
 from miniatures import picture
 from PIL import Image, ImageOps
 
-from proxyhash.data.decoding import MAX_PIXELS, UnreadableImageError, decode, decode_pixels, decode_square
-from proxyhash.data.images import Pixels
+from proxyhash.data.decoding import MAX_PIXELS, Pixels, UnreadableImageError, decode, decode_pixels, decode_square
 
 RED, WHITE = (255, 0, 0), (255, 255, 255)
 
@@ -17,7 +16,7 @@ RED, WHITE = (255, 0, 0), (255, 255, 255)
 def oriented(path: Path, orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    Image.fromarray(picture(1, 32, 16)).save(path, exif=exif, **({"quality": 95} if path.suffix == ".jpg" else {}))
+    Image.fromarray(picture(1, 32, 16)).save(path, exif=exif)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -138,7 +137,7 @@ def test_a_decompression_bomb_is_refused_whatever_becomes_of_warnings(
     (tmp_path / "bomb.png").write_bytes(png_of(int(MAX_PIXELS * times) // 10_000, 10_000))
     with warnings.catch_warnings():
         warnings.simplefilter(filters)
-        with pytest.raises(UnreadableImageError, match="bomb.png has more than 89,478,485 pixels, which is refused"):
+        with pytest.raises(UnreadableImageError, match=r"bomb\.png has more than 89,478,485 pixels, which is refused"):
             decode(tmp_path / "bomb.png")
 
 
@@ -175,7 +174,7 @@ def test_truncated_missing_and_other_things_are_named(tmp_path: Path) -> None:
     for read in (lambda: decode(path), lambda: decode_square(path, 8, "cover")):
         with pytest.raises(UnreadableImageError, match=r"a.jpg cannot be decoded as an image \(.*truncated"):
             read()
-    with pytest.raises(UnreadableImageError, match="b.jpg is not there"):
+    with pytest.raises(UnreadableImageError, match=r"b\.jpg is not there"):
         decode(tmp_path / "b.jpg")
     with pytest.raises(UnreadableImageError, match=r"cannot be decoded as an image \(Is a directory\)\.$"):
         decode(tmp_path)

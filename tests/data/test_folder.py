@@ -139,7 +139,7 @@ def test_a_folder_that_cannot_be_read_is_a_sentence(tmp_path: Path, monkeypatch:
         return real(path)
 
     monkeypatch.setattr("os.scandir", refuse)
-    with pytest.raises(InputError, match="b cannot be read: Permission denied."):
+    with pytest.raises(InputError, match=r"b cannot be read: Permission denied\."):
         load_dataset(tmp_path)
 
 

@@ -112,9 +112,7 @@ def test_missing_images_of_nuswide_are_counted(tmp_path: Path) -> None:
     data = load_nuswide(NUSWIDE, folder)
     assert 0 < data.problems.counts["row whose file is missing"] <= 20
     assert {data.images.key(index).split("/")[0] for index in range(len(data))} == {"topic1", "topic2"}
-    with pytest.raises(
-        InputError, match="Stopped at the first problem, as asked: row whose file is missing: topic0/0000_0.jpg"
-    ):
+    with pytest.raises(InputError, match=r"as asked: row whose file is missing: topic0/0000_0\.jpg"):
         load_nuswide(NUSWIDE, folder, strict=True)
     shutil.rmtree(folder / "Flickr")
     (folder / "Flickr").mkdir()
@@ -142,7 +140,7 @@ def test_a_list_cannot_lead_out_of_nuswide(tmp_path: Path) -> None:
         (
             "ImageList/Imagelist.txt",
             None,
-            "has no ImageList/Imagelist.txt; it must hold ImageList/Imagelist.txt, Groundtruth",
+            "has no ImageList/Imagelist.txt; it must hold ImageList/",
         ),
         ("Groundtruth/AllLabels", None, "has no Groundtruth/AllLabels"),
         ("Flickr", None, "has no Flickr"),

@@ -46,7 +46,7 @@ def test_tables_of_arrays_are_read_as_python_2_and_3_wrote_them(tmp_path: Path) 
         lambda path: Runs(open, str(path), "w"),
         lambda path: Runs(np.save, str(path), 0),
         lambda path: Runs(np.ndarray.tofile, np.zeros(3), str(path)),
-        lambda path: Runs(getattr, Runs(__import__, "os"), "system"),
+        lambda _: Runs(getattr, Runs(__import__, "os"), "system"),
     ],
     ids=["system", "eval", "exec", "open", "numpy save", "method of an allowed class", "getattr"],
 )
