@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from proxyhash.data.parts import Part, sample_part
 from proxyhash.support.errors import InputError
 
 Pixels = NDArray[np.uint8]
@@ -67,6 +68,11 @@ def decode_pixels(path: Path) -> Pixels:
 def decode_square(path: Path, side: int, fit: Fit) -> Pixels:
     """Return an image file as (side, side, 3)."""
     return square(decode(path, at_least=side), side, fit)
+
+
+def decode_part(path: Path, part: Part, out: NDArray[np.float32]) -> None:
+    """Write a part of an image file to `out` (size, size, 3)."""
+    sample_part(decode(path, at_least=part.pixels_needed(len(out))), part, out)
 
 
 def square(image: Image.Image, side: int, fit: Fit) -> Pixels:
