@@ -1,7 +1,8 @@
 """From stored pixels to what a network sees: named transforms, as tensor operations on a whole batch.
 
 Every image is first brought to one square: when its file is decoded, or because all images in memory have one size. Only
-parts of photographs (`area`) are cut when the file is decoded, so that nothing is scaled twice. What is random is drawn beforehand, five numbers for each image and epoch, so that batches, workers and processes do not change it.
+parts of photographs (`area`) are cut when the file is decoded, so that nothing is scaled twice. What is random is drawn
+beforehand, five numbers for each image and epoch, so that batches, workers and processes do not change it.
 """
 
 import difflib
