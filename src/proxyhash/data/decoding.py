@@ -33,7 +33,12 @@ _UPRIGHT = {
 
 
 class UnreadableImageError(InputError):
-    """An image file that cannot be decoded; the message names it and says why."""
+    """An image file that cannot be decoded; the message names it and says why, `reason` is the latter alone."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        """Make the sentence."""
+        super().__init__(f"{path} {reason}.")
+        self.reason = reason
 
 
 def decode(path: Path, at_least: int | None = None) -> Image.Image:
@@ -53,11 +58,11 @@ def decode(path: Path, at_least: int | None = None) -> Image.Image:
             rgb = _rgb(image)
             return rgb if upright is None else rgb.transpose(upright)
     except FileNotFoundError:
-        raise UnreadableImageError(f"{path} is not there.") from None
+        raise UnreadableImageError(path, "is not there") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise UnreadableImageError(f"{path} has more than {MAX_PIXELS:,} pixels, which is refused.") from None
+        raise UnreadableImageError(path, f"has more than {MAX_PIXELS:,} pixels, which is refused") from None
     except Exception as error:  # damaged bytes make decoders raise nearly anything: struct.error, SyntaxError, IndexError
-        raise UnreadableImageError(f"{path} cannot be decoded as an image ({_reason(error)}).") from error
+        raise UnreadableImageError(path, f"cannot be decoded as an image ({_reason(error)})") from error
 
 
 def decode_pixels(path: Path) -> Pixels:

@@ -1,6 +1,6 @@
 """Batches of transformed images, read ahead by threads: Pillow decodes without holding Python's lock."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from proxyhash.data.decoding import Pixels, UnreadableImageError
 from proxyhash.data.images import Images, Indices, in_memory
+from proxyhash.data.parts import Part
 from proxyhash.data.problems import Problems
 from proxyhash.data.transforms import Draws, Transform
 from proxyhash.support.checks import whole_number
@@ -81,10 +82,14 @@ class _Reader:
 
     def _begin(self, pool: ThreadPoolExecutor, indices: Indices) -> _Begun:
         """Let the workers write to one array: squares that are still to be transformed, or parts that need no more."""
-        parts = self.transform.part(None) is not None
-        side = self.transform.size if parts else self.transform.side
-        pixels = np.empty((len(indices), side, side, 3), np.float32 if parts else np.uint8)
-        return _Begun(indices, pixels, [pool.submit(self._read, *item) for item in zip(indices, pixels, strict=True)])
+        parts: Sequence[Part | None] = [None] * len(indices)
+        side, dtype = self.transform.side, "uint8"
+        if self.transform.takes_parts:
+            parts = self.transform.parts(len(indices), None if self.draws is None else self.draws[indices])
+            side, dtype = self.transform.size, "float32"
+        pixels = np.empty((len(indices), side, side, 3), dtype)
+        items = zip(indices.tolist(), parts, pixels, strict=True)
+        return _Begun(indices, pixels, [pool.submit(self._read, *item) for item in items])
 
     def _finish(self, begun: _Begun) -> Batch:
         messages = [read.result() for read in begun.reads]
@@ -94,20 +99,19 @@ class _Reader:
         if any(messages):
             good = np.array([message is None for message in messages])
             indices, pixels = indices[good], pixels[good]
-        if pixels.dtype == np.float32:
+        if self.transform.takes_parts:
             return Batch(torch.from_numpy(pixels).permute(0, 3, 1, 2), indices)
         return Batch(self._transformed(pixels, indices), indices)
 
-    def _read(self, index: int, out: NDArray[Any]) -> str | None:
+    def _read(self, index: int, part: Part | None, out: NDArray[Any]) -> str | None:
         """Read one image into its place, or return why that is impossible."""
-        part = self.transform.part(None if self.draws is None else self.draws[index])
         try:
             if part is None:
-                out[:] = self.images.read_square(int(index), self.transform.side, self.transform.fit)
+                out[:] = self.images.read_square(index, self.transform.side, self.transform.fit)
             else:
-                self.images.read_part(int(index), part, out)
+                self.images.read_part(index, part, out)
         except UnreadableImageError as error:
-            return str(error)
+            return f"{self.images.key(index)} {error.reason}"
         return None
 
     def _transformed(self, squares: Pixels, indices: Indices) -> Tensor:

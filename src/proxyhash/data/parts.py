@@ -34,7 +34,11 @@ def sample_part(image: Image.Image, part: Part, out: NDArray[np.float32]) -> Non
     width, height = image.size
     side = min(width, height)
     left, top = (width - side) / 2 + part.left * side, (height - side) / 2 + part.top * side
-    _sample(np.asarray(image), left, top, part.wide * side, part.high * side, part.mirrored, out)
+    wide, high = part.wide * side, part.high * side
+    # Copying pixels out of Pillow holds Python's lock, so only those are copied that are looked at.
+    first, above = max(0, int(left) - 1), max(0, int(top) - 1)
+    near = image.crop((first, above, min(width, int(left + wide) + 2), min(height, int(top + high) + 2)))
+    _sample(np.asarray(near), left - first, top - above, wide, high, part.mirrored, out)
 
 
 @kernel(fastmath=True, nogil=True)

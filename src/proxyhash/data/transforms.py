@@ -71,17 +71,19 @@ class Transform:
         first = (side - kept) // 2
         return _scaled(_floats(squares[:, first : first + kept, first : first + kept]), self.size)
 
-    def part(self, draw: NDArray[np.float32] | None) -> Part | None:
-        """Return what an `area` crop takes of one image, for files to be read so: by its draws (5,), or for testing.
+    @property
+    def takes_parts(self) -> bool:
+        """Return whether files are best read by `parts`; other crops need the whole square."""
+        return self.crop == "area" and self.fit == "cover"
 
-        The other crops return None: they need the whole square.
-        """
-        if self.crop != "area" or self.fit != "cover":
-            return None
-        if draw is None:
-            return Part((1 - CENTRAL) / 2, (1 - CENTRAL) / 2, CENTRAL, CENTRAL, mirrored=False)
-        left, top, wide, high = (float(value[0]) for value in _areas(torch.from_numpy(draw[None])))
-        return Part(left, top, wide, high, mirrored=self.flip and bool(draw[0] < 0.5))
+    def parts(self, count: int, draws: Draws | None) -> list[Part]:
+        """Return what `area` crops take of `count` images: by their draws (count, 5), or for testing."""
+        if draws is None:
+            return [Part((1 - CENTRAL) / 2, (1 - CENTRAL) / 2, CENTRAL, CENTRAL, mirrored=False)] * count
+        rectangles = torch.stack(_areas(torch.from_numpy(draws)), 1).tolist()
+        mirrored = ((draws[:, 0] < 0.5) & self.flip).tolist()
+        rows = zip(rectangles, mirrored, strict=True)
+        return [Part(left, top, wide, high, mirror) for (left, top, wide, high), mirror in rows]
 
     def _large_enough(self, squares: Tensor) -> Tensor:
         """Bring images that lay in memory in another size to the square that windows are cut from."""

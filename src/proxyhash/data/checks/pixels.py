@@ -53,7 +53,7 @@ def _each(images: Images, threads: int) -> Iterator[tuple[bytes, str]]:
         try:
             pixels = images.read(index)
         except UnreadableImageError as error:
-            return b"", str(error)
+            return b"", f"{images.key(index)} {error.reason}"
         shape = np.array(pixels.shape, "<i4").tobytes()
         return hashlib.blake2b(shape + pixels.tobytes(), digest_size=_BYTES).digest(), ""
 

@@ -1,0 +1,215 @@
+"""What reading and checking data costs; each pair of numbers is measured in one run on the same images.
+
+python benchmarks/data.py                   everything, some minutes on two cores
+python benchmarks/data.py --only memory     some of: memory, files, check
+"""
+
+import argparse
+import multiprocessing
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+
+from proxyhash.data import ArrayImages, FileImages, load_dataset, make_split
+from proxyhash.data.checks import check_dataset
+from proxyhash.data.decoding import Pixels
+from proxyhash.data.images import Indices
+from proxyhash.data.loading import load_batches
+from proxyhash.data.transforms import Draws, Transform, augmentation_draws, find_transform
+from proxyhash.support.parallel import available_threads
+from reporting import Row, report, timed
+
+BATCH = 128
+PHOTOGRAPHS, SIZE = 600, (500, 375)
+FILES, CLASSES = 100_000, 100
+
+# Stages of efficientnet_lite0: expansion, channels, blocks, stride, kernel.
+_STAGES = ((1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3), (6, 112, 3, 1, 5), (6, 192, 4, 2, 5))
+_LAST = (6, 320, 1, 1, 3)
+
+
+def convolution(inside: int, outside: int, kernel: int, stride: int = 1, groups: int = 1) -> list[nn.Module]:
+    layer = nn.Conv2d(inside, outside, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return [layer, nn.BatchNorm2d(outside), nn.ReLU6(inplace=True)]
+
+
+def network(classes: int = 100) -> nn.Sequential:
+    """Return the convolutions of efficientnet_lite0 without its shortcuts: the same arithmetic, so the same time."""
+    layers, channels = convolution(3, 32, 3, 2), 32
+    for expansion, outside, blocks, stride, kernel in (*_STAGES, _LAST):
+        for block in range(blocks):
+            wide = channels * expansion
+            layers += convolution(channels, wide, 1) if expansion > 1 else []
+            layers += convolution(wide, wide, kernel, stride if block == 0 else 1, wide)
+            layers += convolution(wide, outside, 1)[:2]
+            channels = outside
+    layers += [*convolution(channels, 1280, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, classes)]
+    return nn.Sequential(*layers)
+
+
+def multiplications(model: nn.Module, size: int) -> float:
+    """Return the millions of multiplications of one image."""
+    counted = 0.0
+
+    def count(layer: nn.Module, _: object, out: torch.Tensor) -> None:
+        nonlocal counted
+        if isinstance(layer, nn.Conv2d):
+            counted += out[0].numel() * layer.weight[0].numel()
+
+    hooks = [layer.register_forward_hook(count) for layer in model.modules()]
+    with torch.no_grad():
+        model.eval()(torch.zeros(1, 3, size, size))
+    for hook in hooks:
+        hook.remove()
+    return counted / 1e6
+
+
+def memory_rows() -> Iterator[Row]:
+    """Batches of CIFAR's size, moved and mirrored, enlarged to 96 pixels, beside a training step on them."""
+    torch.set_num_threads(available_threads())
+    pixels = np.random.default_rng(0).integers(0, 256, (10_000, 32, 32, 3), dtype=np.uint8)
+    images, small = ArrayImages(pixels), find_transform("small", 96)
+    order = np.random.default_rng(1).permutation(10_000)[: 60 * BATCH].reshape(-1, BATCH)
+    draws = augmentation_draws(len(images), 0, 0)
+    read: list[float] = []
+    batches = load_batches(images, order, small, draws=draws)
+    for _ in order:
+        read.append(timed(next, batches)[1])
+    model = network()
+    work = multiplications(model, 96)
+    step = training_step(model.train())
+    (batch,) = load_batches(images, order[:1], small, draws=draws)
+    steps = [timed(step, batch.images)[1] for _ in range(4)]
+    share = min(read) / min(steps)  # on a busy machine, the least is what the work itself takes
+    note = f"{1000 * min(read):.1f} ms a batch of {BATCH}, a step {1000 * min(steps):.0f} ms; {work:.0f} M products an image"
+    yield Row("CIFAR batches at 96 pixels: share of a training step", share, "< 0.03", share < 0.03, sum(read), note=note)
+
+
+def training_step(model: nn.Module) -> Callable[[torch.Tensor], None]:
+    model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    labels = torch.arange(BATCH) % 100
+
+    def step(images: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(images / 255), labels).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    return step
+
+
+def photograph(seed: int) -> Pixels:
+    """Smooth shapes with edges and some texture: it compresses like a photograph, to about 40 kB."""
+    random = np.random.default_rng(seed)
+    rows, columns = np.mgrid[: SIZE[1], : SIZE[0]]
+    coarse = Image.fromarray(random.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize(SIZE, Image.Resampling.BICUBIC)
+    waves = sum(np.sin(rows * a + columns * b) for a, b in random.uniform(-0.6, 0.6, (6, 2)))
+    edges = 30 * ((rows * random.uniform(-1, 1) + columns * random.uniform(-1, 1)) % 90 > 45)
+    pixels: Pixels = (np.asarray(coarse) * 0.7 + (9 * waves + edges)[..., None]).clip(0, 255).astype(np.uint8)
+    return pixels
+
+
+def files_rows() -> Iterator[Row]:
+    """JPEG files at 224 pixels, beside what Pillow alone makes of them on as many threads."""
+    torch.set_num_threads(1)  # the batches need none, and what they do not take is left to the decoders
+    with tempfile.TemporaryDirectory() as folder:
+        names = [f"{number}.jpg" for number in range(PHOTOGRAPHS)]
+        for number, name in enumerate(names):
+            Image.fromarray(photograph(number)).save(Path(folder) / name, quality=90)
+        kilobytes = sum((Path(folder) / name).stat().st_size for name in names) / 1000 / PHOTOGRAPHS
+        images, photo = FileImages(Path(folder), names), find_transform("photo", 224)
+        draws = augmentation_draws(PHOTOGRAPHS, 0, 0)
+        for training in (True, False):
+            runs = [_one_run(images, photo, draws if training else None) for _ in range(5)][1:]
+            ours, decode, resize = (median(run[part] for run in runs) for part in range(3))
+            ratio, resized = median(run[1] / run[0] for run in runs), median(run[2] / run[0] for run in runs)
+            name = f"JPEG files at 224 pixels, {'training' if training else 'testing'}: share of what Pillow alone decodes"
+            note = (
+                f"{PHOTOGRAPHS / ours:.0f} of {PHOTOGRAPHS / decode:.0f} images/s, {SIZE[0]} x {SIZE[1]}, {kilobytes:.0f} kB"
+            )
+            yield Row(name, ratio, ">= 0.9", ratio >= 0.9, ours, note=note)
+            note = f"Pillow: {PHOTOGRAPHS / resize:.0f} images/s"
+            yield Row("... times Pillow decoding and scaling", resized, "", True, resize, note=note)
+
+
+def _one_run(images: FileImages, photo: Transform, draws: Draws | None) -> tuple[float, float, float]:
+    """Return the seconds of our batches, of Pillow decoding, and of Pillow decoding and scaling, one after the other."""
+    order: list[Indices] = list(np.arange(PHOTOGRAPHS).reshape(-1, 60))
+    paths = [images.path(index) for index in range(PHOTOGRAPHS)]
+
+    def ours() -> None:
+        for _ in load_batches(images, order, photo, draws=draws):
+            pass
+
+    def decode(path: Path) -> Image.Image:
+        with Image.open(path) as image:
+            return image.convert("RGB")
+
+    def resize(path: Path) -> Image.Image:
+        return decode(path).resize((224, 224), Image.Resampling.BILINEAR, box=(62, 0, 437, 375))
+
+    def theirs(work: Callable[[Path], Image.Image]) -> None:
+        with ThreadPoolExecutor(available_threads()) as pool:
+            for _ in pool.map(work, paths):
+                pass
+
+    return timed(ours)[1], timed(theirs, decode)[1], timed(theirs, resize)[1]
+
+
+def check_rows() -> Iterator[Row]:
+    """A folder of many images, listed, cut and checked in a process of its own, so that its peak memory is its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_many(Path(folder))
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            scan, check, mebibytes = pool.apply(_check, (folder,))
+    note = f"listed in {scan:.1f} s, read and checked in {check:.0f} s"
+    name = f"scanning and checking {FILES:,} images: MiB at peak"
+    yield Row(name, mebibytes, "< 500", mebibytes < 500, scan + check, note=note)
+
+
+def write_many(root: Path) -> None:
+    """Write as many files; one a class is a picture of its own, the others are links to these."""
+    for number in range(FILES):
+        folder = root / f"class{number % CLASSES:03d}"
+        path = folder / f"{number:06d}.jpg"
+        if number < CLASSES:
+            folder.mkdir()
+            Image.fromarray(photograph(number)[:64, :64]).save(path)
+        else:
+            os.link(folder / f"{number % CLASSES:06d}.jpg", path)
+
+
+def _check(folder: str) -> tuple[float, float, float]:
+    data, scan = timed(load_dataset, folder)
+    begin = time.perf_counter()
+    report = check_dataset(data, make_split(data))
+    assert report.facts["readable"] == FILES
+    return scan, time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    sections = {"memory": memory_rows, "files": files_rows, "check": check_rows}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(sections), help="comma-separated parts of the table")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    chosen = options.only.split(",")
+    if unknown := set(chosen) - set(sections):
+        sys.exit(f"No such part: {', '.join(sorted(unknown))}; choose from {', '.join(sections)}.")
+    rows = (row for part in chosen for row in sections[part]())
+    report("Data against its targets", rows, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()
