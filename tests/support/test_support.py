@@ -11,9 +11,10 @@ from threadpoolctl import threadpool_info
 
 from proxyhash.support import compiled
 from proxyhash.support.errors import InputError
-from proxyhash.support.files import check_writable, written_whole
-from proxyhash.support.parallel import ordered_map, single_threaded_blas
-from proxyhash.support.seeds import generator
+from proxyhash.support.files import check_writable, checksum, written_whole
+from proxyhash.support.parallel import lookahead, ordered_map, single_threaded_blas
+from proxyhash.support.places import cache_root as cache_root_of_user
+from proxyhash.support.seeds import generator, permutation
 
 
 def test_streams_of_one_seed_are_stable_and_apart() -> None:
@@ -21,6 +22,31 @@ def test_streams_of_one_seed_are_stable_and_apart() -> None:
     np.testing.assert_array_equal(draw, generator(3, "tammes", 1).random(4))
     for other in (generator(4, "tammes", 1), generator(3, "tammes", 2), generator(3, "itq", 1), generator(3)):
         assert not np.array_equal(draw, other.random(4))
+
+
+def test_permutations_stay_the_same_for_ever() -> None:
+    assert permutation(10, 2019, "transfer", "quarters").tolist() == [1, 0, 8, 6, 9, 4, 5, 7, 3, 2]
+    order = permutation(1000, 1, "x")
+    assert sorted(order) == list(range(1000))
+    assert not np.array_equal(order, permutation(1000, 2, "x"))
+    assert not np.array_equal(order, permutation(1000, 1, "y"))
+    assert permutation(0, 1).tolist() == []
+
+
+def test_work_is_begun_ahead_of_whoever_reads() -> None:
+    begun: list[int] = []
+
+    def work() -> Iterator[int]:
+        for item in range(6):
+            begun.append(item)
+            yield item
+
+    seen = []
+    for item in lookahead(work(), 2):
+        seen.append((item, len(begun)))
+    assert seen == [(0, 3), (1, 4), (2, 5), (3, 6), (4, 6), (5, 6)]
+    assert list(lookahead(iter([1]), 5)) == [1]
+    assert list(lookahead(iter(()), 2)) == []
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -83,6 +109,21 @@ def test_unwritable_places_are_named_before_the_work(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "file" / "below"):
         with pytest.raises(InputError, match="Cannot write"):
             check_writable(path)
+
+
+def test_checksums_are_the_published_kind(tmp_path: Path) -> None:
+    (tmp_path / "abc").write_bytes(b"abc")
+    assert checksum(tmp_path / "abc", "md5") == "900150983cd24fb0d6963f7d28e17f72"  # RFC 1321
+    assert checksum(tmp_path / "abc", "sha256").startswith("ba7816bf8f01cfea")
+    with pytest.raises(InputError, match=r"Cannot read .*absent: No such file or directory\."):
+        checksum(tmp_path / "absent", "md5")
+
+
+def test_the_cache_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path))
+    assert cache_root_of_user() == tmp_path
+    monkeypatch.setenv("PROXYHASH_CACHE", "")
+    assert cache_root_of_user().name == "proxyhash"
 
 
 @pytest.fixture

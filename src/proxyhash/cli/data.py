@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.show import progress_bars
+from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.data import Record
@@ -46,15 +48,17 @@ def datasets(*, data_dir: Path | None = None, json_: _Json = False) -> None:
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("name", "what", "images", "classes", "size", "on this machine"):
-        table.add_column(heading, justify="right" if heading in {"images", "classes"} else "left")
+        table.add_column(heading, justify="right" if heading in {"images", "classes"} else "left", overflow="fold")
     for record in records:
-        where = str(_facts(record, data_dir)["where"] or "no")
+        where = _plain(str(_facts(record, data_dir)["where"] or "no"))
         table.add_row(record.name, record.summary, f"{record.images:,}", f"{record.classes:,}", record.image_size, where)
     console = Console()
     console.print(table)
     looked = ", ".join(str(folder) for folder in data_folders(data_dir))
-    console.print(f"\nLooked in {looked}.", soft_wrap=True, highlight=False)
-    console.print("A folder of images works wherever a name does; proxyhash data check PATH looks at it.", highlight=False)
+    console.print(Text(f"\nLooked in {looked}."), soft_wrap=True)
+    console.print(
+        Text("A folder of images works wherever a name does; proxyhash data check PATH looks at it."), soft_wrap=True
+    )
 
 
 @data.command
@@ -136,13 +140,19 @@ def check(
         Print JSON instead of a table.
     """
     from proxyhash.data import load_dataset, make_split
-    from proxyhash.data.checks import check_dataset
+    from proxyhash.data.checks import Finding, check_dataset
 
     with progress_bars() as progress:
         loaded = load_dataset(data_, data_dir=data_dir, strict=strict, progress=progress)
-        labelled = loaded.kind != "unlabelled"
-        split = make_split(loaded, protocol, seed=seed, round=round_) if labelled or protocol else None
+        split, obstacle = None, None
+        try:
+            split = make_split(loaded, protocol, seed=seed, round=round_)
+        except InputError as error:  # no reason not to look at the images, unless a protocol was asked for
+            if protocol is not None or round_:
+                raise
+            obstacle = None if loaded.kind == "unlabelled" else Finding("error", str(error).rstrip("."))
         report = check_dataset(loaded, split, pretrained_on=_pretrained_on(backbone), threads=threads, progress=progress)
+        report = replace(report, findings=(*report.findings, *([obstacle] if obstacle else [])))
     if json_:
         print(json.dumps(report.as_dict(), indent=2))
     else:
@@ -156,7 +166,7 @@ def _print(report: "Report") -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     parts = ", ".join(f"{count:,} {name}" for name, count in dict(facts["parts"]).items())  # type: ignore[call-overload]
-    table.add_row("data set", f"{facts['name']}: {facts['images']:,} images" + (f" ({parts})" if parts else ""))
+    table.add_row("data set", _plain(f"{facts['name']}: {facts['images']:,} images" + (f" ({parts})" if parts else "")))
     if facts["kind"] != "unlabelled":
         table.add_row("labels", f"{facts['classes']:,} {facts['kind']}, {facts['without label']:,} images without")
     if report.protocol:
@@ -171,13 +181,16 @@ def _print(report: "Report") -> None:
     for finding in report.findings:
         count = f"{finding.count:,} " if finding.count else ""
         examples = f" ({'; '.join(finding.examples)})" if finding.examples else ""
-        table.add_row(Text(finding.level, _STYLES[finding.level]), Text(f"{count}{finding.what}{examples}"))
+        table.add_row(Text(finding.level, _STYLES[finding.level]), _plain(f"{count}{finding.what}{examples}"))
     Console().print(table)
 
 
-def _facts(record: "Record", data_dir: Path | None) -> dict[str, object]:
-    from dataclasses import asdict
+def _plain(words: str) -> Text:
+    """Return words as they are: brackets in a file's name are no markup, and bytes that are no text are shown as such."""
+    return Text(words.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
 
+
+def _facts(record: "Record", data_dir: Path | None) -> dict[str, object]:
     from proxyhash.data.locations import find_archive, find_folder
 
     if not record.folder:

@@ -3,6 +3,7 @@
 import shutil
 import tarfile
 import tempfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from proxyhash.support.errors import InputError
@@ -13,22 +14,28 @@ MAX_UNPACKED = 4 << 30  # bytes; the known archives unpack to 0.2 GiB
 
 def unpack(archive: Path, target: Path, progress: Progress = silent) -> None:
     """Unpack the folder `target.name` of a tar archive to `target`, which is whole or absent."""
-    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{target.name}-") as temporary:
-        try:
-            with tarfile.open(archive) as tar:
-                members = [_checked(member, archive) for member in tar if not member.isdir()]
-                if sum(member.size for member in members) > MAX_UNPACKED:
-                    raise InputError(f"{archive} would unpack to more than {MAX_UNPACKED >> 30} GiB and was refused.")
-                for number, member in enumerate(members):
-                    progress(f"unpacking {archive.name}", number / len(members))
-                    _write(tar, member, Path(temporary))
-        except (tarfile.TarError, EOFError, OSError) as error:
-            raise InputError(f"{archive} cannot be unpacked: {error}.") from error
-        inside = Path(temporary) / target.name
-        if not inside.is_dir():
-            raise InputError(f"{archive} holds no folder {target.name}.")
-        inside.replace(target) if not target.exists() else shutil.rmtree(inside)
+    try:
+        with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{target.name}-") as temporary:
+            _unpack_all(archive, Path(temporary), progress)
+            inside = Path(temporary) / target.name
+            if not inside.is_dir():
+                raise InputError(f"{archive} holds no folder {target.name}.")
+            if not target.exists():  # another process may have been faster
+                inside.replace(target)
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        reason = str(error).split("\n")[0].rstrip(".:")  # below it stands what each kind of compression has to say
+        raise InputError(f"{archive} cannot be unpacked: {reason}.") from error
     progress(f"unpacking {archive.name}", 1.0)
+
+
+def _unpack_all(archive: Path, folder: Path, progress: Progress) -> None:
+    with tarfile.open(archive) as tar:
+        members = [_checked(member, archive) for member in tar if not member.isdir()]
+        if sum(member.size for member in members) > MAX_UNPACKED:
+            raise InputError(f"{archive} would unpack to more than {MAX_UNPACKED >> 30} GiB and was refused.")
+        for number, member in enumerate(members):
+            progress(f"unpacking {archive.name}", number / len(members))
+            _write(tar, member, folder)
 
 
 def _checked(member: tarfile.TarInfo, archive: Path) -> tarfile.TarInfo:

@@ -1,6 +1,5 @@
 """From an image file to upright RGB pixels, whatever its colours, depth and orientation."""
 
-import warnings
 from pathlib import Path
 from typing import Literal
 
@@ -8,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from proxyhash.data.parts import Part, sample_part
 from proxyhash.support.errors import InputError
 
 Pixels = NDArray[np.uint8]
 Fit = Literal["squash", "cover"]
 
-# Pillow refuses images of more than twice this many pixels and warns above it; a warning that nobody reads guards nothing.
+# Pillow refuses images of more than twice this many pixels and only warns above it; here, all above it are refused.
 MAX_PIXELS = Image.MAX_IMAGE_PIXELS or 89_478_485
-warnings.simplefilter("error", Image.DecompressionBombWarning)
 
 EXTENSIONS = frozenset(
     ".jpg .jpeg .jpe .jfif .png .webp .bmp .gif .tif .tiff .ppm .pgm .pbm .pnm .jp2 .avif".split()  # noqa: SIM905
@@ -34,7 +33,12 @@ _UPRIGHT = {
 
 
 class UnreadableImageError(InputError):
-    """An image file that cannot be decoded; the message names it and says why."""
+    """An image file that cannot be decoded; the message names it and says why, `reason` is the latter alone."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        """Make the sentence."""
+        super().__init__(f"{path} {reason}.")
+        self.reason = reason
 
 
 def decode(path: Path, at_least: int | None = None) -> Image.Image:
@@ -45,6 +49,8 @@ def decode(path: Path, at_least: int | None = None) -> Image.Image:
     """
     try:
         with Image.open(path) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise Image.DecompressionBombError  # noqa: TRY301  Pillow raises it here too
             if at_least is not None:
                 image.draft("RGB", (at_least, at_least))
             image.load()
@@ -52,11 +58,11 @@ def decode(path: Path, at_least: int | None = None) -> Image.Image:
             rgb = _rgb(image)
             return rgb if upright is None else rgb.transpose(upright)
     except FileNotFoundError:
-        raise UnreadableImageError(f"{path} is not there.") from None
+        raise UnreadableImageError(path, "is not there") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise UnreadableImageError(f"{path} has more than {MAX_PIXELS:,} pixels, which is refused.") from None
+        raise UnreadableImageError(path, f"has more than {MAX_PIXELS:,} pixels, which is refused") from None
     except Exception as error:  # damaged bytes make decoders raise nearly anything: struct.error, SyntaxError, IndexError
-        raise UnreadableImageError(f"{path} cannot be decoded as an image ({_reason(error)}).") from error
+        raise UnreadableImageError(path, f"cannot be decoded as an image ({_reason(error)})") from error
 
 
 def decode_pixels(path: Path) -> Pixels:
@@ -67,6 +73,11 @@ def decode_pixels(path: Path) -> Pixels:
 def decode_square(path: Path, side: int, fit: Fit) -> Pixels:
     """Return an image file as (side, side, 3)."""
     return square(decode(path, at_least=side), side, fit)
+
+
+def decode_part(path: Path, part: Part, out: NDArray[np.float32]) -> None:
+    """Write a part of an image file to `out` (size, size, 3)."""
+    sample_part(decode(path, at_least=part.pixels_needed(len(out))), part, out)
 
 
 def square(image: Image.Image, side: int, fit: Fit) -> Pixels:
@@ -87,24 +98,28 @@ def _orientation(image: Image.Image) -> int:
 
 def _rgb(image: Image.Image) -> Image.Image:
     """Convert any mode to RGB: deep greys by their high byte, transparency over white."""
-    if image.mode == "RGB":
-        return image.copy() if image.readonly else image
-    if image.mode.startswith("I"):
-        deep = np.asarray(image).astype(np.int64)
-        return Image.fromarray((deep >> 8 if deep.max(initial=0) > 255 else deep).clip(0, 255).astype(np.uint8)).convert(
-            "RGB"
-        )
-    if image.mode == "F":
-        return Image.fromarray(np.nan_to_num(np.asarray(image)).clip(0, 255).astype(np.uint8)).convert("RGB")
+    if image.mode.startswith("I") or image.mode == "F":
+        return Image.fromarray(_eight_bits(np.asarray(image), image.mode)).convert("RGB")
     if image.mode in {"RGBA", "LA", "PA", "RGBa", "La"} or "transparency" in image.info:
         layer = image.convert("RGBA")
         paper = Image.new("RGBA", layer.size, "white")
         return Image.alpha_composite(paper, layer).convert("RGB")
-    return image.convert("RGB")
+    return image if image.mode == "RGB" and not image.readonly else image.convert("RGB")
+
+
+def _eight_bits(grey: NDArray[np.generic], mode: str) -> Pixels:
+    """Return deep greys as bytes: 16 bits by the high byte; numbers of no fixed range by what their largest one suggests."""
+    values = np.nan_to_num(grey.astype(np.float64))
+    largest = values.max(initial=0)
+    if mode == "F":
+        values = values * 255 if largest <= 1 else values
+    elif mode != "I" or largest > 255:
+        values = values / 256
+    return values.clip(0, 255).astype(np.uint8)
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, UnidentifiedImageError):
         return "its format is not recognised"
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join((getattr(error, "strerror", None) or str(error)).split()) or type(error).__name__
     return text[:120].rstrip(".")

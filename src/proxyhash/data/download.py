@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import ssl
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -22,9 +23,8 @@ def download(archive: Archive, path: Path, progress: Progress = silent) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _continue(archive, part, progress)
-    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise InputError(f"{archive.url} could not be downloaded ({reason}).") from error
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError) as error:
+        raise InputError(f"{archive.url} could not be downloaded ({_reason(error)}).") from error
     except OSError as error:
         raise InputError(f"Cannot write {part}: {error.strerror or error}.") from error
     if checksum(part, "md5") != archive.md5:
@@ -48,7 +48,14 @@ def _continue(archive: Archive, part: Path, progress: Progress) -> None:
         raise ConnectionError("the connection ended early; the same command continues where it stopped")
 
 
+def _reason(error: Exception) -> object:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"the server answers {error.code} {error.reason}"
+    reason = getattr(error, "reason", None) or error
+    return getattr(reason, "strerror", None) or reason
+
+
 def _copy(source: BinaryIO, target: BinaryIO, archive: Archive, progress: Progress) -> None:
-    while block := source.read(CHUNK):
+    while target.tell() <= archive.size and (block := source.read(CHUNK)):  # more than it should be is wrong anyway
         target.write(block)
         progress(f"downloading {archive.name}", min(1.0, target.tell() / archive.size))

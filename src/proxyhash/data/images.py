@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from proxyhash.data.decoding import Fit, Pixels, decode_pixels, decode_square, square
+from proxyhash.data.decoding import Fit, Pixels, decode_part, decode_pixels, decode_square, square
+from proxyhash.data.parts import Part, sample_part
 from proxyhash.support.errors import InputError
 
 Indices = NDArray[np.int64]
@@ -33,6 +34,10 @@ class Images(Protocol):
 
     def read_square(self, index: int, side: int, fit: Fit) -> Pixels:
         """Return an image as (side, side, 3)."""
+        ...
+
+    def read_part(self, index: int, part: Part, out: NDArray[np.float32]) -> None:
+        """Write a part of an image's central square to `out` (size, size, 3)."""
         ...
 
     def stored(self, indices: Indices) -> Pixels | None:
@@ -79,6 +84,10 @@ class ArrayImages:
         """Return the image as (side, side, 3)."""
         return square(Image.fromarray(self.pixels[index]), side, fit)
 
+    def read_part(self, index: int, part: Part, out: NDArray[np.float32]) -> None:
+        """Write a part of the image to `out` (size, size, 3)."""
+        sample_part(Image.fromarray(self.pixels[index]), part, out)
+
     def stored(self, indices: Indices) -> Pixels:
         """Return the pixels (n, H, W, 3): small images are enlarged a whole batch at once, by whoever transforms them."""
         return self.pixels[indices]
@@ -115,6 +124,10 @@ class FileImages:
         """Decode the image as (side, side, 3)."""
         return decode_square(self.path(index), side, fit)
 
+    def read_part(self, index: int, part: Part, out: NDArray[np.float32]) -> None:
+        """Decode a part of the image to `out` (size, size, 3)."""
+        decode_part(self.path(index), part, out)
+
     def stored(self, indices: Indices) -> None:  # noqa: ARG002
         """Return nothing: files are decoded one by one."""
         return
@@ -150,6 +163,10 @@ class Some:
     def read_square(self, index: int, side: int, fit: Fit) -> Pixels:
         """Return the image as (side, side, 3)."""
         return self.images.read_square(int(self.indices[index]), side, fit)
+
+    def read_part(self, index: int, part: Part, out: NDArray[np.float32]) -> None:
+        """Write a part of the image to `out` (size, size, 3)."""
+        self.images.read_part(int(self.indices[index]), part, out)
 
     def stored(self, indices: Indices) -> Pixels | None:
         """Return images as they lie in memory, or None."""

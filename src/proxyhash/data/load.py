@@ -1,5 +1,6 @@
 """The front door: a data set by name or by path."""
 
+import os
 from pathlib import Path
 
 from proxyhash.data.catalogue import RECORDS, Record, find_record
@@ -31,9 +32,10 @@ def load_dataset(
     if name in RECORDS:
         return _load_named(RECORDS[name], data_dir, strict, fetch, progress)
     path = Path(name_or_path).expanduser()
-    if not path.exists() and len(path.parts) == 1:
+    # Path.exists and Path.is_file raise for names that are too long.
+    if not os.path.exists(path) and len(path.parts) == 1:  # noqa: PTH110
         find_record(name)
-    if (path / METADATA).is_file():
+    if os.path.isfile(path / METADATA):  # noqa: PTH113
         return load_metadata(path, strict=strict, progress=progress)
     return load_folder(path, strict=strict, progress=progress)
 

@@ -1,17 +1,21 @@
 """Batches of transformed images, read ahead by threads: Pillow decodes without holding Python's lock."""
 
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from proxyhash.data.decoding import Pixels, UnreadableImageError
 from proxyhash.data.images import Images, Indices, in_memory
+from proxyhash.data.parts import Part
 from proxyhash.data.problems import Problems
 from proxyhash.data.transforms import Draws, Transform
+from proxyhash.support.checks import whole_number
 from proxyhash.support.parallel import available_threads, lookahead
 
 AHEAD = 2  # batches that are read while one is used: one would leave a worker idle at each batch's end
@@ -39,9 +43,18 @@ def load_batches(
 
     An image that cannot be read is counted in `problems` and left out; without `problems` it is an error.
     """
-    workers = workers or available_threads()
+    workers = available_threads() if workers is None else whole_number("The number of workers", workers, 1)
     reader = _Reader(images, transform, draws, problems if problems is not None else Problems(strict=True))
     yield from reader.from_memory(batches) if in_memory(images) else reader.from_files(batches, workers)
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A batch whose images are being read."""
+
+    indices: Indices
+    pixels: NDArray[Any]
+    reads: list[Future[str | None]]
 
 
 @dataclass(frozen=True)
@@ -62,26 +75,44 @@ class _Reader:
         """Yield batches of decoded files. Images are the unit of work, so that the last of a batch wait for nobody."""
         pool = ThreadPoolExecutor(workers)
         try:
-            started = ([pool.submit(self._read, int(index)) for index in indices] for indices in batches)
-            for reads in lookahead(started, AHEAD):
-                yield self._batch([read.result() for read in reads])
+            for begun in lookahead((self._begin(pool, indices) for indices in batches), AHEAD):
+                yield self._finish(begun)
         finally:  # whoever stops early does not wait for what was read ahead
             pool.shutdown(cancel_futures=True)
 
-    def _batch(self, read: list[tuple[int, Pixels | str]]) -> Batch:
-        good = [(index, pixels) for index, pixels in read if not isinstance(pixels, str)]
-        for message in (message for _, message in read if isinstance(message, str)):
-            self.problems.add(UNREADABLE, message)
-        indices = np.array([index for index, _ in good], np.int64)
-        side = self.transform.side
-        squares = np.stack([pixels for _, pixels in good]) if good else np.zeros((0, side, side, 3), np.uint8)
-        return Batch(self._transformed(squares, indices), indices)
+    def _begin(self, pool: ThreadPoolExecutor, indices: Indices) -> _Begun:
+        """Let the workers write to one array: squares that are still to be transformed, or parts that need no more."""
+        parts: Sequence[Part | None] = [None] * len(indices)
+        side, dtype = self.transform.side, "uint8"
+        if self.transform.takes_parts:
+            parts = self.transform.parts(len(indices), None if self.draws is None else self.draws[indices])
+            side, dtype = self.transform.size, "float32"
+        pixels = np.empty((len(indices), side, side, 3), dtype)
+        items = zip(indices.tolist(), parts, pixels, strict=True)
+        return _Begun(indices, pixels, [pool.submit(self._read, *item) for item in items])
 
-    def _read(self, index: int) -> tuple[int, Pixels | str]:
+    def _finish(self, begun: _Begun) -> Batch:
+        messages = [read.result() for read in begun.reads]
+        for message in filter(None, messages):
+            self.problems.add(UNREADABLE, message)
+        indices, pixels = begun.indices, begun.pixels
+        if any(messages):
+            good = np.array([message is None for message in messages])
+            indices, pixels = indices[good], pixels[good]
+        if self.transform.takes_parts:
+            return Batch(torch.from_numpy(pixels).permute(0, 3, 1, 2), indices)
+        return Batch(self._transformed(pixels, indices), indices)
+
+    def _read(self, index: int, part: Part | None, out: NDArray[Any]) -> str | None:
+        """Read one image into its place, or return why that is impossible."""
         try:
-            return index, self.images.read_square(index, self.transform.side, self.transform.fit)
+            if part is None:
+                out[:] = self.images.read_square(index, self.transform.side, self.transform.fit)
+            else:
+                self.images.read_part(index, part, out)
         except UnreadableImageError as error:
-            return index, str(error)
+            return f"{self.images.key(index)} {error.reason}"
+        return None
 
     def _transformed(self, squares: Pixels, indices: Indices) -> Tensor:
         tensor = torch.from_numpy(squares)

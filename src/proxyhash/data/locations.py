@@ -72,6 +72,8 @@ def _unpacked(record: Record, archive: Path, progress: Progress) -> Path:
 
 def _put_it_there(record: Record, data_dir: Path | None) -> str:
     folder = data_folders(data_dir)[0] / record.folder
-    source = f"get it from {record.archive.url if record.archive else record.homepage} and"
     looked = ", ".join(str(place) for place in data_folders(data_dir))
-    return f"{record.name} was not found in {looked}: {source} put {record.layout} into {folder}."
+    missing = f"{record.name} was not found in {looked}"
+    if record.archive is None:
+        return f"{missing}: get it from {record.homepage} and put {record.layout} into {folder}."
+    return f"{missing}: put {record.archive.url} there, as it is, or its {record.layout} into {folder}."

@@ -25,6 +25,10 @@ class Problems:
         if len(named) < EXAMPLES:
             named.append(item)
 
+    def copy(self) -> "Problems":
+        """Return a tally that can be continued without changing this one."""
+        return Problems(self.strict, self.counts.copy(), {kind: list(named) for kind, named in self.examples.items()})
+
     def __bool__(self) -> bool:
         """Return whether there is any."""
         return bool(self.counts)

@@ -1,7 +1,8 @@
 """From stored pixels to what a network sees: named transforms, as tensor operations on a whole batch.
 
-Every image is first brought to one square: when its file is decoded, or because all images in memory have one size. What is
-random is drawn beforehand, five numbers for each image and epoch, so that batches, workers and processes do not change it.
+Every image is first brought to one square: when its file is decoded, or because all images in memory have one size. Only
+parts of photographs (`area`) are cut when the file is decoded, so that nothing is scaled twice. What is random is drawn
+beforehand, five numbers for each image and epoch, so that batches, workers and processes do not change it.
 """
 
 import difflib
@@ -17,6 +18,7 @@ from torch.nn import functional
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.decoding import Fit
 from proxyhash.data.images import in_memory
+from proxyhash.data.parts import Part
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
 from proxyhash.support.seeds import generator
@@ -69,6 +71,20 @@ class Transform:
         kept = self.size if self.crop == "window" else round(side * CENTRAL) if self.crop == "area" else side
         first = (side - kept) // 2
         return _scaled(_floats(squares[:, first : first + kept, first : first + kept]), self.size)
+
+    @property
+    def takes_parts(self) -> bool:
+        """Return whether files are best read by `parts`; other crops need the whole square."""
+        return self.crop == "area" and self.fit == "cover"
+
+    def parts(self, count: int, draws: Draws | None) -> list[Part]:
+        """Return what `area` crops take of `count` images: by their draws (count, 5), or for testing."""
+        if draws is None:
+            return [Part((1 - CENTRAL) / 2, (1 - CENTRAL) / 2, CENTRAL, CENTRAL, mirrored=False)] * count
+        rectangles = torch.stack(_areas(torch.from_numpy(draws)), 1).tolist()
+        mirrored = ((draws[:, 0] < 0.5) & self.flip).tolist()
+        rows = zip(rectangles, mirrored, strict=True)
+        return [Part(left, top, wide, high, mirror) for (left, top, wide, high), mirror in rows]
 
     def _large_enough(self, squares: Tensor) -> Tensor:
         """Bring images that lay in memory in another size to the square that windows are cut from."""
@@ -141,15 +157,23 @@ def _reflected(positions: Tensor, side: int) -> Tensor:
     return last - (positions.abs() - last).abs()
 
 
-def _area_crops(images: Tensor, draws: Tensor, size: int, flip: bool) -> Tensor:
-    """Return random parts (n, 3, size, size) of images (n, 3, H, H), sampled bilinearly."""
+def _areas(draws: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return left, top, width and height (n,) of random parts, in shares of the square."""
     area = AREA[0] + (AREA[1] - AREA[0]) * draws[:, 3]
     shape = RATIO ** (2 * draws[:, 4] - 1)
     wide, high = (area * shape).sqrt().clamp(max=1), (area / shape).sqrt().clamp(max=1)
+    return draws[:, 2] * (1 - wide), draws[:, 1] * (1 - high), wide, high
+
+
+def _area_crops(images: Tensor, draws: Tensor, size: int, flip: bool) -> Tensor:
+    """Return random parts (n, 3, size, size) of images (n, 3, H, H), sampled bilinearly."""
+    if not len(images):
+        return images.new_empty(0, 3, size, size)
+    left, top, wide, high = _areas(draws)
     mirror = torch.where(draws[:, 0] < 0.5, -1.0, 1.0) if flip else torch.ones(len(images))
     theta = torch.zeros(len(images), 2, 3)
     theta[:, 0, 0], theta[:, 1, 1] = wide * mirror, high
-    theta[:, 0, 2], theta[:, 1, 2] = (2 * draws[:, 2] - 1) * (1 - wide), (2 * draws[:, 1] - 1) * (1 - high)
+    theta[:, 0, 2], theta[:, 1, 2] = 2 * left + wide - 1, 2 * top + high - 1
     grid = functional.affine_grid(theta, [len(images), 3, size, size], align_corners=False)
     return functional.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
 

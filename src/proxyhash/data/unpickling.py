@@ -5,8 +5,6 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from proxyhash.support.errors import InputError
 
 # All that the official files need: a NumPy array from its bytes. `_codecs.encode` makes bytes of Python 2 strings.
@@ -24,7 +22,7 @@ class _Restricted(pickle.Unpickler):
         if (module, name) not in _ALLOWED:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")
         if name == "_reconstruct":
-            return np.core.multiarray._reconstruct if not hasattr(np, "_core") else np._core.multiarray._reconstruct  # type: ignore[attr-defined]
+            module = "numpy._core.multiarray"  # its old name makes NumPy warn
         return super().find_class(module, name)
 
 

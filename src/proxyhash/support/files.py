@@ -43,8 +43,11 @@ def check_writable(path: Path) -> None:
 
 def checksum(path: Path, algorithm: str) -> str:
     """Return the hexadecimal digest of a file."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, algorithm).hexdigest()
+    try:
+        with path.open("rb") as handle:
+            return hashlib.file_digest(handle, algorithm).hexdigest()
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
 
 
 def _umask() -> int:

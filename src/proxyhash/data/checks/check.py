@@ -9,7 +9,7 @@ from proxyhash.data.checks.duplicates import duplicates
 from proxyhash.data.checks.pixels import UNREADABLE, digests, readable, same_picture
 from proxyhash.data.checks.report import Finding, Level, Report
 from proxyhash.data.dataset import PARTS, Dataset
-from proxyhash.data.problems import EXAMPLES
+from proxyhash.data.problems import EXAMPLES, Problems
 from proxyhash.data.protocols import Split
 from proxyhash.data.sources.folder import EMPTY_CLASS
 from proxyhash.support.progress import Progress, silent
@@ -29,9 +29,10 @@ def check_dataset(
 
     `pretrained_on` names what a backbone has seen ("ILSVRC-2012"); classes among it cannot count as unseen.
     """
-    found = digests(dataset.images, dataset.problems, threads, progress)
+    problems = dataset.problems.copy()
+    found = digests(dataset.images, problems, threads, progress)
     groups = same_picture(found)
-    findings = [*_skipped(dataset), *_sizes(dataset), *duplicates(dataset, groups, split)]
+    findings = [*_skipped(len(dataset), problems), *_sizes(dataset), *duplicates(dataset, groups, split)]
     if split is not None:
         findings += [*_relevance(dataset, split), *_unseen(dataset, split, pretrained_on)]
     facts = _facts(dataset, int(readable(found).sum()))
@@ -51,11 +52,10 @@ def _facts(dataset: Dataset, readable_images: int) -> dict[str, object]:
     }
 
 
-def _skipped(dataset: Dataset) -> Iterator[Finding]:
+def _skipped(images: int, problems: Problems) -> Iterator[Finding]:
     """Say what could not be used."""
-    problems = dataset.problems
     if not problems.counts[UNREADABLE]:
-        yield Finding("ok", f"all {len(dataset):,} images can be decoded")
+        yield Finding("ok", f"all {images:,} images can be decoded")
     for kind, count in problems.counts.items():
         if count:
             level: Level = "note" if kind == EMPTY_CLASS else "warning"
@@ -74,8 +74,11 @@ def _sizes(dataset: Dataset) -> Iterator[Finding]:
     noun = "class" if dataset.labels is not None else "tag"
     spread = f"{counts.min():,} to {counts.max():,} images a {noun}, {np.median(counts):,.0f} in the middle"
     yield Finding("ok", spread)
-    single, few = np.flatnonzero(counts == 1), np.flatnonzero((counts > 1) & (counts < FEW))
+    none, single, few = (np.flatnonzero(chosen) for chosen in (counts == 0, counts == 1, (counts > 1) & (counts < FEW)))
     plural = "classes" if noun == "class" else "tags"
+    if len(none):
+        names = tuple(dataset.names[number] for number in none[:EXAMPLES])
+        yield Finding("warning", f"{plural} without images", len(none), names)
     if len(single):
         names = tuple(dataset.names[number] for number in single[:EXAMPLES])
         yield Finding("warning", f"{plural} with one image, which can be searched but not found again", len(single), names)

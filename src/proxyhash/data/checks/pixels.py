@@ -10,19 +10,21 @@ from numpy.typing import NDArray
 from proxyhash.data.decoding import UnreadableImageError
 from proxyhash.data.images import Images
 from proxyhash.data.problems import Problems
+from proxyhash.support.checks import whole_number
 from proxyhash.support.parallel import available_threads, lookahead
 from proxyhash.support.progress import Progress, silent
 
 UNREADABLE = "unreadable image"
 Digests = NDArray[np.void]
 _BYTES = 16  # of a digest: among a billion pictures, two different ones share it with probability 1e-21
-_AHEAD = 64  # pictures that are decoded but not yet hashed
+_AHEAD = 64  # pictures that are begun before the first of them is asked for
 
 
 def digests(images: Images, problems: Problems, threads: int | None = None, progress: Progress = silent) -> Digests:
     """Return a digest of each picture's pixels (N,), all zeros for one that cannot be read. Pictures stream through."""
+    workers = available_threads() if threads is None else whole_number("The number of threads", threads, 1)
     found = np.zeros((len(images), _BYTES), np.uint8)
-    for index, (digest, message) in enumerate(_each(images, threads or available_threads())):
+    for index, (digest, message) in enumerate(_each(images, workers)):
         if message:
             problems.add(UNREADABLE, message)
         else:
@@ -51,7 +53,7 @@ def _each(images: Images, threads: int) -> Iterator[tuple[bytes, str]]:
         try:
             pixels = images.read(index)
         except UnreadableImageError as error:
-            return b"", str(error)
+            return b"", f"{images.key(index)} {error.reason}"
         shape = np.array(pixels.shape, "<i4").tobytes()
         return hashlib.blake2b(shape + pixels.tobytes(), digest_size=_BYTES).digest(), ""
 

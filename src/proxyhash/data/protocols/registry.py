@@ -40,6 +40,7 @@ class Protocol:
     kind: Literal["classes", "tags"]
     top: int | None  # the cutoff of mAP
     validation: HoldOut  # what is held out of the training set if nobody says
+    rounds: int = 1
 
 
 _PROTOCOLS: dict[str, Protocol] = {}
@@ -54,11 +55,12 @@ def protocol(
     kind: Literal["classes", "tags"] = "classes",
     top: int | None = None,
     validation: HoldOut = "images",
+    rounds: int = 1,
 ) -> Callable[[Rule], Rule]:
     """Register a rule under a name."""
 
     def register(rule: Rule) -> Rule:
-        _PROTOCOLS[name] = Protocol(name, version, summary, rule, datasets, kind, top, validation)
+        _PROTOCOLS[name] = Protocol(name, version, summary, rule, datasets, kind, top, validation, rounds)
         return rule
 
     return register
@@ -121,8 +123,9 @@ def _check(dataset: Dataset, chosen: Protocol, wish: Wish, validation: HoldOut |
         raise InputError(f"The protocol {chosen.name} needs {chosen.kind}, and {dataset.name} has {dataset.kind}.")
     if validation not in (None, "images", "classes", "none"):
         raise InputError(f"Validation holds out images, classes or none, not {validation!r}.")
-    if wish.round > 3:
-        raise InputError(f"A transfer protocol has rounds 0 to 3, not {wish.round}.")
+    if wish.round >= chosen.rounds:
+        has = f"rounds 0 to {chosen.rounds - 1}, not {wish.round}" if chosen.rounds > 1 else "no rounds"
+        raise InputError(f"The protocol {chosen.name} has {has}.")
 
 
 def _seen(dataset: Dataset, train: Indices) -> Indices:

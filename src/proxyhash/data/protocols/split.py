@@ -48,9 +48,12 @@ class Split:
         return np.unique(np.concatenate([self.train, self.validation, self.validation_database]))
 
     def fingerprint(self) -> str:
-        """Return 16 hexadecimal digits that change when any index changes: two runs with equal ones are comparable."""
+        """Return 16 hexadecimal digits of what is learned from, asked and searched: runs with equal ones are comparable.
+
+        What is held out for tuning does not count: it is a choice of the run, not of the protocol.
+        """
         digest = hashlib.sha256()
-        for name in _SETS:
+        for name in ("training_set", "query", "database"):
             indices = np.ascontiguousarray(getattr(self, name), "<i8")
             digest.update(f"{name}:{len(indices)};".encode() + indices.tobytes())
         return digest.hexdigest()[:16]

@@ -14,8 +14,8 @@ from proxyhash.support.seeds import permutation
 _SUMMARY = "trained on 75 % of the classes; database and queries: train and test images of the unseen 25 %; four rounds"
 
 
-@protocol("transfer", _SUMMARY, kind="classes", validation="classes")
-@protocol("ilsvrc2012-transfer", _SUMMARY, datasets=("ilsvrc2012",), kind="classes", validation="classes", top=50_000)
+@protocol("transfer", _SUMMARY, validation="classes", rounds=4)
+@protocol("ilsvrc2012-transfer", _SUMMARY, datasets=("ilsvrc2012",), validation="classes", top=50_000, rounds=4)
 def transfer(data: Dataset, wish: Wish) -> Cut:
     """Cut round `wish.round`; without parts of its own, the data set's queries are a share of the unseen classes."""
     assert data.labels is not None  # the registry has checked

@@ -1,5 +1,6 @@
 """A folder of images: `root/class/*.jpg`, `root/{train,query,database}/class/*`, or `root/*.jpg` without labels."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 from proxyhash.data.dataset import NO_PART, PARTS, Dataset, Part, indexed
 from proxyhash.data.images import FileImages
 from proxyhash.data.problems import Problems
-from proxyhash.data.sources.scan import checked_root, image_files, subfolders
+from proxyhash.data.sources.scan import checked_root, folder_name, image_files, subfolders
 from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress, silent
 
@@ -36,13 +37,20 @@ class _Place:
     label: str = ""
 
 
-def load_folder(path: Path, *, strict: bool = False, name: str | None = None, progress: Progress = silent) -> Dataset:
-    """List a folder of images; nothing is decoded yet."""
+def load_folder(
+    path: Path,
+    *,
+    strict: bool = False,
+    name: str | None = None,
+    only: Sequence[str] | None = None,
+    progress: Progress = silent,
+) -> Dataset:
+    """List a folder of images, or `only` some of the folders inside; nothing is decoded yet."""
     root, problems = checked_root(path), Problems(strict)
     names: list[str] = []
     labels: list[str] = []
     parts: list[int] = []
-    places = _places(root)
+    places = _places(root, subfolders(root) if only is None else only)
     for number, place in enumerate(places):
         progress("listing images", number / len(places))
         # Beside class folders, images have no label; inside of one, all below it belong to the class.
@@ -57,7 +65,7 @@ def load_folder(path: Path, *, strict: bool = False, name: str | None = None, pr
         raise InputError(f"{path} holds no images; class folders (cats/1.jpg), or images, or a metadata.csv are expected.")
     class_names, numbers = indexed(labels)
     return Dataset(
-        name or root.name,
+        name or folder_name(root),
         FileImages(root, names),
         class_names,
         numbers if class_names else None,
@@ -66,13 +74,21 @@ def load_folder(path: Path, *, strict: bool = False, name: str | None = None, pr
     )
 
 
-def _places(root: Path) -> list[_Place]:
+def _places(root: Path, folders: Sequence[str]) -> list[_Place]:
     """Return the folders to look into: those of classes, below those of parts if that is what the root holds."""
-    folders = subfolders(root)
-    if folders and all(folder.lower() in PART_NAMES for folder in folders):
-        parts = {folder: PARTS.index(PART_NAMES[folder.lower()]) for folder in folders}
-        inside = [
-            _Place(f"{folder}/{label}", part, label) for folder, part in parts.items() for label in subfolders(root, folder)
-        ]
-        return [_Place(folder, part) for folder, part in parts.items()] + inside
-    return [_Place(""), *(_Place(label, NO_PART, label) for label in folders)]
+    parts = {folder: PARTS.index(PART_NAMES[folder.lower()]) for folder in folders if folder.lower() in PART_NAMES}
+    classes = {folder: subfolders(root, folder) for folder in parts}
+    if len(parts) < len(folders):
+        _check_unmixed(root, [folder for folder in parts if classes[folder]], [f for f in folders if f not in parts])
+        return [_Place(""), *(_Place(label, NO_PART, label) for label in folders)]
+    inside = [_Place(f"{folder}/{label}", part, label) for folder, part in parts.items() for label in classes[folder]]
+    return [_Place(""), *(_Place(folder, part) for folder, part in parts.items()), *inside]
+
+
+def _check_unmixed(root: Path, parts: list[str], others: list[str]) -> None:
+    """Refuse to guess: beside a folder of parts with classes inside, other folders are neither parts nor classes."""
+    if parts:
+        raise InputError(
+            f"{root} holds {', '.join(parts)} with classes inside, and beside it {', '.join(others[:3])}; "
+            "move that away, or say in a metadata.csv what is what."
+        )

@@ -1,7 +1,8 @@
 """A folder of images with a `metadata.csv`: `file_name`, optionally `split`, and `label` or `tags`."""
 
 import csv
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -12,12 +13,11 @@ from proxyhash.data.dataset import NO_PART, PARTS, Dataset, indexed
 from proxyhash.data.images import FileImages
 from proxyhash.data.problems import Problems
 from proxyhash.data.sources.folder import PART_NAMES
-from proxyhash.data.sources.scan import OUTSIDE, checked_root, is_inside
+from proxyhash.data.sources.scan import OUTSIDE, checked_root, folder_name, is_inside
 from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress, silent
 
 METADATA = "metadata.csv"
-COLUMNS = {"file_name", "split", "label", "tags"}
 MISSING = "row whose file is missing"
 TWICE = "second row of a file"
 NAMELESS = "row without a file name"
@@ -35,15 +35,16 @@ def load_metadata(path: Path, *, strict: bool = False, progress: Progress = sile
     root, problems = checked_root(path), Problems(strict)
     rows = list(_usable_rows(root, problems, progress))
     if not rows:
-        raise InputError(f"{root / METADATA} names no image that is there.")
+        why = f" ({'; '.join(problems.sentences())})" if problems else ""
+        raise InputError(f"{root / METADATA} names no image that is there{why}.")
     images = FileImages(root, [row.name for row in rows])
     parts = np.array([row.part for row in rows], np.int8)
     texts = [row.text for row in rows]
     if "tags" in _header(root):
         names, tags = tag_matrix(texts)
-        return Dataset(root.name, images, names, tags=tags if names else None, parts=parts, problems=problems)
+        return Dataset(folder_name(root), images, names, tags=tags if names else None, parts=parts, problems=problems)
     names, labels = indexed(texts)
-    return Dataset(root.name, images, names, labels if names else None, parts=parts, problems=problems)
+    return Dataset(folder_name(root), images, names, labels if names else None, parts=parts, problems=problems)
 
 
 def tag_matrix(texts: list[str]) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
@@ -63,22 +64,27 @@ def tag_matrix(texts: list[str]) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
 
 def _header(root: Path) -> list[str]:
     with (root / METADATA).open(newline="", encoding="utf-8-sig") as handle:
-        return next(csv.reader(handle), [])
+        return _columns(next(csv.reader(handle), []))
+
+
+def _columns(header: Iterable[str]) -> list[str]:
+    """Return the names of columns as we know them: `File_Name, Label` is not worth an error."""
+    return [name.strip().lower() for name in header]
 
 
 def _usable_rows(root: Path, problems: Problems, progress: Progress) -> Iterator[_Row]:
     """Yield the rows whose file is there and inside the folder, each file once."""
     table, seen = root / METADATA, set()
-    for row, fraction in _table(table):
+    for line, row, fraction in _table(table):
         progress(f"reading {METADATA}", fraction)
         name = PurePosixPath((row["file_name"] or "").strip().replace("\\", "/")).as_posix()
         if name == ".":
-            problems.add(NAMELESS, f"row {row}")
+            problems.add(NAMELESS, f"line {line}")
         elif name in seen:
             problems.add(TWICE, name)
         elif name.startswith("/") or not is_inside(root, root / name):
             problems.add(OUTSIDE, name)
-        elif not (root / name).is_file():
+        elif not os.path.isfile(root / name):  # noqa: PTH113  Path.is_file raises for names that are too long
             problems.add(MISSING, name)
         else:
             seen.add(name)
@@ -86,20 +92,33 @@ def _usable_rows(root: Path, problems: Problems, progress: Progress) -> Iterator
     progress(f"reading {METADATA}", 1.0)
 
 
-def _table(table: Path) -> Iterator[tuple[dict[str, str | None], float]]:
+def _table(table: Path) -> Iterator[tuple[int, dict[str, str | None], float]]:
+    """Yield the number of each row's line, the row, and the share of the file that is read."""
     size = max(1, table.stat().st_size)
     try:
         with table.open(newline="", encoding="utf-8-sig") as handle:
             reader = csv.DictReader(handle)
-            _check_columns(table, list(reader.fieldnames or []))
+            reader.fieldnames = _columns(reader.fieldnames or [])
+            _check_columns(table, list(reader.fieldnames))
             done = 0
             for row in reader:
                 done += sum(len(value or "") + 1 for key, value in row.items() if key is not None)
-                yield row, min(1.0, done / size)
+                yield reader.line_num, row, min(1.0, done / size)
     except UnicodeDecodeError as error:
-        raise InputError(f"{table} is not UTF-8 text (byte {error.start}); save it as UTF-8.") from error
+        raise InputError(f"{table} is not UTF-8 text (line {_undecodable_line(table)}); save it as UTF-8.") from error
+    except OSError as error:
+        raise InputError(f"{table} cannot be read: {error.strerror}.") from error
     except csv.Error as error:
         raise InputError(f"{table} is not a proper CSV file: {error}.") from error
+
+
+def _undecodable_line(table: Path) -> int:
+    content = table.read_bytes()
+    try:
+        content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return content[: error.start].count(b"\n") + 1
+    return 0
 
 
 def _check_columns(table: Path, columns: list[str]) -> None:

@@ -10,6 +10,7 @@ from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import FileImages
 from proxyhash.data.problems import Problems
 from proxyhash.data.sources.metadata import MISSING
+from proxyhash.data.sources.scan import OUTSIDE
 from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress, silent
 
@@ -36,12 +37,14 @@ def _present(
     images: Path, listed: list[str], tagged: NDArray[np.bool_], problems: Problems, progress: Progress
 ) -> tuple[NDArray[np.int64], list[str]]:
     """Return which tagged images are there, and where: in folders as listed, or all in one."""
-    flat = not any((images / name.split("/", 1)[0]).is_dir() for name in listed[:1])
+    flat = not any((images / folder).is_dir() for folder in {name.split("/", 1)[0] for name in listed})
     present, paths = [], []
     for number in np.flatnonzero(tagged):
         progress("looking for images", int(number) / len(listed))
         name = listed[number].rsplit("/", 1)[-1] if flat else listed[number]
-        if (images / name).is_file():
+        if name.startswith("/") or ".." in name.split("/"):
+            problems.add(OUTSIDE, name)
+        elif (images / name).is_file():
             present.append(int(number))
             paths.append(name)
         else:

@@ -24,8 +24,8 @@ class CsqSettings:
 class CentralSimilarity(Objective):
     """Binary cross-entropy between (nu + 1) / 2 and the bits of the image's centre, plus a little quantisation.
 
-    Centres are rows of a Hadamard matrix and their complements, or random bits where these are too few. An image with several
-    tags goes to the majority vote of their centres; a tied bit is decided by a coin thrown once for all images.
+    Centres are rows of a Hadamard matrix and their complements, or random bits where these are too few. An image with
+    several tags goes to the majority vote of their centres; a tied bit is decided by a coin thrown once for all images.
     """
 
     centres: Tensor
@@ -60,7 +60,9 @@ def _centres(classes: int, bits: int, random: np.random.Generator) -> np.ndarray
     if matrix is None or classes > 2 * bits:
         return _signs((classes, bits), random)
     both = np.concatenate([matrix, -matrix]).astype(np.float32)
-    return both[random.permutation(len(both))[:classes]] if classes > bits else both[:bits][random.permutation(bits)[:classes]]
+    return (
+        both[random.permutation(len(both))[:classes]] if classes > bits else both[:bits][random.permutation(bits)[:classes]]
+    )
 
 
 def _signs(shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:  # type: ignore[type-arg]

@@ -1,0 +1,195 @@
+"""What reading and checking data costs; each pair of numbers is measured in one run on the same images.
+
+python benchmarks/data.py                   everything, some minutes on two cores
+python benchmarks/data.py --only memory     some of: memory, files, check
+"""
+
+import argparse
+import multiprocessing
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+
+from proxyhash.data import ArrayImages, FileImages, load_dataset, make_split
+from proxyhash.data.checks import check_dataset
+from proxyhash.data.decoding import Pixels
+from proxyhash.data.images import Indices
+from proxyhash.data.loading import load_batches
+from proxyhash.data.transforms import Draws, Transform, augmentation_draws, find_transform
+from proxyhash.models.backbones import create_backbone
+from proxyhash.support.parallel import available_threads
+from reporting import Row, report, timed
+
+BATCH = 128
+PHOTOGRAPHS, SIZE = 600, (500, 375)
+FILES, CLASSES = 100_000, 100
+
+
+def network() -> nn.Module:
+    return nn.Sequential(create_backbone("efficientnet_lite0", pretrained=False), nn.Linear(1280, 100))
+
+
+def memory_rows() -> Iterator[Row]:
+    """Batches of CIFAR's size, moved and mirrored, enlarged to 96 pixels, beside a training step on them."""
+    torch.set_num_threads(1)
+    pixels = np.random.default_rng(0).integers(0, 256, (10_000, 32, 32, 3), dtype=np.uint8)
+    images, small = ArrayImages(pixels), find_transform("small", 96)
+    order = np.random.default_rng(1).permutation(10_000)[: 60 * BATCH].reshape(-1, BATCH)
+    draws = augmentation_draws(len(images), 0, 0)
+    read: list[float] = []
+    batches = load_batches(images, order, small, draws=draws)
+    for _ in order:
+        read.append(processor_seconds(next, batches))
+    model = network()
+    step = training_step(model.train())
+    (batch,) = load_batches(images, order[:1], small, draws=draws)
+    steps = [processor_seconds(step, batch.images) for _ in range(3)]
+    share = median(read) / median(steps)
+    batch_ms, step_ms = 1000 * median(read), 1000 * median(steps)
+    note = f"{batch_ms:.1f} ms a batch of {BATCH}, a step {step_ms:.0f} ms, of one core"
+    yield Row("CIFAR batches at 96 pixels: share of a training step", share, "< 0.03", share < 0.03, sum(read), note=note)
+
+
+def processor_seconds(work: Callable[..., object], *arguments: object) -> float:
+    """Return the seconds that one core works: unlike those on the clock, they do not depend on what else is running."""
+    begin = time.process_time()
+    work(*arguments)
+    return time.process_time() - begin
+
+
+def training_step(model: nn.Module) -> Callable[[torch.Tensor], None]:
+    model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    labels = torch.arange(BATCH) % 100
+
+    def step(images: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(images / 255), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+def photograph(seed: int) -> Pixels:
+    """Smooth shapes with edges and some texture: it compresses like a photograph, to about 40 kB."""
+    random = np.random.default_rng(seed)
+    rows, columns = np.mgrid[: SIZE[1], : SIZE[0]]
+    coarse = Image.fromarray(random.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize(SIZE, Image.Resampling.BICUBIC)
+    waves = sum(np.sin(rows * a + columns * b) for a, b in random.uniform(-0.6, 0.6, (6, 2)))
+    edges = 30 * ((rows * random.uniform(-1, 1) + columns * random.uniform(-1, 1)) % 90 > 45)
+    pixels: Pixels = (np.asarray(coarse) * 0.7 + (9 * waves + edges)[..., None]).clip(0, 255).astype(np.uint8)
+    return pixels
+
+
+def files_rows() -> Iterator[Row]:
+    """JPEG files at 224 pixels, beside what Pillow alone makes of them on as many threads."""
+    torch.set_num_threads(1)  # the batches need none, and what they do not take is left to the decoders
+    with tempfile.TemporaryDirectory() as folder:
+        names = [f"{number}.jpg" for number in range(PHOTOGRAPHS)]
+        for number, name in enumerate(names):
+            Image.fromarray(photograph(number)).save(Path(folder) / name, quality=90)
+        kilobytes = sum((Path(folder) / name).stat().st_size for name in names) / 1000 / PHOTOGRAPHS
+        images, photo = FileImages(Path(folder), names), find_transform("photo", 224)
+        draws = augmentation_draws(PHOTOGRAPHS, 0, 0)
+        for training in (True, False):
+            runs = [_one_run(images, photo, draws if training else None) for _ in range(8)][1:]
+            ours, decode, resize = (min(run[part] for run in runs) for part in range(3))  # the least disturbed of each
+            ratio, resized = decode / ours, resize / ours
+            name = f"JPEG files at 224 pixels, {'training' if training else 'testing'}: share of what Pillow alone decodes"
+            note = (
+                f"{PHOTOGRAPHS / ours:.0f} of {PHOTOGRAPHS / decode:.0f} images/s, {SIZE[0]} x {SIZE[1]}, {kilobytes:.0f} kB"
+            )
+            yield Row(name, ratio, ">= 0.9", ratio >= 0.9, ours, note=note)
+            note = f"Pillow: {PHOTOGRAPHS / resize:.0f} images/s"
+            yield Row("... times Pillow decoding and scaling", resized, "", True, resize, note=note)
+
+
+def _one_run(images: FileImages, photo: Transform, draws: Draws | None) -> tuple[float, float, float]:
+    """Return the seconds of our batches, of Pillow decoding, and of Pillow decoding and scaling, one after the other."""
+    order: list[Indices] = list(np.arange(PHOTOGRAPHS).reshape(-1, 60))
+    paths = [images.path(index) for index in range(PHOTOGRAPHS)]
+
+    def ours() -> None:
+        for _ in load_batches(images, order, photo, draws=draws):
+            pass
+
+    def decode(path: Path) -> Image.Image:
+        with Image.open(path) as image:
+            return image.convert("RGB")
+
+    def resize(path: Path) -> Image.Image:
+        return decode(path).resize((224, 224), Image.Resampling.BILINEAR, box=(62, 0, 437, 375))
+
+    def theirs(work: Callable[[Path], Image.Image]) -> None:
+        with ThreadPoolExecutor(available_threads()) as pool:
+            for _ in pool.map(work, paths):
+                pass
+
+    return timed(ours)[1], timed(theirs, decode)[1], timed(theirs, resize)[1]
+
+
+def check_rows() -> Iterator[Row]:
+    """A folder of many images, listed, cut and checked in a process of its own, so that its peak memory is its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_many(Path(folder))
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            scan, check, mebibytes = pool.apply(_check, (folder,))
+    note = f"listed in {scan:.1f} s, read and checked in {check:.0f} s"
+    name = f"scanning and checking {FILES:,} images: MiB at peak"
+    yield Row(name, mebibytes, "< 500", mebibytes < 500, scan + check, note=note)
+
+
+def write_many(root: Path) -> None:
+    """Write as many files; one a class is a picture of its own, the others are links to these."""
+    for number in range(FILES):
+        folder = root / f"class{number % CLASSES:03d}"
+        path = folder / f"{number:06d}.jpg"
+        if number < CLASSES:
+            folder.mkdir()
+            Image.fromarray(photograph(number)[:64, :64]).save(path)
+        else:
+            os.link(folder / f"{number % CLASSES:06d}.jpg", path)
+
+
+def _check(folder: str) -> tuple[float, float, float]:
+    data, scan = timed(load_dataset, folder)
+    begin = time.perf_counter()
+    report = check_dataset(data, make_split(data))
+    assert report.facts["readable"] == FILES
+    return scan, time.perf_counter() - begin, peak_memory()
+
+
+def peak_memory() -> float:
+    """Return the most memory that this process had, in MiB; the usual call counts what its parent had when it began."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM:")) / 1024
+
+
+def main() -> None:
+    sections = {"memory": memory_rows, "files": files_rows, "check": check_rows}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(sections), help="comma-separated parts of the table")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    chosen = options.only.split(",")
+    if unknown := set(chosen) - set(sections):
+        sys.exit(f"No such part: {', '.join(sorted(unknown))}; choose from {', '.join(sections)}.")
+    rows = (row for part in chosen for row in sections[part]())
+    report("Data against its targets", rows, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()

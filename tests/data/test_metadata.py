@@ -1,0 +1,149 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from miniatures import write_pictures
+
+from proxyhash.data import Dataset, load_dataset
+from proxyhash.data.sources.metadata import tag_matrix
+from proxyhash.support.errors import InputError
+
+
+def table(tmp_path: Path, text: str | bytes, *names: str) -> Path:
+    root = tmp_path / "photos"
+    write_pictures(root, names or ("a.png", "b.png", "c.png"))
+    (root / "metadata.csv").write_bytes(text.encode() if isinstance(text, str) else text)
+    return root
+
+
+def keys(data: Dataset) -> list[str]:
+    return [data.images.key(index) for index in range(len(data))]
+
+
+def test_labels(tmp_path: Path) -> None:
+    data = load_dataset(table(tmp_path, "file_name,label\nb.png,dog\na.png,cat\nc.png,\n"))
+    assert (data.name, data.kind, data.names) == ("photos", "classes", ("cat", "dog"))
+    assert keys(data) == ["b.png", "a.png", "c.png"]
+    assert data.labels is not None
+    assert data.labels.tolist() == [1, 0, -1]
+    assert data.labelled().tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("cells", "names"),
+    [
+        (("sky; palm tree;sky", "palm tree", "sea, calm"), ("palm tree", "sea, calm", "sky")),
+        (('"sky, palm tree,"', "palm tree", ""), ("palm tree", "sky")),
+        (("sky tree", " tree ", ""), ("sky", "tree")),
+    ],
+    ids=["semicolons", "commas", "spaces"],
+)
+def test_tags_by_the_column_s_separator(cells: tuple[str, ...], names: tuple[str, ...], tmp_path: Path) -> None:
+    quoted = [cell if cell.startswith('"') else f'"{cell}"' for cell in cells]
+    data = load_dataset(
+        table(tmp_path, "file_name,tags\n" + "".join(f"{n}.png,{c}\n" for n, c in zip("abc", quoted, strict=True)))
+    )
+    assert (data.kind, data.names) == ("tags", names)
+    assert data.tags is not None
+    assert data.tags[1].sum() == 1
+    assert data.tags[1, names.index("palm tree" if "palm tree" in names else "tree")]
+    assert len(data.labelled()) == (3 if cells[2] else 2)
+
+
+@given(
+    st.lists(
+        st.sets(st.text(st.characters(blacklist_characters=";", codec="utf-8"), min_size=1).map(str.strip).filter(bool))
+    )
+)
+def test_every_tag_comes_back(sets: list[set[str]]) -> None:
+    names, matrix = tag_matrix([";".join(tags) + ";" for tags in sets])
+    assert [{names[tag] for tag in np.flatnonzero(row)} for row in matrix] == sets
+
+
+def test_a_split_column_names_the_parts(tmp_path: Path) -> None:
+    text = "file_name,split,label\na.png,train,x\nb.png, TEST ,x\nc.png,,x\ntrain/d.png,database,x\n"
+    data = load_dataset(table(tmp_path, text, "a.png", "b.png", "c.png", "train/d.png"))
+    assert data.parts.tolist() == [0, 1, -1, 2]
+
+
+def test_without_it_folders_do(tmp_path: Path) -> None:
+    names = ("train/a.png", "val/b.png", "Database/deep/c.png", "other/d.png", "train.png")
+    data = load_dataset(table(tmp_path, "file_name,label\n" + "".join(f"{name},x\n" for name in names), *names))
+    assert data.parts.tolist() == [0, 1, 2, -1, -1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\xef\xbb\xbffile_name,label\r\na.png,x\r\n",
+        b" File_Name , LABEL,comment\na.png,x,hello\n",
+        b'"file_name","label"\n"./a.png","x"\n',
+        b"label,file_name\nx,a.png,more,cells\n\n",
+    ],
+    ids=["byte order mark", "spaces and capitals", "quotes", "too many cells"],
+)
+def test_dialects_are_understood(text: bytes, tmp_path: Path) -> None:
+    data = load_dataset(table(tmp_path, text))
+    assert (keys(data), data.names) == (["a.png"], ("x",))
+    assert not data.problems
+
+
+def test_backslashes_are_folders(tmp_path: Path) -> None:
+    data = load_dataset(table(tmp_path, "file_name,label\ntrain\\a.png,x\n", "train/a.png"))
+    assert keys(data) == ["train/a.png"]
+    assert data.parts.tolist() == [0]
+
+
+def test_without_labels_it_is_a_list(tmp_path: Path) -> None:
+    for header in ("file_name", "file_name,label", "file_name,tags"):
+        assert load_dataset(table(tmp_path, f"{header}\na.png\nb.png\n")).kind == "unlabelled"
+
+
+def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
+    names = ["a.png", "./a.png", "absent.png", "", "../outside.png", "/etc/passwd", "x" * 300 + ".png", "nul\0.png", ".."]
+    write_pictures(tmp_path, ["outside.png"])
+    root = table(tmp_path, "file_name,label\n" + "".join(f"{name},x\n" for name in names) + "link.png,x\nloop.png,x\n")
+    (root / "link.png").symlink_to(tmp_path / "outside.png")
+    (root / "loop.png").symlink_to("loop.png")
+    data = load_dataset(root)
+    assert keys(data) == ["a.png"]
+    assert sum(data.problems.counts.values()) == 10
+    assert data.problems.counts["second row of a file"] == 1
+    assert data.problems.counts["row without a file name"] == 1
+    assert data.problems.examples["row without a file name"] == ["line 5"]
+    outside = data.problems.examples["outside the folder"]
+    assert {"../outside.png", "/etc/passwd", "link.png", ".."} <= set(outside)
+    assert "absent.png" in data.problems.examples["row whose file is missing"]
+    with pytest.raises(InputError, match=r"as asked: second row of a file: a\.png"):
+        load_dataset(root, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (b"", "has no column file_name in its first line"),
+        (b"a.png,cat\n", "has no column file_name in its first line"),
+        (b"file_name;label\na.png;x\n", "has no column file_name in its first line"),
+        (b"file_name,label,tags\na.png,x,y\n", "has both label and tags; keep the column"),
+        (
+            b"file_name,split,label\na.png,tain,x\n",
+            "puts a.png into the split 'tain', which is none of train, tr",
+        ),
+        (b"file_name,label\na.png,x\nb.png,caf\xe9\n", r"is not UTF-8 text \(line 3\); save it as UTF-8"),
+        ("file_name,label\na.png,x\n".encode("utf-16"), r"is not UTF-8 text \(line 1\)"),
+        (b"file_name,label\n", r"names no image that is there\.$"),
+        (b"file_name,label\nz.png,x\n", r"names no image that is there \(row whose file is missing: 1 \(z.png\)\)"),
+        (b'file_name,label\n"' + b"x" * 200_000 + b'",y\n', "is not a proper CSV file: field larger than field limit"),
+    ],
+)
+def test_tables_that_cannot_be_used_are_explained(text: bytes, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=sentence):
+        load_dataset(table(tmp_path, text))
+
+
+def test_the_line_is_right_in_a_long_file(tmp_path: Path) -> None:
+    rows = [b"a.png,x"] * 9_000 + [b"a.png,\xe9"]
+    with pytest.raises(InputError, match="line 9002"):
+        load_dataset(table(tmp_path, b"file_name,label\n" + b"\n".join(rows)))
