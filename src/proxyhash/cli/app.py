@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from proxyhash import __version__
-from proxyhash.cli import data, demo, evaluate, proxies, train
+from proxyhash.cli import data, demo, evaluate, methods, proxies, train
 from proxyhash.support.errors import InputError, ProxyhashWarning
 
 _HELP = """Turn labelled images into short binary codes that retrieve by meaning, and search them.
@@ -37,6 +37,7 @@ app.command(data.data)
 app.command(train.train, name="train")
 app.command(train.encode, name="encode")
 app.command(train.export, name="export")
+app.command(methods.methods, name="methods")
 app.command(demo.demo, name="demo")
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy
 
@@ -55,7 +56,7 @@ class CentralSimilarity(Objective):
         return torch.where(votes >= 0, 1.0, -1.0)
 
 
-def _centres(classes: int, bits: int, random: np.random.Generator) -> np.ndarray:  # type: ignore[type-arg]
+def _centres(classes: int, bits: int, random: np.random.Generator) -> NDArray[np.float32]:
     matrix = hadamard(bits)
     if matrix is None or classes > 2 * bits:
         return _signs((classes, bits), random)
@@ -65,8 +66,9 @@ def _centres(classes: int, bits: int, random: np.random.Generator) -> np.ndarray
     )
 
 
-def _signs(shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:  # type: ignore[type-arg]
-    return (random.integers(0, 2, shape) * 2 - 1).astype(np.float32)
+def _signs(shape: tuple[int, ...], random: np.random.Generator) -> NDArray[np.float32]:
+    signs: NDArray[np.float32] = (random.integers(0, 2, shape) * 2 - 1).astype(np.float32)
+    return signs
 
 
 @deep_method("csq", "CSQ", "centres", 2020, CsqSettings)

@@ -1,0 +1,31 @@
+"""`proxyhash methods`: the systems of the comparison."""
+
+import json
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+
+
+def methods(*, json_: Annotated[bool, Parameter(name="--json", negative=())] = False) -> None:
+    """List the systems that can be compared: family, year, what they learn from, and how they search.
+
+    Parameters
+    ----------
+    json_
+        Print JSON instead of a table.
+    """
+    from proxyhash.methods import find_method, list_methods
+
+    found = sorted((find_method(name) for name in list_methods()), key=lambda method: (method.family, method.year))
+    columns = ("name", "title", "family", "year", "learns_from", "searches")
+    if json_:
+        print(json.dumps([{column: getattr(method, column) for column in columns} for method in found], indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("name", "system", "family", "year", "learns from", "searches by"):
+        table.add_column(heading)
+    for method in found:
+        table.add_row(*(str(getattr(method, column)) for column in columns))
+    Console().print(table)

@@ -1,0 +1,98 @@
+"""Losses of the other systems against values worked out by hand, and their gradients."""
+
+from math import exp, log
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import proxyhash.methods  # noqa: F401  registers the objectives
+from proxyhash.methods import list_methods
+from proxyhash.training.objectives import Objective, Task, build_objective, list_objectives
+
+NU = torch.tensor([[0.5, -1.0], [1.0, 0.0], [-0.5, 0.5]], dtype=torch.float64)
+LABELS = torch.tensor([0, 0, 1])
+
+
+def built(name: str, bits: int = 2, classes: int = 2, **settings: float) -> Objective:
+    torch.manual_seed(0)
+    labels = np.arange(12) % classes
+    names = tuple(map(str, range(classes)))
+    return build_objective(name, Task(bits, names, labels), dict(settings)).double()
+
+
+def value(objective: Objective, nu: Tensor = NU, targets: Tensor = LABELS) -> float:
+    return objective(nu, targets, torch.arange(len(nu))).item()
+
+
+def softplus(x: float) -> float:
+    return log(1 + exp(x))
+
+
+def test_every_objective_is_listed_as_a_method() -> None:
+    assert set(list_objectives()) <= set(list_methods())
+
+
+def test_dpsh_by_hand() -> None:
+    theta = {(0, 1): 0.25, (0, 2): -0.375, (1, 2): -0.25}
+    pairs = -(theta[0, 1] - softplus(theta[0, 1])) + softplus(theta[0, 2]) + softplus(theta[1, 2])
+    distances = (0.25 + 0 + 0 + 1 + 0.25 + 0.25) / 6
+    assert value(built("dpsh", quantisation=0.5)) == pytest.approx(pairs / 3 + 0.5 * distances)
+
+
+def test_dtsh_by_hand() -> None:
+    theta = {(0, 1): 0.25, (0, 2): -0.375, (1, 2): -0.25}
+    triplets = [softplus(1 - theta[0, 1] + theta[0, 2]), softplus(1 - theta[0, 1] + theta[1, 2])]
+    assert value(built("dtsh", quantisation=0.0)) == pytest.approx(sum(triplets) / 2)
+
+
+def test_ssdh_by_hand() -> None:
+    objective = built("ssdh", ends=2.0, balance=3.0)
+    plain = value(built("bhc"))
+    ends = sum((x / 2) ** 2 for x in NU.flatten().tolist()) / 6
+    balance = sum((row.mean().item() / 2) ** 2 for row in NU) / 3
+    assert value(objective) == pytest.approx(plain - 2 * ends + 3 * balance)
+
+
+def test_csq_pulls_to_centres() -> None:
+    objective = built("csq", bits=4, classes=4, quantisation=0.0)
+    centres = objective.get_buffer("centres")
+    np.testing.assert_array_equal((centres @ centres.T).numpy(), 4 * np.eye(4))
+    nu = 0.5 * centres
+    assert value(objective, nu, torch.arange(4)) == pytest.approx(-log(0.75))
+    assert (objective.scores(nu).argmax(1) == torch.arange(4)).all()  # type: ignore[union-attr]
+
+
+def test_csq_votes_on_tags() -> None:
+    tags = np.array([[1, 1, 0], [0, 0, 1]], bool)
+    objective = build_objective("csq", Task(4, ("a", "b", "c"), tags=tags), {"quantisation": 0.0})
+    centres, coin = objective.get_buffer("centres"), objective.get_buffer("coin")
+    goal = torch.sign(centres[0] + centres[1] + 0.5 * coin)
+    both = torch.stack([goal, centres[2]])
+    assert objective(0.5 * both, torch.from_numpy(tags).float(), torch.arange(2)).item() == pytest.approx(-log(0.75))
+
+
+def test_orthohash_by_hand() -> None:
+    objective = built("orthohash", bits=2, classes=2)
+    objective.get_buffer("codes").copy_(torch.tensor([[1.0, 1.0], [1.0, -1.0]]))
+    nu = torch.tensor([[0.3, 0.3]], dtype=torch.float64)
+    assert value(objective, nu, torch.tensor([0])) == pytest.approx(softplus(-8 * 0.8))
+    assert value(objective, nu, torch.tensor([1])) == pytest.approx(softplus(8 * 1.2))
+
+
+def test_mdsh_by_hand() -> None:
+    objective = built("mdsh", bits=4, classes=4)
+    centres = objective.get_buffer("centres")
+    cosines = (centres @ centres.T / 4)[0].tolist()
+    expected = log(sum(exp(2 * cosine) for cosine in cosines)) - 2
+    assert value(objective, centres[:1].clone(), torch.tensor([0])) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["bhc", "ssdh", "dpsh", "dtsh", "csq", "orthohash", "mdsh"])
+def test_gradients(name: str) -> None:
+    objective = built(name, bits=4, classes=3)
+    random = torch.Generator().manual_seed(1)
+    nu = (1.6 * torch.rand(6, 4, generator=random, dtype=torch.float64) - 0.8).requires_grad_()
+    labels = torch.tensor([0, 1, 2, 0, 1, 2])
+    assert torch.autograd.gradcheck(lambda x: objective(x, labels, torch.arange(6)), (nu,))

@@ -1,0 +1,71 @@
+"""Closed-form steps against brute force, and errors that fall."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from conftest import Digits
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxyhash.methods import Lesson, fit_method
+from proxyhash.methods.shallow.discrete import cyclic_descent, discrete_objective
+from proxyhash.methods.shallow.itq import moments
+from proxyhash.methods.shallow.kernel import choose_anchors, squared_distances
+from proxyhash.methods.shallow.ksh import _Residual, agreement
+from proxyhash.support.errors import InputError
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 5))
+def test_no_sweep_raises_the_discrete_objective(seed: int, bits: int) -> None:
+    random = np.random.default_rng(seed)
+    target = random.standard_normal((7, bits)).astype(np.float32)
+    root = random.standard_normal((bits, bits)).astype(np.float32)
+    codes = np.sign(random.standard_normal((7, bits))).astype(np.float32)
+    value = discrete_objective(codes, target, root @ root.T)
+    for _ in range(4):
+        codes = cyclic_descent(codes, target, root @ root.T, 1)
+        lower = discrete_objective(codes, target, root @ root.T)
+        assert lower <= value + 1e-4
+        value = lower
+
+
+def test_a_single_bit_is_solved_exactly() -> None:
+    random = np.random.default_rng(0)
+    target, coupling = random.standard_normal((5, 1)).astype(np.float32), np.array([[2.0]], np.float32)
+    found = cyclic_descent(np.ones((5, 1), np.float32), target, coupling, 1)
+    everything = [np.array(signs, np.float32)[:, None] for signs in product((-1, 1), repeat=5)]
+    best = min(everything, key=lambda codes: discrete_objective(codes, target, coupling))
+    np.testing.assert_array_equal(found, best)
+
+
+def test_the_residual_is_the_matrix_it_stands_for() -> None:
+    labels = np.array([0, 1, 0, 2, 1])
+    residual = _Residual(np.eye(3)[labels], bits=8)
+    bit = np.array([1.0, -1, 1, 1, -1])
+    residual.subtract(bit)
+    written_out = 8 * np.where(labels[:, None] == labels, 1.0, -1.0) - np.outer(bit, bit)
+    np.testing.assert_allclose(residual @ np.eye(5), written_out)
+    assert agreement(bit, residual) == pytest.approx(bit @ written_out @ bit)
+
+
+def test_moments_and_distances_are_those_of_numpy() -> None:
+    features = np.random.default_rng(0).standard_normal((300, 6)).astype(np.float32)
+    mean, covariance = moments(features, piece=37)
+    np.testing.assert_allclose(mean, features.mean(0), atol=1e-6)
+    np.testing.assert_allclose(covariance, np.cov(features.T, bias=True), atol=1e-5)
+    by_hand = np.square(features[:, None] - features[None, :4]).sum(2)
+    np.testing.assert_allclose(squared_distances(features, features[:4]), by_hand, atol=1e-4)
+    with pytest.raises(InputError, match="301 anchors"):
+        choose_anchors(features, 301, 0)
+
+
+def test_codes_longer_than_the_classes_hold_no_nan(digits: Digits) -> None:
+    encoder = fit_method("itq-cca", Lesson(48, digits.train, digits.labels))
+    assert np.isfinite(encoder.embed(digits.query)).all()
+
+
+def test_itq_wants_no_more_bits_than_features(digits: Digits) -> None:
+    with pytest.raises(InputError, match="at most 64 principal components"):
+        fit_method("itq", Lesson(65, digits.train))
