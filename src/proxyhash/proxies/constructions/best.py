@@ -1,0 +1,72 @@
+"""The largest minimal distance that can be constructed for C classes and d bits."""
+
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+
+from proxyhash.proxies.bounds.hamming import largest_min_distance
+from proxyhash.proxies.constructions.annealed import annealed_code
+from proxyhash.proxies.constructions.bch import trace_code_columns
+from proxyhash.proxies.constructions.choice import balanced_rows, evened, lopsidedness, turned
+from proxyhash.proxies.constructions.column_search import searched_columns
+from proxyhash.proxies.constructions.distance import minimal_distance
+from proxyhash.proxies.constructions.hadamard import Signs
+from proxyhash.proxies.constructions.linear import Columns, distance, words
+from proxyhash.proxies.constructions.plotkin import biorthogonal_codes, plotkin_codes
+from proxyhash.support.seeds import generator
+
+_SEARCH_UP_TO = 12  # dimensions: beyond, a search from scratch does not come near the trace codes
+_WORDS_TO_CHOOSE_FROM = 1 << 16
+_EVEN_OUT_UP_TO = 64  # classes; with more, a good choice of words is balanced enough
+_EVEN_ENOUGH = 0.35  # the largest |mean| of a bit with which a code of the largest distance is taken at once
+
+Blocks = list[Signs]
+
+
+def best_code(classes: int, bits: int, seed: int = 0) -> Signs:
+    """Return C words (C, d) of +1 and -1, C <= 2^d, as far apart as any construction here gets, no bit constant.
+
+    The constructions do not depend on the seed, and neither does the distance; the seed chooses the words where there are
+    more than C, their order, and the order and sign of the bits. The distance that counts is measured over all pairs.
+    """
+    random = generator(seed, "code")
+    most = largest_min_distance(classes, bits)
+    best, merit = np.empty((0, bits), np.int8), (0, -2.0)
+    for blocks in _candidates(classes, bits):
+        code = np.concatenate([block[balanced_rows(block, classes, random)] for block in blocks], axis=1)
+        apart = minimal_distance(code)
+        code = evened(code, apart) if classes <= _EVEN_OUT_UP_TO else code
+        found = apart, -lopsidedness(code)
+        if found > merit:
+            best, merit = code, found
+        if merit[0] >= most and -merit[1] <= _EVEN_ENOUGH:
+            break
+    return turned(annealed_code(best, merit[0], most), random)
+
+
+def _candidates(classes: int, bits: int) -> Iterator[Blocks]:
+    """Yield codes of at least C words, each as blocks of bits whose words may be chosen independently; cheap ones first."""
+    for blocks in plotkin_codes(classes, bits):
+        yield blocks
+        break
+    for code in biorthogonal_codes(classes, bits):
+        yield [code]
+        break
+    k = (classes - 1).bit_length()
+    for columns in linear_codes(k, bits):
+        pool = np.arange(1 << k) if 1 << k <= _WORDS_TO_CHOOSE_FROM else np.arange(classes)
+        yield [words(columns, pool)]
+
+
+@cache
+def linear_codes(k: int, bits: int) -> tuple[Columns, ...]:
+    """Return the columns of the best [bits, k] code found."""
+    most = largest_min_distance(1 << k, bits)
+    found = []
+    started = trace_code_columns(k, bits, most) if k > 7 else None
+    if started is not None:
+        found.append(searched_columns(k, bits, most, started))
+    if k <= _SEARCH_UP_TO and not any(distance(columns, k) >= most for columns in found):
+        found.append(searched_columns(k, bits, most))
+    return tuple(sorted(found, key=lambda columns: -distance(columns, k))[:1])
