@@ -65,7 +65,10 @@ def test_json_is_all_there_is_on_standard_output(capsys: pytest.CaptureFixture[s
         ("proxies --classes 4 --bits 0", "bits must be at least 1, not 0."),
         ("proxies --classes 4 --bits 2.5", "--bits: it must be a whole number, not 2.5."),
         ("proxies --classes 4", "--bits"),
-        ("proxies --classes 4 --bits 8 --kind best", "choose from learned, random, tammes, aligned, hclm, shclm."),
+        (
+            "proxies --classes 4 --bits 8 --kind best",
+            "choose from learned, random, tammes, aligned, hclm, shclm, code, scode, joint.",
+        ),
         ("proxies --classes 4 --bits 8 --knd hclm", "--knd"),
         ("proxies --classes 4 --bits 8 --similarity absent.npy", "There is no file absent.npy."),
         ("proxies --classes 4 --bits 8 --similarity text.npy", "text.npy is not a .npy file with a matrix of numbers."),

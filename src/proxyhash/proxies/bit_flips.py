@@ -53,9 +53,10 @@ def flipped(
 ) -> Signs:
     """Return `signs` (C, d) after annealing; the first `fixed` rows stay as they are.
 
-    `wishes` (C, C) are the distances t. Without them the search ends as soon as no distance is below the floor.
+    `wishes` (C, C) are the distances t. Without them the search ends as soon as no distance of a row that may move is below
+    the floor.
     """
-    classes, bits = signs.shape
+    bits = signs.shape[1]
     columns = np.ascontiguousarray(signs.T, np.float32)  # a flip reads one bit of all rows
     apart = distances(signs)
     pull = np.float32(0 if wishes is None else 1)
@@ -71,7 +72,7 @@ def flipped(
         )
         if progress:
             progress(number / len(stages))
-        if wishes is None and apart.min() >= floor:
+        if wishes is None and apart[fixed:].min() >= floor:
             break
     return np.ascontiguousarray(columns.T)
 

@@ -1,4 +1,4 @@
-"""Few classes between the known codes: flip single bits until the words are one bit farther apart, as often as that works."""
+"""Few classes between the known codes: flip single bits until the words are one bit farther apart, while that works."""
 
 import numpy as np
 

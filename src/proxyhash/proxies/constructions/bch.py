@@ -80,15 +80,16 @@ def _coordinates(values: Columns) -> tuple[int, Columns]:
     """Return the dimension of the span of `values` over GF(2), and their coordinates in a basis of it."""
     basis: list[int] = []
     for value in values.tolist():
+        rest = value
         for vector in basis:
-            value = min(value, value ^ vector)
-        if value:
-            basis.append(value)
+            rest = min(rest, rest ^ vector)
+        if rest:
+            basis.append(rest)
     pivots = [vector.bit_length() - 1 for vector in basis]
-    rest, coordinates = values.copy(), np.zeros_like(values)
+    left, coordinates = values.copy(), np.zeros_like(values)
     for place, (vector, pivot) in enumerate(zip(basis, pivots, strict=True)):
-        has = rest >> pivot & 1
-        rest ^= has * vector
+        has = left >> pivot & 1
+        left ^= has * vector
         coordinates |= has << place
     return len(basis), coordinates
 

@@ -1,7 +1,8 @@
 """A tabu search for the columns of a linear code: take the cheapest column out, put the best one in.
 
-The penalty of a code is sum_x max(0, goal - weight(x))^2 over messages x != 0. What one more column c changes in it is
-sum_x [c . x = 1] g(x) with g(x) = f(w(x) + 1) - f(w(x)), and one Walsh-Hadamard transform of g gives that for all 2^k columns.
+The penalty of a code is sum_x f(w(x)) over messages x != 0 with f(w) = max(0, goal - w)^2 and w(x) the weight. What one
+more column c changes in it is sum_x [c . x = 1] g(x) with g(x) = f(w(x) + 1) - f(w(x)), and one Walsh-Hadamard transform of
+g gives that for all 2^k columns.
 """
 
 import numpy as np
@@ -104,15 +105,13 @@ def _reach(columns: Columns, counts: NDArray[np.int64], goal: int, steps: int, r
         place = np.int64(random.random() * bits)
         if random.random() >= _RANDOM_REMOVALS:
             _removal_values(counts, goal, values)
-            cheapest = _largest(values, columns, free_from, step, random)
-            place = cheapest if cheapest >= 0 else place
+            place = _largest(values, columns, free_from, step, random, place)
         old = columns[place]
         for x in range(1, size):
             counts[x] -= parity[x & old]
         free_from[old] = step + _TENURE + np.int64(random.random() * (_TENURE + 1))
         _addition_values(counts, goal, values)
-        best = _largest(values, everything, free_from, step, random)
-        new = everything[best] if best >= 0 else old
+        new = everything[_largest(values, everything, free_from, step, random, old - 1)]
         columns[place] = new
         free_from[new] = step + _TENURE + np.int64(random.random() * (_TENURE + 1))
         least = counts[1] + parity[1 & new]
@@ -126,15 +125,20 @@ def _reach(columns: Columns, counts: NDArray[np.int64], goal: int, steps: int, r
 
 @kernel(nogil=True)
 def _largest(
-    values: NDArray[np.float64], columns: Columns, free_from: NDArray[np.int64], step: int, random: np.random.Generator
-) -> int:
-    """Return the place in `columns` of the largest value among those free to move, ties by lot, or -1 if none is free."""
-    place, highest, ties = -1, -np.inf, 0
+    values: NDArray[np.float64],
+    columns: Columns,
+    free_from: NDArray[np.int64],
+    step: int,
+    random: np.random.Generator,
+    place: np.int64,
+) -> np.int64:
+    """Return the place in `columns` of the largest value among those free to move, ties by lot, or `place` if none is."""
+    highest, ties = -np.inf, 0
     for candidate in range(len(columns)):
         value = values[columns[candidate]]
         if value < highest or free_from[columns[candidate]] > step:
             continue
         ties = ties + 1 if value == highest else 1
         if ties == 1 or random.random() * ties < 1:
-            place, highest = candidate, value
+            place, highest = np.int64(candidate), value
     return place

@@ -6,16 +6,17 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import Words, pack
 from proxyhash.codes.bits import words as as_words
 from proxyhash.codes.kernels import popcount
+from proxyhash.proxies.geometry import Floats
 from proxyhash.support.compiled import kernel
 
 
-def minimal_distance(signs: NDArray[np.generic]) -> int:
+def minimal_distance(signs: Floats | NDArray[np.int8]) -> int:
     """Return the smallest Hamming distance between two rows of +1 and -1 (C, d), C >= 2."""
     return int(_smallest(as_words(pack(signs > 0))))
 
 
 @kernel(nogil=True)
-def _smallest(database: Words) -> int:
+def _smallest(database: Words) -> np.int64:
     parts, items = database.shape
     smallest = np.int64(64 * parts)
     for i in range(items):

@@ -21,10 +21,11 @@ def hadamard(order: int) -> Signs | None:
         return np.array([[1, 1], [1, -1]], np.int8)[:order, :order]
     if order % 4:
         return None
-    found = _paley_one(order)
-    found = _paley_two(order) if found is None else found
-    found = _product(order) if found is None else found
-    return None if found is None else _normalised(found)
+    power_of_two = order & (order - 1) == 0  # Sylvester's matrix first: its rows are a linear code, which can be extended
+    for construct in (_product, _paley_one, _paley_two) if power_of_two else (_paley_one, _paley_two, _product):
+        if (found := construct(order)) is not None:
+            return _normalised(found)
+    return None
 
 
 def _paley_one(order: int) -> Signs | None:

@@ -29,7 +29,8 @@ def distance(columns: Columns, k: int) -> int:
 def words(columns: Columns, messages: NDArray[np.int64]) -> Words:
     """Return the words (M, d) of `messages` (M,) as +1 and -1, -1 for a bit that is set."""
     parity = np.bitwise_count(messages[:, None] & columns) & 1
-    return (1 - 2 * parity.astype(np.int8)).astype(np.int8)
+    signs: Words = 1 - 2 * parity.astype(np.int8)
+    return signs
 
 
 def with_parity(columns: Columns) -> Columns:
@@ -59,7 +60,7 @@ def shortened(columns: Columns, k: int, count: int) -> tuple[Columns, int]:
 
 
 def griesmer_bound(bits: int, k: int) -> int:
-    """Return the largest D with sum_i ceil(D / 2^i), i < k, at most `bits`: no linear [bits, k] code has a larger distance."""
+    """Return the largest D with sum_{i < k} ceil(D / 2^i) <= `bits`: no linear [bits, k] code has a larger distance."""
     found = bits
     while sum(-(-found >> i) for i in range(k)) > bits:
         found -= 1

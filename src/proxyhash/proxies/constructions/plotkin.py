@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from proxyhash.proxies.constructions.hadamard import Signs, biorthogonal_code, shortened_code, simplex_code
 
 
@@ -36,7 +34,8 @@ def levenshtein_blocks(words: int, length: int, distance: int) -> list[Signs] | 
     """Return a code of 2 k words that meets Plotkin's bound for even `distance` > `length` / 2, or None without matrices.
 
     With a = d (2 k + 1) - n (k + 1) and b = k n - d (2 k - 1), n = (2 k - 1) a + (2 k + 1) b and d = k a + (k + 1) b:
-    shortened Hadamard codes of orders 4 k and 4 k + 4 supply two units of a or of b each, simplex codes of half the order one.
+    shortened Hadamard codes of orders 4 k and 4 k + 4 supply two units of a or of b each, simplex codes of half the order
+    one.
     """
     k = words // 2
     a, b = distance * (2 * k + 1) - length * (k + 1), k * length - distance * (2 * k - 1)
@@ -56,8 +55,3 @@ def without_last_bits(blocks: list[Signs], bits: int) -> list[Signs]:
     """Cut `bits` columns, 0 or 1, from the last block."""
     kept = [*blocks[:-1], blocks[-1][:, : blocks[-1].shape[1] - bits]]
     return [block for block in kept if block.shape[1]]
-
-
-def joined(blocks: list[Signs], rows: list[np.ndarray]) -> Signs:
-    """Put the chosen `rows` of the blocks side by side."""
-    return np.concatenate([block[chosen] for block, chosen in zip(blocks, rows, strict=True)], axis=1)
