@@ -57,7 +57,7 @@ def flipped(
     the floor.
     """
     bits = signs.shape[1]
-    columns = np.ascontiguousarray(signs.T, np.float32)  # a flip reads one bit of all rows
+    columns = np.array(signs.T, np.float32, order="C")  # a copy, bit by bit: a flip reads one bit of all rows
     apart = distances(signs)
     pull = np.float32(0 if wishes is None else 1)
     wished = np.zeros_like(apart) if wishes is None else wishes.astype(np.float32)

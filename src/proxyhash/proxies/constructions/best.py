@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain, islice
 
 import numpy as np
 
@@ -9,13 +10,14 @@ from proxyhash.proxies.bounds.hamming import largest_min_distance
 from proxyhash.proxies.constructions.annealed import annealed_code
 from proxyhash.proxies.constructions.bch import trace_code_columns
 from proxyhash.proxies.constructions.choice import balanced_rows, evened, lopsidedness, turned
-from proxyhash.proxies.constructions.column_search import searched_columns
+from proxyhash.proxies.constructions.column_search import searched_columns, spread_columns
 from proxyhash.proxies.constructions.distance import minimal_distance
 from proxyhash.proxies.constructions.hadamard import Signs
 from proxyhash.proxies.constructions.linear import Columns, distance, words
 from proxyhash.proxies.constructions.plotkin import biorthogonal_codes, plotkin_codes
 from proxyhash.support.seeds import generator
 
+_SHORT_SEARCH_UP_TO = 128  # classes
 _SEARCH_UP_TO = 12  # dimensions: beyond, a search from scratch does not come near the trace codes
 _WORDS_TO_CHOOSE_FROM = 1 << 16
 _EVEN_OUT_UP_TO = 64  # classes; with more, a good choice of words is balanced enough
@@ -37,36 +39,39 @@ def best_code(classes: int, bits: int, seed: int = 0) -> Signs:
         code = np.concatenate([block[balanced_rows(block, classes, random)] for block in blocks], axis=1)
         apart = minimal_distance(code)
         code = evened(code, apart) if classes <= _EVEN_OUT_UP_TO else code
-        found = apart, -lopsidedness(code)
+        found = apart, -max(_EVEN_ENOUGH, lopsidedness(code))
         if found > merit:
             best, merit = code, found
-        if merit[0] >= most and -merit[1] <= _EVEN_ENOUGH:
+        if merit[0] >= most and merit[1] >= -_EVEN_ENOUGH:
             break
     return turned(annealed_code(best, merit[0], most), random)
 
 
 def _candidates(classes: int, bits: int) -> Iterator[Blocks]:
-    """Yield codes of at least C words, each as blocks of bits whose words may be chosen independently; cheap ones first."""
-    for blocks in plotkin_codes(classes, bits):
-        yield blocks
-        break
-    for code in biorthogonal_codes(classes, bits):
-        yield [code]
-        break
+    """Yield codes of at least C words, each as blocks of bits whose words may be chosen independently.
+
+    Where the search for a linear code is short it comes before the Hadamard codes: a linear code can be extended later.
+    """
+    yield from islice(plotkin_codes(classes, bits), 1)
+    hadamard = ([code] for code in islice(biorthogonal_codes(classes, bits), 1))
+    linear = _linear_candidates(classes, bits)
+    yield from chain(linear, hadamard) if classes <= _SHORT_SEARCH_UP_TO else chain(hadamard, linear)
+
+
+def _linear_candidates(classes: int, bits: int) -> Iterator[Blocks]:
     k = (classes - 1).bit_length()
-    for columns in linear_codes(k, bits):
-        pool = np.arange(1 << k) if 1 << k <= _WORDS_TO_CHOOSE_FROM else np.arange(classes)
-        yield [words(columns, pool)]
+    pool = np.arange(1 << k if 1 << k <= _WORDS_TO_CHOOSE_FROM else classes)
+    yield [words(best_columns(k, bits), pool)]
 
 
 @cache
-def linear_codes(k: int, bits: int) -> tuple[Columns, ...]:
-    """Return the columns of the best [bits, k] code found."""
+def best_columns(k: int, bits: int) -> Columns:
+    """Return the columns (d,) of the best [d, k] code found, d >= k: from a trace code, from scratch, or by chance."""
     most = largest_min_distance(1 << k, bits)
     found = []
-    started = trace_code_columns(k, bits, most) if k > 7 else None
+    started = trace_code_columns(k, bits, most) if 1 << k > _SHORT_SEARCH_UP_TO else None
     if started is not None:
         found.append(searched_columns(k, bits, most, started))
     if k <= _SEARCH_UP_TO and not any(distance(columns, k) >= most for columns in found):
         found.append(searched_columns(k, bits, most))
-    return tuple(sorted(found, key=lambda columns: -distance(columns, k))[:1])
+    return max(found, key=lambda columns: distance(columns, k)) if found else spread_columns(k, bits)

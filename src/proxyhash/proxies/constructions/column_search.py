@@ -14,7 +14,7 @@ from proxyhash.support.compiled import kernel
 from proxyhash.support.seeds import generator
 
 _WORK = 2e8  # additions in the transforms of one search: about a second
-_MOST_STEPS = 20_000  # up to k = 7 every best code was found within 5,000 (seeds 0 to 9, all lengths up to 64)
+_MOST_STEPS = 20_000  # up to k = 7 and 64 bits every best code is found within 5,000
 _TENURE = 3  # steps for which a moved column stays where it is, at least; at most twice as many
 _RANDOM_REMOVALS = 0.2  # the share of steps that take out any column: without them the search runs in circles
 
@@ -27,12 +27,12 @@ def searched_columns(k: int, bits: int, most: int, start: Columns | None = None)
     """
     copies = max(0, bits // ((1 << k) - 1) - 1) if start is None else 0
     fixed = np.tile(np.arange(1, 1 << k), copies)
-    best = _spread_columns(k, bits - len(fixed)) if start is None else start
+    best = spread_columns(k, bits - len(fixed)) if start is None else start
     most = min(most, griesmer_bound(bits, k)) - copies * (1 << k) // 2
     reached = distance(best, k)
     while reached < most:
         goal = reached + 1
-        first = best if start is not None else _spread_columns(k, len(best))
+        first = best if start is not None else spread_columns(k, len(best))
         found = _search(k, first, goal)
         if found is None:
             break
@@ -40,7 +40,7 @@ def searched_columns(k: int, bits: int, most: int, start: Columns | None = None)
     return np.concatenate((fixed, best))
 
 
-def _spread_columns(k: int, bits: int) -> Columns:
+def spread_columns(k: int, bits: int) -> Columns:
     """Return the unit vectors and random columns (d,), all of them before any twice."""
     random = generator(0, "columns", k, bits)
     units = 1 << np.arange(k)
