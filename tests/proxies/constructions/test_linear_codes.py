@@ -8,6 +8,7 @@ from proxyhash.proxies.constructions.bch import cyclotomic_cosets, trace_code, t
 from proxyhash.proxies.constructions.column_search import resized, searched_columns
 from proxyhash.proxies.constructions.distance import minimal_distance
 from proxyhash.proxies.constructions.linear import distance, griesmer_bound, shortened, weights, with_parity, words
+from proxyhash.proxies.constructions.orbit_search import column_orbits, orbit_columns
 
 # The largest distance of a linear [n, k] code for n from k to 64, exact for k up to 7. Source: A. E. Brouwer's table of
 # binary linear codes (the one GUAVA and codetables.de carry), complete there by Baumert and McEliece, "A note on the
@@ -103,6 +104,21 @@ def test_resizing_takes_and_adds_the_best_columns() -> None:
     assert distance(resized(np.append(simplex, simplex), 4, 15), 4) >= 6
     grown = resized(simplex, 4, 30)
     assert sorted(grown) == sorted([*simplex, *simplex])
+
+
+def test_orbits_are_closed_and_hold_every_column_once() -> None:
+    orbits = column_orbits(6)
+    assert sorted(np.concatenate(orbits)) == list(range(1, 64))
+    assert len(column_orbits(10)) == 69
+    for orbit in orbits:
+        assert np.bitwise_xor.reduce(orbit) == 0  # x + gx + g^2 x = 0 for g of order 3
+
+
+def test_symmetry_finds_what_single_columns_do_not() -> None:
+    columns = orbit_columns(10, 128, 61)
+    assert len(columns) == 128
+    assert columns.min() > 0
+    assert distance(columns, 10) == 60
 
 
 def test_cosets() -> None:

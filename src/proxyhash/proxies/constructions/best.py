@@ -14,6 +14,7 @@ from proxyhash.proxies.constructions.column_search import searched_columns, spre
 from proxyhash.proxies.constructions.distance import minimal_distance
 from proxyhash.proxies.constructions.hadamard import Signs
 from proxyhash.proxies.constructions.linear import Columns, distance, words
+from proxyhash.proxies.constructions.orbit_search import orbit_columns
 from proxyhash.proxies.constructions.plotkin import biorthogonal_codes, plotkin_codes
 from proxyhash.support.seeds import generator
 
@@ -66,12 +67,22 @@ def _linear_candidates(classes: int, bits: int) -> Iterator[Blocks]:
 
 @cache
 def best_columns(k: int, bits: int) -> Columns:
-    """Return the columns (d,) of the best [d, k] code found, d >= k: from a trace code, from scratch, or by chance."""
+    """Return the columns (d,) of the best [d, k] code found, d >= k; a code that meets the upper bound ends the search."""
     most = largest_min_distance(1 << k, bits)
-    found = []
-    started = trace_code_columns(k, bits, most) if 1 << k > _SHORT_SEARCH_UP_TO else None
-    if started is not None:
-        found.append(searched_columns(k, bits, most, started))
-    if k <= _SEARCH_UP_TO and not any(distance(columns, k) >= most for columns in found):
-        found.append(searched_columns(k, bits, most))
-    return max(found, key=lambda columns: distance(columns, k)) if found else spread_columns(k, bits)
+    best = spread_columns(k, bits)
+    for columns in _searches(k, bits, most):
+        best = max(best, columns, key=lambda found: distance(found, k))
+        if distance(best, k) >= most:
+            break
+    return best
+
+
+def _searches(k: int, bits: int, most: int) -> Iterator[Columns]:
+    """Yield the columns of [d, k] codes: from a trace code, from scratch, with a symmetry."""
+    many = 1 << k > _SHORT_SEARCH_UP_TO
+    if many and (started := trace_code_columns(k, bits, most)) is not None:
+        yield searched_columns(k, bits, most, started)
+    if k <= _SEARCH_UP_TO:
+        yield searched_columns(k, bits, most)
+    if many and k % 2 == 0 and k <= _SEARCH_UP_TO:
+        yield orbit_columns(k, bits, most)

@@ -24,24 +24,25 @@ def prime_power(size: int) -> tuple[int, int] | None:
 @cache
 def generator_powers(p: int, m: int) -> Elements:
     """Return the powers g^0, ..., g^(q - 2) of a generator g of GF(p^m) (q - 1,): every element but 0, once."""
-    for coefficients in product(range(p), repeat=m):
-        powers = _powers_of_x(p, np.array(coefficients, np.int64))
-        if powers.min() > 0 and len(np.unique(powers)) == len(powers):
-            return powers
+    for coefficients in product(range(1, p), *[range(p)] * (m - 1)):  # without a constant, powers of x would end in 0
+        powers = _powers_of_x(p, coefficients)
+        if len(powers) == p**m - 1:
+            return np.array(powers, np.int64)
     raise AssertionError("Every finite field has a generator.")
 
 
-def _powers_of_x(p: int, reduction: Elements) -> Elements:
-    """Multiply 1 by x again and again, where `reduction` (m,) are the coefficients that stand for x^m.
+def _powers_of_x(p: int, reduction: tuple[int, ...]) -> list[int]:
+    """Multiply 1 by x until 1 returns, where `reduction` (m,) are the coefficients that stand for x^m.
 
     For m = 1, x is the number reduction[0] itself.
     """
-    place = p ** np.arange(len(reduction))
-    powers = np.empty(p ** len(reduction) - 1, np.int64)
-    digits = np.eye(1, len(reduction), dtype=np.int64)[0]
-    for exponent in range(len(powers)):
-        powers[exponent] = digits @ place
-        digits = (np.append(0, digits[:-1]) + digits[-1] * reduction) % p
+    one = (1,) + (0,) * (len(reduction) - 1)
+    digits = one
+    powers: list[int] = []
+    while not powers or digits != one:
+        powers.append(sum(digit * p**place for place, digit in enumerate(digits)))
+        shifted = (0, *digits[:-1])
+        digits = tuple((a + digits[-1] * b) % p for a, b in zip(shifted, reduction, strict=True))
     return powers
 
 
