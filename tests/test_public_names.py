@@ -10,7 +10,7 @@ PUBLIC = {
     "ProxyhashWarning": None,
     "class_mean_similarity": "(features, labels)",
     "design_proxies": (
-        "(classes, bits, kind, similarity, seed, *, tammes_restarts, rotation_restarts, solver, threads, progress)"
+        "(classes, bits, kind, similarity, seed, *, tammes_restarts, rotation_restarts, solver, floor, threads, progress)"
     ),
     "list_kinds": "()",
     "tag_similarity": "(tags)",

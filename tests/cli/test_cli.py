@@ -49,6 +49,15 @@ def test_proxies_are_designed_printed_saved_and_drawn(
     assert (tmp_path / "again.svg").read_text().startswith("<?xml")
 
 
+def test_codes_and_floors_are_designed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out, _ = run(capsys, *"proxies --classes 21 --bits 16 --kind code".split())
+    assert "8 bits (no set has more than 8)" in out
+    half = np.random.default_rng(0).random((21, 21))
+    np.save(tmp_path / "s.npy", half + half.T)
+    command = f"proxies --classes 21 --bits 16 --kind joint --floor 5 --similarity {tmp_path}/s.npy --json"
+    assert json.loads(run(capsys, *command.split())[0])["quality"]["min_distance"] >= 5
+
+
 def test_json_is_all_there_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = run(capsys, *"proxies --classes 5 --bits 6 --json".split())
     quality = json.loads(out)["quality"]
@@ -65,8 +74,14 @@ def test_json_is_all_there_is_on_standard_output(capsys: pytest.CaptureFixture[s
         ("proxies --classes 4 --bits 0", "bits must be at least 1, not 0."),
         ("proxies --classes 4 --bits 2.5", "--bits: it must be a whole number, not 2.5."),
         ("proxies --classes 4", "--bits"),
-        ("proxies --classes 4 --bits 8 --kind best", "choose from learned, random, tammes, aligned, hclm, shclm."),
+        (
+            "proxies --classes 4 --bits 8 --kind best",
+            "choose from learned, random, tammes, aligned, hclm, shclm, code, scode, joint.",
+        ),
         ("proxies --classes 4 --bits 8 --knd hclm", "--knd"),
+        ("proxies --classes 5 --bits 2 --kind code", "5 classes cannot have different codes of 2 bits"),
+        ("proxies --classes 21 --bits 16 --kind joint --floor 9", "A floor of 9 bits is out of reach"),
+        ("proxies --classes 21 --bits 16 --kind joint --floor 0", "floor must be at least 1, not 0."),
         ("proxies --classes 4 --bits 8 --similarity absent.npy", "There is no file absent.npy."),
         ("proxies --classes 4 --bits 8 --similarity text.npy", "text.npy is not a .npy file with a matrix of numbers."),
         ("proxies --classes 4 --bits 8 --similarity pickled.npy", "is not a .npy file with a matrix of numbers."),

@@ -20,8 +20,8 @@ def some_similarity(classes: int) -> np.ndarray:
     return half + half.T
 
 
-def test_the_kinds_are_those_of_the_paper() -> None:
-    assert list_kinds() == ["learned", "random", "tammes", "aligned", "hclm", "shclm"]
+def test_the_kinds_are_those_of_the_paper_and_the_codes() -> None:
+    assert list_kinds() == ["learned", "random", "tammes", "aligned", "hclm", "shclm", "code", "scode", "joint"]
 
 
 @pytest.mark.parametrize("kind", list_kinds())

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
+from proxyhash import InputError
 from proxyhash.proxies import repulsion
 from proxyhash.proxies import tammes as module
 from proxyhash.proxies.bounds import least_max_cosine
@@ -103,3 +104,28 @@ def test_progress_goes_from_nothing_to_all() -> None:
 )
 def test_packings_as_good_as_promised(classes: int, dimensions: int, cosine: float) -> None:
     assert max_cosine(tammes(classes, dimensions)) <= cosine
+
+
+@pytest.mark.parametrize(("classes", "dimensions", "cosine"), [(750, 64, 0.125), (1000, 32, 0.25), (2, 1, -1), (16, 8, 0)])
+def test_algebraic_starts_reach_the_records(classes: int, dimensions: int, cosine: float) -> None:
+    points = tammes(classes, dimensions, start="algebraic")
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1)
+    assert max_cosine(points) <= cosine + 1e-9
+
+
+def test_a_polished_code_is_no_longer_binary_where_that_is_better() -> None:
+    assert max_cosine(tammes(75, 16, start="algebraic")) < 0.2  # the code itself: 0.25
+
+
+def test_starts_that_do_not_exist_are_errors() -> None:
+    with pytest.raises(InputError, match="There is no start 'divine'; choose from random, algebraic"):
+        tammes(10, 4, start="divine")
+    with pytest.raises(InputError, match="only 16 corners in 4 dimensions, too few for 17 points"):
+        tammes(17, 4, start="algebraic")
+
+
+def test_spreading_leaves_fixed_points_alone() -> None:
+    start = unit_rows(np.random.default_rng(0).standard_normal((30, 6)))
+    found = spread(start, fixed=10)
+    np.testing.assert_array_equal(found[:10], start[:10])
+    assert max_cosine(found[10:]) < max_cosine(start[10:])

@@ -29,6 +29,7 @@ def proxies(
     solver: str = "anneal",
     tammes_restarts: Whole | None = None,
     rotation_restarts: Whole = 20,
+    floor: Whole | None = None,
     threads: Whole | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     plot: Path | None = None,
@@ -47,8 +48,9 @@ def proxies(
     bits
         How many bits a code has (d), at least 1.
     kind
-        learned, random, tammes (spheres packed), aligned (rotated to be binary), hclm (its signs) or shclm (hclm, with
-        similar proxies for similar classes).
+        learned, random, tammes (spheres packed), aligned (rotated to be binary), hclm (its signs), shclm (hclm, with
+        similar proxies for similar classes), code (as far apart as can be constructed), scode (code, with similar proxies
+        for similar classes) or joint (a floor under all distances, and similar proxies for similar classes).
     similarity
         A .npy file with a symmetric C x C matrix: how alike two classes are.
     seed
@@ -59,6 +61,8 @@ def proxies(
         Random starts of the sphere packing; by default as many as the problem's size deserves.
     rotation_restarts
         Random starts of the rotation towards binary.
+    floor
+        The distance in bits below which joint puts no two classes; by default three quarters of what code reaches.
     threads
         How many cores to use; by default all. The result does not depend on it.
     output
@@ -81,6 +85,7 @@ def proxies(
             solver=solver,
             tammes_restarts=tammes_restarts,
             rotation_restarts=rotation_restarts,
+            floor=floor,
             threads=threads,
             progress=progress,
         )

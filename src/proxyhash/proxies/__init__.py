@@ -4,6 +4,7 @@ Each step is a pure function in the file of its name, e.g. `proxyhash.proxies.ta
 """
 
 from proxyhash.proxies.design import design_proxies
+from proxyhash.proxies.extension import extend
 from proxyhash.proxies.kinds import list_kinds
 from proxyhash.proxies.proxy_set import ProxySet
 from proxyhash.proxies.quality import AssignmentQuality, Quality, measure
@@ -15,6 +16,7 @@ __all__ = [
     "Quality",
     "class_mean_similarity",
     "design_proxies",
+    "extend",
     "list_kinds",
     "measure",
     "tag_similarity",

@@ -106,8 +106,11 @@ def faq(problem: Problem) -> Permutation:
 SOLVERS: dict[str, Callable[[Problem], Permutation]] = {"greedy": greedy, "anneal": anneal, "faq": faq}
 
 
-def best_swaps(s: Floats, unit: Floats, start: Permutation) -> Permutation:
-    """Repeat the swap of greatest gain from `start` until no swap gains; `s` (C, C) has a zero diagonal."""
+def best_swaps(s: Floats, unit: Floats, start: Permutation, fixed: int = 0) -> Permutation:
+    """Repeat the swap of greatest gain from `start` until no swap gains; `s` (C, C) has a zero diagonal.
+
+    The first `fixed` classes keep their proxies.
+    """
     assignment = start.copy()
     placed = unit[assignment]
     pull = (s @ placed) @ placed.T  # pull[i, j]: what class i would gain from the proxy of class j
@@ -116,6 +119,7 @@ def best_swaps(s: Floats, unit: Floats, start: Permutation) -> Permutation:
     while True:
         own = np.diag(pull)
         change = pull + pull.T - own[:, None] - own - s * squared_steps
+        change[:fixed], change[:, :fixed] = -np.inf, -np.inf
         p, q = divmod(int(change.argmax()), len(s))
         if change[p, q] <= tolerance:
             return assignment

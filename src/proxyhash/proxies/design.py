@@ -28,16 +28,18 @@ def design_proxies(
     tammes_restarts: int | None = None,
     rotation_restarts: int = 20,
     solver: str = "anneal",
+    floor: int | None = None,
     threads: int | None = None,
     progress: Progress = silent,
 ) -> ProxySet:
     """Decide where each of C classes sits in Hamming space: a `ProxySet` of weights (C, d), row norm sqrt(d), and quality.
 
-    `kind` is one of `list_kinds()`. `similarity` (C, C) says how alike the classes are: `shclm` gives similar classes
-    similar proxies, and the quality of every kind then reports how well it follows them. The same seed gives the same set
-    on any number of `threads`, and the kinds of one seed are stages of one design. `tammes_restarts` and
-    `rotation_restarts` are how many random starts the packing and the rotation get; `solver` is the assignment's:
-    `anneal`, `greedy` (the paper's) or `faq`.
+    `kind` is one of `list_kinds()`. `similarity` (C, C) says how alike the classes are: `shclm`, `scode` and `joint` give
+    similar classes similar proxies, and the quality of every kind then reports how well it follows them. The same seed
+    gives the same set on any number of `threads`, and the paper's kinds of one seed are stages of one design.
+    `tammes_restarts` and `rotation_restarts` are how many random starts the packing and the rotation get; `solver` is the
+    assignment's: `anneal`, `greedy` (the paper's) or `faq`; `floor` is the distance in bits below which `joint` puts no
+    two classes, by default three quarters of what `code` reaches.
 
     >>> proxies = design_proxies(classes=10, bits=16, kind="hclm")
     >>> proxies.weights.shape, proxies.binary
@@ -52,6 +54,7 @@ def design_proxies(
         tammes_restarts=_optional("tammes_restarts", tammes_restarts),
         rotation_restarts=whole_number("rotation_restarts", rotation_restarts, at_least=1),
         solver=solver,
+        floor=_optional("floor", floor),
         threads=_optional("threads", threads),
         progress=progress,
     )
@@ -77,10 +80,13 @@ def _refuse_the_impossible(recipe: Kind, brief: Brief) -> None:
 
 
 def _warn_of_the_meaningless(recipe: Kind, brief: Brief, weights: Floats) -> None:
-    if recipe.name != "shclm":
+    if recipe.semantic is None:
         return
     if brief.similarity is None:
-        message = "Without a class similarity, shclm has nothing to match proxies by and is the same set as hclm."
+        message = (
+            f"Without a class similarity, {recipe.name} has nothing to match proxies by and is the same set as "
+            f"{recipe.semantic}."
+        )
         warnings.warn(message, ProxyhashWarning, stacklevel=3)
     elif equidistant(weights):
         message = "All proxies are equally far apart, so every assignment to classes is as good as any other."

@@ -1,7 +1,7 @@
 """The kinds of proxy sets, each a short recipe over the steps beside this file."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -28,28 +28,36 @@ class Brief:
     tammes_restarts: int | None = None  # None: as many as the size of the problem deserves
     rotation_restarts: int = 20  # the notes' advice: results depend on the start
     solver: str = "anneal"
+    floor: int | None = None  # None: three quarters of the distance that `code` reaches
     threads: int | None = None  # None: all cores
     progress: Progress = field(default=silent, repr=False)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A named recipe: directions (C, d) for a brief. `binary` ones give entries of +1 and -1."""
+    """A named recipe: directions (C, d) for a brief.
+
+    `binary` ones give entries of +1 and -1; a `semantic` one follows the class similarity, and without it is the set of
+    the kind named here.
+    """
 
     name: str
     summary: str
-    binary: bool
     build: Callable[[Brief], Weights]
+    binary: bool = False
+    semantic: str | None = None
 
 
 _KINDS: dict[str, Kind] = {}
 
 
-def kind(name: str, summary: str, *, binary: bool = False) -> Callable[[Callable[[Brief], Weights]], Kind]:
+def kind(
+    name: str, summary: str, *, binary: bool = False, semantic: str | None = None
+) -> Callable[[Callable[[Brief], Weights]], Kind]:
     """Register a recipe under `name`."""
 
     def register(build: Callable[[Brief], Weights]) -> Kind:
-        _KINDS[name] = Kind(name, summary, binary, build)
+        _KINDS[name] = Kind(name, summary, build, binary, semantic)
         return _KINDS[name]
 
     return register
@@ -118,10 +126,49 @@ def hclm(brief: Brief) -> Weights:
     return distinct_corners(aligned.build(brief))
 
 
-@kind("shclm", "hclm, with similar proxies for similar classes, eq. (class_assignment)", binary=True)
+@kind("shclm", "hclm, with similar proxies for similar classes, eq. (class_assignment)", binary=True, semantic="hclm")
 def shclm(brief: Brief) -> Weights:
     """Return the corners of `hclm`, matched to the classes by their similarity."""
-    corners = hclm.build(brief)
+    return _matched(hclm.build(brief), brief)
+
+
+@kind("code", "corners as far apart as coding theory allows, whatever the classes mean", binary=True)
+def code(brief: Brief) -> Weights:
+    """Return the code of the largest minimal distance that can be constructed."""
+    from proxyhash.proxies.constructions import best_code  # importing it compiles
+
+    return best_code(brief.classes, brief.bits, brief.seed).astype(np.float32)
+
+
+@kind("scode", "code, with similar proxies for similar classes", binary=True, semantic="code")
+def scode(brief: Brief) -> Weights:
+    """Return the corners of `code`, matched to the classes by their similarity."""
+    return _matched(code.build(brief), brief)
+
+
+@kind(
+    "joint", "corners chosen for a floor under all distances and for class similarity together", binary=True, semantic="code"
+)
+def joint(brief: Brief) -> Weights:
+    """Return corners that keep the floor and otherwise follow the similarity."""
+    from proxyhash.proxies.joint import checked_floor, joint_corners  # importing it compiles
+
+    corners = code.build(brief)
+    floor = checked_floor(brief.floor, corners)
+    if brief.similarity is None:
+        return corners
+    return joint_corners(
+        brief.similarity,
+        brief.bits,
+        floor,
+        lambda: _matched(corners, replace(brief, solver="greedy")),
+        seed=brief.seed,
+        progress=brief.progress,
+    )
+
+
+def _matched(corners: Weights, brief: Brief) -> Weights:
+    """Give similar classes similar `corners` (C, d), if it is known which are similar."""
     if brief.similarity is None:
         return corners
     order = assign(

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from proxyhash.proxies.bounds.sphere import least_max_cosine
 from proxyhash.proxies.geometry import Floats, nearest, random_rotation, unit_rows
 from proxyhash.proxies.repulsion import crowding, soft_max_cosine, tangent
+from proxyhash.support.errors import InputError
 from proxyhash.support.parallel import available_threads, ordered_map, single_threaded_blas
 from proxyhash.support.progress import Progress, silent
 from proxyhash.support.seeds import generator
@@ -38,6 +39,7 @@ class Schedule:
 
 
 _DEFAULT_SCHEDULE = Schedule()
+_POLISH = Schedule(first=64.0, stages=9, steps=50)  # sharp from the first stage on, so as not to lose the code
 
 
 def tammes(
@@ -45,6 +47,7 @@ def tammes(
     dimensions: int,
     *,
     restarts: int | None = None,
+    start: str = "random",
     seed: int = 0,
     threads: int | None = None,
     progress: Progress = silent,
@@ -54,18 +57,40 @@ def tammes(
     The problem is not convex (the norms are equalities), so each start is annealed: the log-sum-exp of all cosines is
     minimised while its sharpness rises. A start that meets the bound of `least_max_cosine` ends the search. The result
     depends on the seed alone, not on the number of threads.
+
+    With `start="algebraic"` there is one start, the best binary code, which for hundreds of points is better than what
+    random starts lead to; needs C <= 2^d.
     """
     threads = threads or available_threads()
+    if start not in ("random", "algebraic"):
+        raise InputError(f"There is no start {start!r}; choose from random, algebraic.")
+    if start == "algebraic" and classes > 2 ** min(dimensions, 63):
+        raise InputError(f"There are only {2**dimensions} corners in {dimensions} dimensions, too few for {classes} points.")
     if dimensions == 1:  # the sphere is two points and nothing can move
         return np.where(np.arange(classes) % 2, -1.0, 1.0)[:, None]
     with single_threaded_blas():
-        points = _best_start(classes, dimensions, restarts or default_restarts(classes), seed, threads, progress)
+        if start == "algebraic":
+            points = _polished_code(classes, dimensions, seed, progress)
+        else:
+            points = _best_start(classes, dimensions, restarts or default_restarts(classes), seed, threads, progress)
         return points @ random_rotation(dimensions, generator(seed, "tammes", "rotation"))
 
 
 def default_restarts(classes: int) -> int:
     """Return how many random starts are worth their time: small problems have bad local optima, large ones do not."""
     return 6 if classes <= 300 else 2 if classes <= _ANNEAL_UP_TO else 1
+
+
+def _polished_code(classes: int, dimensions: int, seed: int, progress: Progress) -> Points:
+    """Return the unit points of the best binary code, or what annealing makes of them where that is better."""
+    from proxyhash.proxies.constructions import best_code  # importing it compiles
+
+    points = unit_rows(best_code(classes, dimensions, seed).astype(np.float64))
+    if classes > _ANNEAL_UP_TO:
+        return points
+    goal = least_max_cosine(classes, dimensions) + _OPTIMAL_WITHIN
+    polished = anneal(points, _POLISH, goal=goal, progress=lambda fraction: progress("Polishing a code", fraction))
+    return min(points, polished, key=lambda found: float(nearest(found)[1].max()))
 
 
 def _best_start(classes: int, dimensions: int, restarts: int, seed: int, threads: int, progress: Progress) -> Points:
@@ -117,11 +142,12 @@ def anneal(
     return points
 
 
-def spread(points: Points, *, threads: int = 1, progress: Listener = unheard) -> Points:
+def spread(points: Points, *, fixed: int = 0, threads: int = 1, progress: Listener = unheard) -> Points:
     """Push each of many points (C, d) away from its nearest neighbours, with momentum, ever more sharply.
 
-    Unlike the gradient of the soft maximum, which moves the few worst pairs, every point moves in every step; some
-    dozens of steps then do what L-BFGS needs hundreds for. The constants are the best of a small grid at (10000, 128).
+    The first `fixed` points stay where they are. Unlike the gradient of the soft maximum, which moves the few worst pairs,
+    every point moves in every step; some dozens of steps then do what L-BFGS needs hundreds for. The constants are the best
+    of a small grid at (10000, 128).
     """
     steps = int(np.clip(_SPREAD_PAIRS / len(points) ** 2, 20, 150))
     speed = np.zeros_like(points)
@@ -129,6 +155,7 @@ def spread(points: Points, *, threads: int = 1, progress: Listener = unheard) ->
         near = crowding(points, 16 * (500 / 16) ** way, threads)
         push = tangent(near.centre, points)
         speed = tangent(0.85 * speed - 0.03**way * push, points)
-        points = unit_rows(points + speed)
+        speed[:fixed] = 0
+        points = np.concatenate((points[:fixed], unit_rows(points + speed)[fixed:]))
         progress(step / steps)
     return points

@@ -1,0 +1,119 @@
+"""Simulated annealing of the bits themselves: single flips, each judged in O(C), for distances that are wanted.
+
+The energy over pairs i < j is sum mu max(0, floor - D_ij)^2 + (D_ij - t_ij)^2: a distance below the floor is punished, and
+a distance t may be wished for each pair.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.proxies.geometry import Floats
+from proxyhash.support.compiled import kernel
+
+Signs = NDArray[np.float32]
+
+_THRESHOLDS = 4096  # a power of two; the kernel masks with one less
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One temperature: how many flips are tried, and what a missing bit of distance costs (`mu`)."""
+
+    temperature: float
+    mu: float
+    flips: int
+
+
+def distances(signs: Floats) -> NDArray[np.float32]:
+    """Return the Hamming distances (C, C) of rows of +1 and -1 (C, d)."""
+    signs = np.ascontiguousarray(signs, np.float32)
+    apart: NDArray[np.float32] = (signs.shape[1] - signs @ signs.T) / 2
+    return apart
+
+
+def least_distance(signs: Floats) -> int:
+    """Return the smallest distance between two rows (C, d)."""
+    apart = distances(signs)
+    np.fill_diagonal(apart, np.inf)
+    return int(apart.min())
+
+
+def flipped(
+    signs: Floats,
+    floor: int,
+    stages: list[Stage],
+    random: np.random.Generator,
+    *,
+    wishes: Floats | None = None,
+    fixed: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> Signs:
+    """Return `signs` (C, d) after annealing; the first `fixed` rows stay as they are.
+
+    `wishes` (C, C) are the distances t. Without them the search ends as soon as no distance of a row that may move is below
+    the floor.
+    """
+    bits = signs.shape[1]
+    columns = np.array(signs.T, np.float32, order="C")  # a copy, bit by bit: a flip reads one bit of all rows
+    apart = distances(signs)
+    pull = np.float32(0 if wishes is None else 1)
+    wished = np.zeros_like(apart) if wishes is None else wishes.astype(np.float32)
+    np.fill_diagonal(apart, bits)  # together these make a row's own term vanish: 2 (D - t) + 1 = 0
+    np.fill_diagonal(wished, bits + 0.5)
+    state = random.integers(1, 2**63, dtype=np.uint64)
+    for number, stage in enumerate(stages, start=1):
+        thresholds = (stage.temperature * random.standard_exponential(_THRESHOLDS)).astype(np.float32)
+        penalty = np.float32(stage.mu)
+        state = np.uint64(
+            _flip_stage(columns, apart, wished, np.float32(floor), penalty, pull, fixed, thresholds, stage.flips, state)
+        )
+        if progress:
+            progress(number / len(stages))
+        if wishes is None and apart[fixed:].min() >= floor:
+            break
+    return np.ascontiguousarray(columns.T)
+
+
+@kernel(fastmath=True, nogil=True)
+def _flip_stage(
+    columns: Signs,
+    apart: Signs,
+    wished: Signs,
+    floor: np.float32,
+    mu: np.float32,
+    pull: np.float32,
+    fixed: int,
+    thresholds: Signs,
+    flips: int,
+    state: np.uint64,
+) -> np.uint64:
+    """Try `flips` random flips, keeping `columns` (d, C) and `apart` (C, C) up to date in place.
+
+    A flip is kept if it raises the energy by no more than a threshold -T log u (Metropolis' rule), drawn ahead. `state` is
+    that of a 64-bit xorshift generator, returned updated.
+    """
+    bits, classes = columns.shape
+    nothing = np.float32(0)
+    for _ in range(flips):
+        state ^= state << np.uint64(13)
+        state ^= state >> np.uint64(7)
+        state ^= state << np.uint64(17)
+        i = fixed + (((state >> np.uint64(44)) * np.uint64(classes - fixed)) >> np.uint64(20))
+        k = (((state >> np.uint64(24)) & np.uint64(0xFFFFF)) * np.uint64(bits)) >> np.uint64(20)
+        mine, row, wish, column = columns[k, i], apart[i], wished[i], columns[k]
+        change = nothing
+        for j in range(classes):
+            step = mine * column[j]  # bits that agree will differ: one bit farther apart
+            short, after = max(nothing, floor - row[j]), max(nothing, floor - row[j] - step)
+            change += mu * (after * after - short * short) + pull * (2 * step * (row[j] - wish[j]) + 1)
+        if change > thresholds[state & np.uint64(_THRESHOLDS - 1)]:
+            continue
+        for j in range(classes):
+            row[j] += mine * column[j]
+            apart[j, i] = row[j]
+        row[i] = bits
+        columns[k, i] = -mine
+    return state

@@ -1,0 +1,60 @@
+"""Which words of a larger code to take, which bits to even out, how to turn the cube: none of it costs distance."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.proxies.constructions.hadamard import Signs
+
+_ROUNDS = 400
+_SWAPS_A_ROUND = 128
+
+
+def balanced_rows(words: Signs, count: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Return `count` rows of `words` (M, d) whose bits are as often +1 as -1, or nearly.
+
+    From a random choice, the best of some random exchanges is made as long as one lowers the sum of fourth powers of the
+    bits' sums, which the most lopsided bits dominate.
+    """
+    order = random.permutation(len(words))
+    chosen, left = order[:count], order[count:]
+    sums = words[chosen].sum(axis=0, dtype=np.int64)
+    for _ in range(_ROUNDS if len(left) else 0):
+        if np.abs(sums).max() <= count % 2:
+            break
+        out, new = random.integers(count, size=_SWAPS_A_ROUND), random.integers(len(left), size=_SWAPS_A_ROUND)
+        after = sums - words[chosen[out]] + words[left[new]]
+        cost = np.square(np.square(after)).sum(axis=1)
+        best = int(cost.argmin())
+        if cost[best] < np.square(np.square(sums)).sum():
+            sums = after[best]
+            chosen[out[best]], left[new[best]] = left[new[best]], chosen[out[best]]
+    return chosen
+
+
+def lopsidedness(words: Signs) -> float:
+    """Return the largest |mean| of a bit of `words` (C, d): 0 is balanced, 1 constant."""
+    return float(np.abs(words.mean(axis=0, dtype=np.float64)).max())
+
+
+def evened(words: Signs, reached: int) -> Signs:
+    """Flip single bits of few words (C, d) so that lopsided bits become less so, where all stay `reached` bits apart."""
+    words = words.copy()
+    apart = (words.shape[1] - words.astype(np.int64) @ words.T) // 2
+    for k in np.argsort(-np.abs(words.sum(axis=0)), kind="stable"):
+        for i in range(len(words)):
+            if words[i, k] * words[:, k].sum() < 2:  # flipping it would not help
+                continue
+            after = apart[i] + words[i, k] * words[:, k]
+            after[i] = reached
+            if after.min() >= reached:
+                words[i, k] *= -1
+                apart[i], apart[:, i] = after, after
+    return words
+
+
+def turned(words: Signs, random: np.random.Generator) -> Signs:
+    """Shuffle the rows of `words` (C, d), shuffle the bits and flip some of them: the distances stay as they are."""
+    classes, bits = words.shape
+    flips = np.where(random.random(bits) < 0.5, -1, 1).astype(np.int8)
+    turned_words: Signs = words[random.permutation(classes)][:, random.permutation(bits)] * flips
+    return turned_words

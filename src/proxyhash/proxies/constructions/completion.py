@@ -1,0 +1,94 @@
+"""More words for a code that must not change: words of the smallest linear code around it first, then single flips."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.proxies.bit_flips import Signs, Stage, flipped
+from proxyhash.proxies.geometry import Floats
+
+_MOST_DIMENSIONS = 16  # of the linear code whose words are all looked at
+_STRANGERS = 4096  # random words to choose from besides
+_PAIRS_LOOKED_AT = 1e9  # by the flips of one search: about a second
+_MOST_FLIPS = 2_000_000
+_STAGES = 20
+
+
+def completed(old: Floats, new: int, random: np.random.Generator) -> Signs:
+    """Return `new` words (new, d) of +1 and -1 that are far from the rows of `old` (C, d) and from each other.
+
+    The words are taken one by one, always the one farthest from all before, out of the affine hull of `old` (a code that was
+    cut from a linear one gets its own words back), the complements of `old`, and random words. Then single bits are flipped
+    as long as that raises the least distance of a new word.
+    """
+    old = np.ascontiguousarray(old, np.float32)
+    strangers = np.where(random.random((max(_STRANGERS, 4 * new), old.shape[1])) < 0.5, -1, 1).astype(np.float32)
+    found = farthest_first(old, np.concatenate((affine_hull(old), -old, strangers)), new)
+    reached = _least(old, found)
+    while True:
+        better = _flipped_apart(old, found, reached + 1, random)
+        if (apart := _least(old, better)) <= reached:
+            return found if reached > 0 else _free_words(old, new)
+        found, reached = better, apart
+
+
+def affine_hull(words: Signs) -> Signs:
+    """Return all sums of an odd number of `words` (C, d), or no word where these are too many to look at.
+
+    In signs a sum is a product; the rows relative to the first span the linear code, and its basis is found by elimination.
+    """
+    relative = words * words[0] < 0
+    basis: list[NDArray[np.bool_]] = []
+    pivots: list[int] = []
+    for row in relative:
+        rest = row.copy()
+        for vector, pivot in zip(basis, pivots, strict=True):
+            if rest[pivot]:
+                rest ^= vector
+        if rest.any():
+            basis.append(rest)
+            pivots.append(int(rest.argmax()))
+        if len(basis) > _MOST_DIMENSIONS:
+            return words[:0]
+    hull = words[:1]
+    for vector in basis:
+        hull = np.concatenate((hull, np.where(vector, -hull, hull)))
+    return hull
+
+
+def farthest_first(old: Signs, candidates: Signs, count: int) -> Signs:
+    """Return `count` of the `candidates` (M, d), each in its turn the one farthest from `old` and from those before it."""
+    nearest = np.full(len(candidates), -np.inf, np.float32)  # the largest product with a word that is taken
+    for first in range(0, len(old), 256):
+        np.maximum(nearest, (candidates @ old[first : first + 256].T).max(axis=1), out=nearest)
+    chosen = np.empty(count, np.int64)
+    for place in range(count):
+        chosen[place] = nearest.argmin()
+        np.maximum(nearest, candidates @ candidates[chosen[place]], out=nearest)
+    return candidates[chosen]
+
+
+def _flipped_apart(old: Signs, found: Signs, goal: int, random: np.random.Generator) -> Signs:
+    rows = np.concatenate((old, found))
+    flips = int(min(_MOST_FLIPS, _PAIRS_LOOKED_AT / len(rows)) / _STAGES)
+    stages = [Stage(temperature, 1.0, flips) for temperature in np.geomspace(3.0, 0.3, _STAGES)]
+    return flipped(rows, goal, stages, random, fixed=len(old))[len(old) :]
+
+
+def _least(old: Signs, found: Signs) -> int:
+    """Return the smallest distance of a found word to an old one or to another found one."""
+    bits, rows = old.shape[1], np.concatenate((old, found))
+    products = found @ rows.T
+    products[np.arange(len(found)), len(old) + np.arange(len(found))] = -bits
+    return int((bits - products.max()) / 2)
+
+
+def _free_words(old: Signs, count: int) -> Signs:
+    """Return the first `count` words in counting order that are not in `old`: there are few left, and all are as near."""
+    bits = old.shape[1]
+    taken = {row.tobytes() for row in old > 0}
+    free = []
+    for number in range(len(old) + count):
+        word = (number >> np.arange(bits) & 1).astype(bool)
+        if word.tobytes() not in taken:
+            free.append(word)
+    return np.where(np.array(free[:count]), 1, -1).astype(np.float32)

@@ -1,0 +1,78 @@
+"""More classes for a set that is in use: every old proxy stays where it is, the new ones go as far away as can be."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import linear_sum_assignment
+
+from proxyhash.proxies.assignment import best_swaps
+from proxyhash.proxies.geometry import Floats, unit_rows
+from proxyhash.proxies.proxy_set import ProxySet
+from proxyhash.proxies.quality import measure
+from proxyhash.proxies.similarity import checked_similarity
+from proxyhash.proxies.tammes import spread
+from proxyhash.support.checks import whole_number
+from proxyhash.support.errors import InputError
+from proxyhash.support.parallel import single_threaded_blas
+from proxyhash.support.seeds import generator
+
+
+def extend(proxies: ProxySet, new_classes: int, similarity: ArrayLike | None = None) -> ProxySet:
+    """Return a set of C + `new_classes` proxies whose first C rows are those of `proxies`, bit for bit.
+
+    `similarity` (C + new, C + new) decides which new class gets which new proxy; in a `joint` set it also moves the new
+    proxies, as far as the distance that the old ones keep allows. The result depends on the seed of `proxies` alone.
+    """
+    new = whole_number("new_classes", new_classes, at_least=1)
+    classes, bits = proxies.classes + new, proxies.bits
+    s = None if similarity is None else checked_similarity(similarity, classes)
+    if proxies.binary and bits < 64 and classes > 2**bits:
+        raise InputError(
+            f"{classes} classes cannot have different codes of {bits} bits, of which {2**bits - proxies.classes} are left."
+        )
+    random = generator(proxies.seed, "extension", proxies.classes, new)
+    with single_threaded_blas():
+        found = _farther_corners(proxies.weights, new, random) if proxies.binary else _farther(proxies.weights, new, random)
+        if s is not None:
+            found = _matched(s, proxies.weights, found)
+            found = _followed(s, proxies, found, random) if proxies.kind == "joint" else found
+    weights = np.concatenate((proxies.weights, found.astype(np.float32)))
+    return ProxySet(weights, proxies.kind, proxies.seed, measure(weights, s))
+
+
+def _farther(old: Floats, new: int, random: np.random.Generator) -> Floats:
+    """Return `new` points (new, d) of the sphere of radius sqrt(d), spread from random ones."""
+    bits = old.shape[1]
+    points = unit_rows(np.concatenate((old.astype(np.float64), random.standard_normal((new, bits)))))
+    free: Floats = spread(points, fixed=len(old))[len(old) :] * np.sqrt(bits)
+    return free
+
+
+def _farther_corners(old: Floats, new: int, random: np.random.Generator) -> Floats:
+    from proxyhash.proxies.constructions.completion import completed  # importing it compiles
+
+    return completed(old, new, random)
+
+
+def _matched(similarity: Floats, old: Floats, found: Floats) -> Floats:
+    """Give the new proxies (new, d) to the new classes: first by what the old classes say, then by best swaps among them."""
+    kept = len(old)
+    pull = similarity[kept:, :kept] @ old
+    _, order = linear_sum_assignment(pull @ found.T, maximize=True)
+    s = similarity.copy()
+    np.fill_diagonal(s, 0)
+    unit = unit_rows(np.concatenate((old, found[order])).astype(s.dtype))
+    places = best_swaps(s, unit, np.arange(len(unit)), fixed=kept)[kept:] - kept
+    matched: Floats = found[order][places]
+    return matched
+
+
+def _followed(similarity: Floats, proxies: ProxySet, found: Floats, random: np.random.Generator) -> Floats:
+    from proxyhash.proxies.bit_flips import distances
+    from proxyhash.proxies.joint import following_corners
+
+    rows = np.concatenate((proxies.weights, found))
+    kept = proxies.classes
+    apart = distances(rows)
+    np.fill_diagonal(apart, np.inf)
+    floor = int(min(proxies.quality.min_distance, apart[kept:].min()))
+    return following_corners(similarity, rows, floor, random, fixed=kept)[kept:]
