@@ -4,10 +4,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from conftest import Digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import Digits
 from proxyhash.methods import Lesson, fit_method
 from proxyhash.methods.shallow.discrete import cyclic_descent, discrete_objective
 from proxyhash.methods.shallow.itq import moments
