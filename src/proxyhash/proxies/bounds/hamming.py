@@ -42,7 +42,7 @@ def largest_min_distance(words: int, bits: int) -> int:
 def _may_exist(words: int, bits: int, distance: int) -> bool:
     """Ask the bounds, the cheapest first, whether `words` words of `bits` bits at `distance` are ruled out."""
     n, d = (bits, distance) if distance % 2 == 0 else (bits + 1, distance + 1)
-    if min(plotkin_bound(n, d), hamming_bound(n, d), KNOWN_SIZES.get((n, d), words)) < words:
+    if plotkin_bound(n, d) < words or KNOWN_SIZES.get((n, d), words) < words or hamming_bound(n, d) < words:
         return False
     return n > _LINEAR_PROGRAM_UP_TO or delsarte_bound(n, d) >= words
 
