@@ -12,6 +12,7 @@ from torch import Tensor
 from proxyhash.data.images import Images, Indices
 from proxyhash.data.loading import load_batches
 from proxyhash.data.transforms import Transform, augmentation_draws
+from proxyhash.models.running import AllNeeded
 
 
 class Source(Protocol):
@@ -53,10 +54,10 @@ class ImageSource:
     def training(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:
         """Yield augmented images; what is random depends on seed, epoch and image alone."""
         draws = augmentation_draws(len(self.images), self.seed, epoch)
-        for batch in load_batches(self.images, batches, self.transform, draws=draws):
+        for batch in load_batches(self.images, batches, self.transform, draws=draws, problems=AllNeeded()):
             yield batch.images
 
     def testing(self, batches: Sequence[Indices]) -> Iterator[Tensor]:
         """Yield images as they are evaluated."""
-        for batch in load_batches(self.images, batches, self.transform):
+        for batch in load_batches(self.images, batches, self.transform, problems=AllNeeded()):
             yield batch.images

@@ -97,7 +97,7 @@ def _build(kind: str, task: Task, settings: ProxySettings) -> ProxyObjective:
     if settings.tau <= 0 or settings.triplet < 0 or settings.margin < 0:
         raise InputError("tau must be positive, and neither triplet nor margin may be negative.")
     whole_number("per_class", settings.per_class, 2)
-    similarity = class_similarity(task, settings.similarity) if kind.startswith(("s", "joint")) else None
+    similarity = class_similarity(task, settings.similarity) if kind == "shclm" else None
     proxies = design_proxies(len(task.names), task.bits, kind, similarity, task.seed, progress=task.progress)
     frequencies = None if task.tags is None else tag_frequencies(torch.from_numpy(task.tags))
     return ProxyObjective(proxies, settings, frequencies)
