@@ -18,8 +18,8 @@ from proxyhash.training.sources import ImageSource
 from proxyhash.training.trainer import TrainingStoppedError
 
 SCRIPT = str(Path(__file__).with_name("small_run.py"))
-FROZEN = {"dropout": 0.3, "ema": 0.9}
-FINETUNED = {"finetune": True, "backbone_rate": 2e-3, "hidden": 0, "dropout": 0.2, "ema": 0.8}
+FROZEN: dict[str, Any] = {"dropout": 0.3, "ema": 0.9}
+FINETUNED: dict[str, Any] = {"finetune": True, "backbone_rate": 2e-3, "hidden": 0, "dropout": 0.2, "ema": 0.8}
 
 
 @pytest.fixture(autouse=True)
@@ -109,15 +109,21 @@ def fail_at(trainer: Recorded, step: int, failure: torch.Tensor | Exception) -> 
             return usual(*arguments) * failure
         return usual(*arguments)
 
-    trainer.learner.loss = loss  # type: ignore[method-assign]
+    trainer.learner.loss = loss  # type: ignore[method-assign, assignment]
 
 
 @pytest.mark.parametrize(
     ("failure", "sentence"),
     [
         (torch.tensor(float("nan")), "The loss became nan: start again with a lower learning rate"),
-        (torch.OutOfMemoryError("CUDA out of memory."), "Memory ran out with batches of 32: free some and go on with --resume"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 1 bytes"), "start again with a smaller --batch"),
+        (
+            torch.OutOfMemoryError("CUDA out of memory."),
+            "Memory ran out with batches of 32: free some and go on with --resume",
+        ),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 1 bytes"),
+            "start again with a smaller --batch",
+        ),
     ],
 )
 def test_what_stops_a_run_is_one_sentence_and_leaves_a_checkpoint(
@@ -165,7 +171,12 @@ def test_a_vanished_image_is_named_and_its_return_continues_the_run(tmp_path: Pa
     whole = trainer("whole").fit()
     lost = tmp_path / f"{TRAIN // 2}.png"
     stopped = trainer("stopped")
-    stopped.report = lambda _: lost.rename(tmp_path / "elsewhere")  # after the first epoch
+
+    def vanish(_: dict[str, float]) -> None:
+        """Be gone after the first epoch."""
+        lost.rename(tmp_path / "elsewhere")
+
+    stopped.report = vanish
     with pytest.raises(TrainingStoppedError, match=f"{lost} is not there. Put it back and go on with --resume"):
         stopped.fit()
     (tmp_path / "elsewhere").rename(lost)
@@ -215,7 +226,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     flipped = good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :]
     for bad in (b"", b"hello", good[: len(good) // 2], flipped):
         file.write_bytes(bad)
-        with pytest.raises(InputError, match="checkpoint.pt is damaged; start again without --resume."):
+        with pytest.raises(InputError, match=r"checkpoint.pt is damaged; start again without --resume."):
             small_trainer(tmp_path, epochs=2).fit()
 
 
