@@ -37,7 +37,7 @@ def _torch_only(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa:
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two lengths in one run, long enough to be good."""
     folder = tmp_path_factory.mktemp("digits") / "models"
-    main(f"{TRAIN} --bits 8,16 --epochs 8 --tensorboard {folder}.board -o {folder}".split())
+    main(f"{TRAIN} --bits 8,16 --epochs 10 --tensorboard {folder}.board -o {folder}".split())
     return folder
 
 
@@ -62,7 +62,7 @@ def error(command: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_digits_reach_the_floor(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = [json.loads(line) for line in Path(f"{models}.run/log.jsonl").read_text().splitlines()]
-    assert [entry["epoch"] for entry in log] == list(range(1, 9))
+    assert [entry["epoch"] for entry in log] == list(range(1, 11))
     assert max(entry["map_16"] for entry in log) > 0.8
     assert max(entry["accuracy_16"] for entry in log) > 0.9
     numbers = json.loads(run(f"evaluate model {models}/16 --json", capsys))
@@ -82,7 +82,7 @@ def test_tensorboard_has_every_epoch(models: Path) -> None:
     board = EventAccumulator(f"{models}.board")
     board.Reload()
     assert {"loss", "map", "map_8", "map_16", "accuracy_8", "images_per_second"} <= set(board.Tags()["scalars"])
-    assert [event.step for event in board.Scalars("map")] == list(range(1, 9))
+    assert [event.step for event in board.Scalars("map")] == list(range(1, 11))
 
 
 def test_encode_writes_codes_and_names(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """Two real processes (gloo) against one."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -83,3 +84,22 @@ def test_alone_nothing_is_exchanged() -> None:
     alone.add_gradients([weights])
     alone.average_gradients([weights])
     assert weights.grad.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.slow
+def test_the_same_command_runs_under_torchrun(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("proxyhash")), "train", "digits", "--backbone", "convnet", "--finetune"]
+    plan = ["--bits", "8", "--epochs", "2", "--triplet", "1", "--dropout", "0", "-o", str(tmp_path / "model")]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
+    done = subprocess.run(
+        [*launch, *command, *plan],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PROXYHASH_CACHE": str(tmp_path / "cache")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("epoch 2/2") == 1
+    assert done.stdout.count("Saved") == 1
+    assert (tmp_path / "model" / "config.json").is_file()
+    assert len((tmp_path / "model.run" / LOG).read_text().splitlines()) == 2

@@ -1,4 +1,5 @@
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from small_run import BITS, STEPS, TRAIN, Recorded, digits, small_trainer
 from proxyhash.data.images import FileImages
 from proxyhash.data.transforms import find_transform
 from proxyhash.support.errors import InputError
+from proxyhash.training.interruption import Interruption
 from proxyhash.training.run_folder import CHECKPOINT, LOG
 from proxyhash.training.sources import ImageSource
 from proxyhash.training.trainer import TrainingStoppedError
@@ -65,7 +67,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, plan: d
 def test_ctrl_c_saves_between_steps(tmp_path: Path) -> None:
     whole = small_trainer(tmp_path / "whole", **FROZEN).fit()
     done = stop_at(tmp_path / "stopped", FROZEN, "SIGINT", 7)
-    assert "KeyboardInterrupt" in done.stderr
+    assert f"KeyboardInterrupt: the last checkpoint is in {tmp_path / 'stopped'}." in done.stderr
     resumed = small_trainer(tmp_path / "stopped", **FROZEN)
     assert same_weights(resumed.fit(), whole)
     assert len(resumed.losses) == STEPS - 7
@@ -236,3 +238,15 @@ def test_digits_are_learned(tmp_path: Path) -> None:
     best = max(entry[f"map_{BITS}"] for entry in log_of(tmp_path))
     assert best > 0.6  # of 160 images; chance is 0.1
     assert trainer.losses[-1] < 0.5 * trainer.losses[0]
+
+
+def test_the_second_ctrl_c_acts_as_usual() -> None:
+    with Interruption() as interruption:
+        interruption.check("not yet")
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt, match="at last"):
+            interruption.check("at last")
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)

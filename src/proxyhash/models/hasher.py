@@ -85,8 +85,8 @@ class Hasher:
         """Return nu (N, bits) for features q (N, width) that were computed before."""
         device = next(self.network.parameters()).device
         with torch.inference_mode():
-            parts = [self.head(torch.from_numpy(np.array(part)).to(device)).cpu().numpy() for part in _pieces(features)]
-        return np.concatenate([np.zeros((0, self.bits), np.float32), *parts])
+            nu: Floats = self.head(torch.from_numpy(np.array(features)).to(device)).cpu().numpy()
+            return nu
 
     def classify(self, images: Anything, *, progress: Progress = silent) -> list[str]:
         """Return the name of the class whose proxy is nearest to each image."""
@@ -172,10 +172,6 @@ def as_images(images: Anything) -> Images:
             raise InputError("Images are files, or bytes (N, side, side, 3) in one array, or a collection.")
         return FileImages(Path(), [str(path) for path in images])
     return images
-
-
-def _pieces(rows: Floats, size: int = 4096) -> list[Floats]:
-    return [rows[first : first + size] for first in range(0, len(rows), size)]
 
 
 def _plain_tensors(network: HashNetwork) -> dict[str, torch.Tensor]:

@@ -25,10 +25,10 @@ class Interruption:
         if self._listens:
             signal.signal(signal.SIGINT, self._usual)
 
-    def check(self) -> None:
+    def check(self, message: str) -> None:
         """Raise what Ctrl-C would have raised."""
         if self.asked:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(message)
 
     def _remember(self, _: int, __: FrameType | None) -> None:
         self.asked = True

@@ -99,11 +99,11 @@ class Trainer:
             if interruption.asked or time.monotonic() - saved > self.plan.checkpoint_seconds:
                 self.run.save(running)
                 saved = time.monotonic()
-            interruption.check()
+            interruption.check(self._left())
         self._judge(running, {"loss": state.loss / len(batches), "images_per_second": seen / (time.monotonic() - begun)})
         state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
         self.run.save(running)
-        interruption.check()
+        interruption.check(self._left())
 
     def _step(self, learner: Learner, optimizer: torch.optim.Optimizer, batch: Indices, inputs: Tensor) -> float:
         """Take one step: embed our share, see everyone's, step down the loss of the whole batch."""
