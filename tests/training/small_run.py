@@ -10,7 +10,7 @@ import os
 import signal
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from proxyhash.training.trainer import Material, Trainer
 
 TRAIN, ALL, BITS = 160, 220, 12
 STEPS = 15  # of three epochs
+TRANSFORM = replace(find_transform("small", 8), flip=False)  # a mirrored digit is none
 
 
 @dataclass
@@ -89,9 +90,7 @@ def small_trainer(
     trunk: nn.Module = Normalised(backbone) if finetune else nn.Identity()
     width = backbone.facts.width if finetune else 64
     head = objective.head(HeadShape(width, BITS, plan.hidden, plan.dropout))
-    source: Source = (
-        ImageSource(ArrayImages(pixels), find_transform("small", 8), 0) if finetune else FeatureSource(flat(pixels))
-    )
+    source: Source = ImageSource(ArrayImages(pixels), TRANSFORM, 0) if finetune else FeatureSource(flat(pixels))
     validation = Judged(np.arange(TRAIN, ALL), labels[TRAIN:], labels[TRAIN:])
     searched = Judged(np.arange(TRAIN), labels[:TRAIN], labels[:TRAIN])
     processes = processes or Processes()

@@ -133,7 +133,10 @@ def _transform(dataset: Dataset, backbone: Backbone, order: Order) -> Transform:
         size = backbone.facts.image_size
         if stored is not None and (order.finetunes or backbone.facts.pretrained_on is None):
             size = min(size, SMALL) if backbone.facts.pretrained_on else stored.shape[1]
-    return find_transform(order.transform, order.image_size) if order.transform else default_transform(dataset, size)
+    if order.transform is None:
+        return default_transform(dataset, size)
+    found = find_transform(order.transform, order.image_size)
+    return replace(found, flip=found.flip and dataset.mirrors)
 
 
 def _classes(dataset: Dataset, train: Indices) -> Indices:
