@@ -2,6 +2,7 @@ import pytest
 from rich.progress import Progress
 
 from proxyhash.cli import show
+from proxyhash.support.progress import silent
 
 
 def test_what_changes_about_a_work_does_not_add_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,4 +24,4 @@ def test_what_changes_about_a_work_does_not_add_a_bar(monkeypatch: pytest.Monkey
         ("training: loss 1.000, 12 images/s", 0.5),
     ]
     with show.progress_bars(shown=False) as listen:
-        assert listen is show.silent
+        assert listen is silent
