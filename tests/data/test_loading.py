@@ -95,7 +95,7 @@ def test_unreadable_images_are_left_out_and_counted(files: FileImages, tmp_path:
     assert [batch.indices.tolist() for batch in found] == [[5, 3], [], [2, 4, 10], [9, 8, 7, 6]]
     assert [len(batch.images) for batch in found] == [2, 0, 3, 4]
     assert problems.counts == {"unreadable image": 3}
-    with pytest.raises(InputError, match=r"as asked: unreadable image: .*0\.png cannot be decoded"):
+    with pytest.raises(InputError, match=r"/0\.png cannot be decoded"):
         list(load_batches(files, BATCHES, PHOTO))
 
 

@@ -23,7 +23,7 @@ def built(name: str, bits: int = 2, classes: int = 2, **settings: float) -> Obje
 
 
 def value(objective: Objective, nu: Tensor = NU, targets: Tensor = LABELS) -> float:
-    return objective(nu, targets, torch.arange(len(nu))).item()
+    return float(objective(nu, targets, torch.arange(len(nu))).detach())
 
 
 def softplus(x: float) -> float:

@@ -4,10 +4,10 @@ from itertools import product
 
 import numpy as np
 import pytest
+from digit_features import digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import Digits
 from proxyhash.methods import Lesson, fit_method
 from proxyhash.methods.shallow.discrete import cyclic_descent, discrete_objective
 from proxyhash.methods.shallow.itq import moments
@@ -61,11 +61,11 @@ def test_moments_and_distances_are_those_of_numpy() -> None:
         choose_anchors(features, 301, 0)
 
 
-def test_codes_longer_than_the_classes_hold_no_nan(digits: Digits) -> None:
-    encoder = fit_method("itq-cca", Lesson(48, digits.train, digits.labels))
-    assert np.isfinite(encoder.embed(digits.query)).all()
+def test_codes_longer_than_the_classes_hold_no_nan() -> None:
+    encoder = fit_method("itq-cca", Lesson(48, digits().train, digits().labels))
+    assert np.isfinite(encoder.embed(digits().query)).all()
 
 
-def test_itq_wants_no_more_bits_than_features(digits: Digits) -> None:
+def test_itq_wants_no_more_bits_than_features() -> None:
     with pytest.raises(InputError, match="at most 64 principal components"):
-        fit_method("itq", Lesson(65, digits.train))
+        fit_method("itq", Lesson(65, digits().train))

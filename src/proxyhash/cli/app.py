@@ -53,8 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (InputError, CycloptsError) as error:
         errors.print(f"proxyhash: error: {' '.join(str(error).split())}", markup=False)
         sys.exit(2)
-    except KeyboardInterrupt:
-        errors.print("proxyhash: stopped.")
+    except KeyboardInterrupt as stop:
+        errors.print(f"proxyhash: stopped{f'; {stop}' if str(stop) else '.'}", markup=False)
         sys.exit(130)
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.show import progress_bars
+from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.evaluation import Metric
@@ -106,6 +107,8 @@ def model(
     from proxyhash.training.measure import measure_hasher
 
     hasher = Hasher.load(model_)
+    if not {"protocol", "data"} <= hasher.record.keys():
+        raise InputError(f"{model_} does not say what it was trained on; encode images with it and use evaluate codes.")
     history = hasher.record["protocol"]
     with progress_bars() as progress:
         dataset = load_dataset(data or hasher.record["data"]["path"], data_dir=data_dir, progress=progress)

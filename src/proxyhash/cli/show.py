@@ -16,10 +16,10 @@ from proxyhash.support.progress import silent
 
 
 @contextmanager
-def progress_bars() -> Iterator[Listener]:
+def progress_bars(*, shown: bool = True) -> Iterator[Listener]:
     """Give a listener that draws one bar for each kind of work, if standard error is a terminal; they vanish at the end."""
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not (shown and console.is_terminal):
         yield silent
         return
     columns = (TextColumn("{task.description:<30}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
@@ -28,9 +28,10 @@ def progress_bars() -> Iterator[Listener]:
 
     def listen(work: str, fraction: float) -> None:
         bars.start()  # only now: nothing is drawn for an error that comes before any work
-        if work not in tasks:
-            tasks[work] = bars.add_task(work, total=1.0)
-        bars.update(tasks[work], completed=fraction)
+        name = work.partition(":")[0]
+        if name not in tasks:
+            tasks[name] = bars.add_task(work, total=1.0)
+        bars.update(tasks[name], description=work, completed=fraction)
 
     try:
         yield listen

@@ -43,6 +43,8 @@ def train(
     seed: Whole = 0,
     data_dir: Path | None = None,
     device: str | None = None,
+    freeze_statistics: Annotated[bool, _Flag] = False,
+    tensorboard: Path | None = None,
     resume: Annotated[bool, _Flag] = False,
     strict: Annotated[bool, _Flag] = False,
     output: Annotated[Path, Parameter(alias="-o")],
@@ -97,6 +99,10 @@ def train(
         Where to look for a named data set first.
     device
         cpu or cuda; by default what there is.
+    freeze_statistics
+        Keep the statistics of the backbone's batch normalisation: for batches too small to have good ones.
+    tensorboard
+        A folder to write the metrics of each epoch to, for TensorBoard.
     resume
         Go on from the last checkpoint of the same command.
     strict
@@ -107,45 +113,51 @@ def train(
     from proxyhash.data import load_dataset, make_split
     from proxyhash.training.plan import Plan
     from proxyhash.training.processes import join_processes
+    from proxyhash.training.tensorboard import tensorboard_listener
     from proxyhash.training.train import Order, train_hashers
 
     lengths = _lengths(bits)
-    _check_output(output)
+    folders = _folders(output, lengths)
+    if (finetune and backbone_rate == 0) or (backbone_rate and not finetune):
+        raise InputError("--backbone-rate is the rate of --finetune: above 0 with it, and not given without it.")
     settings = {"tau": tau, "triplet": triplet, "margin": margin}
     changes = {"epochs": epochs, "batch": batch, "rate": rate, "hidden": hidden, "dropout": dropout, "ema": ema}
-    changes |= {"backbone_rate": backbone_rate, "seed": seed}
+    changes |= {"backbone_rate": backbone_rate, "freeze_statistics": freeze_statistics, "seed": seed}
     plan = Plan.finetune(**changes) if finetune else Plan.frozen(**changes)
     chosen = {name: value for name, value in settings.items() if value is not None}
     order = Order(lengths, method, chosen, backbone, not scratch, image_size, transform, plan)
-    console = Console(highlight=False)
-    with progress_bars() as progress:
+    device = _device(device)
+    first = join_processes().first
+    console = Console(highlight=False, quiet=not first, soft_wrap=True)
+    board = tensorboard_listener(tensorboard) if tensorboard is not None and first else None
+
+    def report(metrics: dict[str, float]) -> None:
+        console.print(_line(metrics, plan.epochs))
+        if board is not None:
+            board(metrics)
+
+    with progress_bars(shown=first) as progress:
         dataset = load_dataset(data, data_dir=data_dir, strict=strict, progress=progress)
         if tags is not None:
             dataset = dataset.with_frequent_tags(tags)
         split = make_split(dataset, protocol, seed=seed, round=round_, validation=validation)
-        first = join_processes().first
         hashers = train_hashers(
             dataset,
             split,
             order,
             run_folder(output),
             resume=resume,
-            device=device or _device(),
+            device=device,
             progress=progress,
-            report=(lambda metrics: console.print(_line(metrics, plan.epochs))) if first else lambda _: None,
+            report=report,
         )
-        if first:
-            for number, hasher in enumerate(hashers):
-                progress("saving and exporting", number / len(hashers))
-                hasher.record["data"] = {"path": _remembered(data), "tags": tags, "round": round_}
-                hasher.save(output if len(lengths) == 1 else output / str(hasher.bits))
-    if not first:
-        return
+        for folder, hasher in zip(folders, hashers, strict=True) if first else ():
+            progress("saving and exporting", folders.index(folder) / len(folders))
+            hasher.record["data"] = {"path": _remembered(data), "tags": tags, "round": round_}
+            hasher.save(folder)
     for sentence in dataset.problems.sentences():
         console.print(f"Left out: {sentence}")
-    where = output if len(lengths) == 1 else f"{output}/{{{','.join(map(str, lengths))}}}"
-    example = output if len(lengths) == 1 else output / str(lengths[0])
-    console.print(f"Saved {where}; measure it with: proxyhash evaluate model {example}", soft_wrap=True)
+    console.print(f"Saved {', '.join(map(str, folders))}; measure it with: proxyhash evaluate model {folders[0]}")
 
 
 def encode(
@@ -179,7 +191,7 @@ def encode(
     from proxyhash.models.hasher import Hasher
 
     check_writable(output)
-    hasher = Hasher.load(model, device or _device())
+    hasher = Hasher.load(model, _device(device))
     problems = Problems(strict)
     with progress_bars() as progress:
         found = (
@@ -231,23 +243,29 @@ def _lengths(text: str) -> tuple[int, ...]:
         raise InputError(f"--bits takes whole numbers with commas between them, such as 16,32,64, not {text}.") from None
 
 
-def _check_output(output: Path) -> None:
-    if output.is_file():
-        raise InputError(f"{output} is a file; a model is a folder.")
-    foreign = output.is_dir() and any(output.iterdir()) and not _is_model(output)
-    if foreign:
-        raise InputError(f"{output} holds other things than a model; choose another folder.")
-    check_writable(output / "config.json")
+def _folders(output: Path, lengths: tuple[int, ...]) -> list[Path]:
+    """Return the folder of each model, once it is sure that they can be written and nothing else is lost."""
+    from proxyhash.models.model_folder import CONFIG, check_replaceable
+
+    folders = [output] if len(lengths) == 1 else [output / str(bits) for bits in lengths]
+    if len(lengths) > 1 and (output / CONFIG).is_file():
+        raise InputError(f"{output} is a model of one length; choose another folder for several.")
+    for folder in folders:
+        check_replaceable(folder)
+        check_writable(folder / CONFIG)
+    return folders
 
 
-def _is_model(folder: Path) -> bool:
-    return (folder / "config.json").is_file() or any((child / "config.json").is_file() for child in folder.iterdir())
-
-
-def _device() -> str:
+def _device(wanted: str | None) -> str:
     import torch
 
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=wanted)
+    except (RuntimeError, AssertionError):
+        raise InputError(f"There is no device {wanted} here; try cpu.") from None
+    return wanted
 
 
 def _line(metrics: dict[str, float], epochs: int) -> str:

@@ -35,7 +35,7 @@ _UPRIGHT = {
 class UnreadableImageError(InputError):
     """An image file that cannot be decoded; the message names it and says why, `reason` is the latter alone."""
 
-    def __init__(self, path: Path, reason: str) -> None:
+    def __init__(self, path: Path | str, reason: str) -> None:
         """Make the sentence."""
         super().__init__(f"{path} {reason}.")
         self.reason = reason

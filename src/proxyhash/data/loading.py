@@ -44,7 +44,7 @@ def load_batches(
     An image that cannot be read is counted in `problems` and left out; without `problems` it is an error.
     """
     workers = available_threads() if workers is None else whole_number("The number of workers", workers, 1)
-    reader = _Reader(images, transform, draws, problems if problems is not None else Problems(strict=True))
+    reader = _Reader(images, transform, draws, problems)
     yield from reader.from_memory(batches) if in_memory(images) else reader.from_files(batches, workers)
 
 
@@ -54,7 +54,7 @@ class _Begun:
 
     indices: Indices
     pixels: NDArray[Any]
-    reads: list[Future[str | None]]
+    reads: list[Future[UnreadableImageError | None]]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class _Reader:
     images: Images
     transform: Transform
     draws: Draws | None
-    problems: Problems
+    problems: Problems | None
 
     def from_memory(self, batches: Iterable[Indices]) -> Iterator[Batch]:
         """Yield batches of stored pixels: so cheap that nothing need be read ahead."""
@@ -92,18 +92,19 @@ class _Reader:
         return _Begun(indices, pixels, [pool.submit(self._read, *item) for item in items])
 
     def _finish(self, begun: _Begun) -> Batch:
-        messages = [read.result() for read in begun.reads]
-        for message in filter(None, messages):
-            self.problems.add(UNREADABLE, message)
+        errors = [read.result() for read in begun.reads]
         indices, pixels = begun.indices, begun.pixels
-        if any(messages):
-            good = np.array([message is None for message in messages])
+        for index, error in zip(indices.tolist(), errors, strict=True):
+            if error is not None:
+                self._count(index, error)
+        if any(errors):
+            good = np.array([error is None for error in errors])
             indices, pixels = indices[good], pixels[good]
         if self.transform.takes_parts:
             return Batch(torch.from_numpy(pixels).permute(0, 3, 1, 2), indices)
         return Batch(self._transformed(pixels, indices), indices)
 
-    def _read(self, index: int, part: Part | None, out: NDArray[Any]) -> str | None:
+    def _read(self, index: int, part: Part | None, out: NDArray[Any]) -> UnreadableImageError | None:
         """Read one image into its place, or return why that is impossible."""
         try:
             if part is None:
@@ -111,8 +112,13 @@ class _Reader:
             else:
                 self.images.read_part(index, part, out)
         except UnreadableImageError as error:
-            return f"{self.images.key(index)} {error.reason}"
+            return error
         return None
+
+    def _count(self, index: int, error: UnreadableImageError) -> None:
+        if self.problems is None:
+            raise error
+        self.problems.add(UNREADABLE, f"{self.images.key(index)} {error.reason}")
 
     def _transformed(self, squares: Pixels, indices: Indices) -> Tensor:
         tensor = torch.from_numpy(squares)

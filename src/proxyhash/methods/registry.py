@@ -11,6 +11,7 @@ from proxyhash.methods.lesson import Encoder, Lesson
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
 from proxyhash.training.objectives import Objective, Task, find_objective, objective
+from proxyhash.training.plan import Plan
 
 LearnsFrom = Literal["nothing", "classes", "classes or tags"]
 
@@ -26,7 +27,8 @@ class Method:
     settings: type
     learns_from: LearnsFrom
     searches: str
-    fit: Callable[[Lesson, Any], Encoder]
+    fit: Callable[..., Encoder]  # lesson, settings, and a plan if it trains a network
+    trains: bool = False
 
 
 _METHODS: dict[str, Method] = {}
@@ -68,7 +70,9 @@ def list_as_method(name: str, title: str, family: str, year: int) -> None:
     """List a training objective among the systems."""
     found = find_objective(name)
     learns_from: LearnsFrom = "classes or tags" if found.takes_tags else "classes"
-    _METHODS[name] = Method(name, title, family, year, found.settings, learns_from, "Hamming", partial(fit_head, name))
+    _METHODS[name] = Method(
+        name, title, family, year, found.settings, learns_from, "Hamming", partial(fit_head, name), trains=True
+    )
 
 
 def list_methods() -> list[str]:
@@ -85,15 +89,16 @@ def find_method(name: str) -> Method:
     return _METHODS[name]
 
 
-def fit_method(name: str, lesson: Lesson, **settings: Any) -> Encoder:
-    """Fit a shallow method; a setting that it does not have is an error."""
+def fit_method(name: str, lesson: Lesson, plan: Plan | None = None, **settings: Any) -> Encoder:
+    """Fit a system on features; a setting that it does not have is an error. `plan` is how the deep ones are trained."""
     found = find_method(name)
     known = [setting.name for setting in fields(found.settings)]
     for setting in settings:
         if setting not in known:
             raise InputError(f"{found.title} has no setting {setting}; it has {', '.join(known) or 'none'}.")
     _check(found, lesson)
-    return found.fit(lesson, found.settings(**settings))
+    chosen = found.settings(**settings)
+    return found.fit(lesson, chosen) if plan is None or not found.trains else found.fit(lesson, chosen, plan)
 
 
 def _check(found: Method, lesson: Lesson) -> None:

@@ -22,7 +22,7 @@ from proxyhash.support.places import cache_root
 from proxyhash.support.progress import Progress, silent
 
 SAVE_EVERY = 32  # batches; a kill loses at most these
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -41,44 +41,71 @@ def cached_features(
 
     The cache is keyed by the network's weights, the images and the transform: a changed one of these is another entry.
     """
-    key = _key(dataset, backbone, transform)
-    entry = (folder or cache_root() / "features") / f"{dataset.name}-{backbone.facts.name}-{transform.size}-{key[:16]}"
+    name = f"{dataset.name}-{backbone.facts.name.replace('/', '-')}-{transform.size}"
+    entry = (folder or cache_root() / "features") / f"{name}-{_key(dataset, backbone, transform)[:16]}"
     if not (entry / "features.npy").is_file():
         _extract(dataset, backbone, transform, entry, progress)
+    features = _read(entry, (len(dataset), backbone.facts.width))
+    for index in np.flatnonzero(~features.readable):
+        dataset.problems.add("unreadable image", dataset.images.key(int(index)))
+    return features
+
+
+def _read(entry: Path, shape: tuple[int, int]) -> Features:
     try:
         values = np.load(entry / "features.npy", mmap_mode="r", allow_pickle=False)
         readable = np.load(entry / "readable.npy", allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise InputError(f"The cached features in {entry} are damaged; delete that folder.") from error
-    _count_unreadable(dataset, readable)
+    if values.shape != shape or values.dtype != np.float32 or readable.shape != shape[:1] or readable.dtype != bool:
+        raise InputError(f"The cached features in {entry} are damaged; delete that folder.")
     return Features(values, readable, entry)
 
 
 def _extract(dataset: Dataset, backbone: Backbone, transform: Transform, entry: Path, progress: Progress) -> None:
     """Fill `features.part` batch by batch, noting how far it is whole, and give it its name at the end."""
-    entry.mkdir(parents=True, exist_ok=True)
+    try:
+        entry.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"Cannot keep features in {entry}: {error.strerror}.") from error
     part, mark = entry / "features.part", entry / "progress.json"
-    shape = (len(dataset), backbone.facts.width)
-    begun = json.loads(mark.read_text())["done"] if mark.is_file() and part.is_file() else 0
-    values = np.lib.format.open_memmap(part, mode="r+" if begun else "w+", dtype=np.float32, shape=None if begun else shape)
-    problems = Problems()
-    left = np.arange(begun, len(dataset))
-    runner = _runner(backbone, transform.size, entry)
+    values, begun = _part(part, mark, (len(dataset), backbone.facts.width))
     outputs = run_images(
-        dataset.images, runner, transform, indices=left, problems=problems, work="extracting features", progress=progress
+        dataset.images,
+        _runner(backbone, transform.size, entry),
+        transform,
+        indices=np.arange(begun, len(dataset)),
+        problems=Problems(dataset.problems.strict),
+        work="extracting features",
+        progress=progress,
     )
-    for number, (indices, rows) in enumerate(outputs):
+    for number, (indices, rows) in enumerate(outputs, 1):
+        values[begun : indices[-1] + 1] = np.nan  # what is not overwritten could not be read
         values[indices] = rows
-        if number % SAVE_EVERY == SAVE_EVERY - 1:
+        begun = int(indices[-1]) + 1
+        if number % SAVE_EVERY == 0:
             values.flush()
-            _note(mark, int(indices[-1]) + 1 if len(indices) else begun)
+            _note(mark, begun)
+    values[begun:] = np.nan
     values.flush()
-    readable = np.asarray((values != 0).any(1))
-    with written_whole(entry / "readable.npy") as temporary:
-        np.save(temporary, readable)
+    with written_whole(entry / "readable.npy") as temporary, temporary.open("wb") as handle:
+        np.save(handle, ~np.isnan(values[:, 0]))
     part.replace(entry / "features.npy")
     mark.unlink(missing_ok=True)
     (entry / "network.onnx").unlink(missing_ok=True)
+
+
+def _part(part: Path, mark: Path, shape: tuple[int, int]) -> tuple[np.memmap[tuple[int, ...], np.dtype[np.float32]], int]:
+    """Return the file to fill and how many rows of it are whole: what was begun if it is sound, or else a new one."""
+    try:
+        done = json.loads(mark.read_text())["done"]
+        values = np.lib.format.open_memmap(part, mode="r+")
+        if values.shape == shape and values.dtype == np.float32 and 0 <= done <= len(values):
+            return values, done
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    mark.unlink(missing_ok=True)
+    return np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=shape), 0
 
 
 def _runner(backbone: Backbone, image_size: int, entry: Path) -> Runner:
@@ -86,18 +113,16 @@ def _runner(backbone: Backbone, image_size: int, entry: Path) -> Runner:
     on_cpu = next(backbone.parameters()).device.type == "cpu"
     if not (on_cpu and onnx_available()):
         return TorchRunner(network)
-    export_onnx(network, entry / "network.onnx", image_size, output="features")
+    try:
+        export_onnx(network, entry / "network.onnx", image_size, output="features")
+    except InputError:  # slower, but the features are the same
+        return TorchRunner(network)
     return OnnxRunner(entry / "network.onnx")
 
 
 def _note(mark: Path, done: int) -> None:
     with written_whole(mark) as temporary:
         temporary.write_text(json.dumps({"done": done}))
-
-
-def _count_unreadable(dataset: Dataset, readable: NDArray[np.bool_]) -> None:
-    for index in np.flatnonzero(~readable):
-        dataset.problems.add("unreadable image", dataset.images.key(int(index)))
 
 
 def _key(dataset: Dataset, backbone: Backbone, transform: Transform) -> str:

@@ -1,6 +1,7 @@
 """`Hasher`: a trained network that turns images into codes, and its folder on disk."""
 
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,18 +18,25 @@ from proxyhash.data.images import ArrayImages, FileImages, Images, Indices
 from proxyhash.data.problems import Problems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones import create_backbone
+from proxyhash.models.model_folder import (
+    CONFIG,
+    FORMAT,
+    ONNX,
+    PROXIES,
+    WEIGHTS,
+    check_files,
+    check_replaceable,
+    read_config,
+)
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape
 from proxyhash.models.onnx_export import export_onnx
 from proxyhash.models.runners import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
 from proxyhash.models.running import run_images
 from proxyhash.proxies import ProxySet
-from proxyhash.support.errors import InputError
+from proxyhash.support.errors import InputError, ProxyhashWarning
 from proxyhash.support.files import checksum
 from proxyhash.support.folders import folder_written_whole
 from proxyhash.support.progress import Progress, silent
-
-FORMAT = "proxyhash.hasher/1"
-CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"
 
 Anything = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
 """Images: a collection, bytes (N, side, side, 3), one file, or several files."""
@@ -43,7 +51,7 @@ class Hasher:
     names: tuple[str, ...] = ()  # of the classes or tags it was trained with
     proxies: ProxySet | None = None
     record: dict[str, Any] = field(default_factory=dict)  # how it came to be: data, protocol, method, settings, validation
-    folder: Path | None = None  # where it was loaded from
+    onnx: Runner | None = field(default=None, repr=False)  # the same network by onnxruntime, once it is in a folder
 
     @property
     def bits(self) -> int:
@@ -62,23 +70,25 @@ class Hasher:
 
     def embed(self, images: Anything, *, progress: Progress = silent) -> Floats:
         """Return nu (N, bits); an image that cannot be read is an error."""
-        return self.embed_readable(images, Problems(strict=True), progress=progress)[1]
+        return self.embed_readable(images, None, progress=progress)[1]
 
-    def embed_readable(self, images: Anything, problems: Problems, *, progress: Progress = silent) -> tuple[Indices, Floats]:
+    def embed_readable(
+        self, images: Anything, problems: Problems | None, *, progress: Progress = silent
+    ) -> tuple[Indices, Floats]:
         """Return which images could be read (n,) and their nu (n, bits); the others are counted in `problems`."""
         return self._run(as_images(images), self._runner(), problems, progress, self.bits)
 
     def features(self, images: Anything, *, progress: Progress = silent) -> Floats:
         """Return q(x) (N, width)."""
         runner = TorchRunner(self.network.features)
-        return self._run(as_images(images), runner, Problems(strict=True), progress, self.head.shape.width)[1]
+        return self._run(as_images(images), runner, None, progress, self.head.shape.width)[1]
 
     def hash_features(self, features: Floats) -> Floats:
         """Return nu (N, bits) for features q (N, width) that were computed before."""
         device = next(self.network.parameters()).device
         with torch.inference_mode():
-            parts = [self.head(torch.from_numpy(np.array(part)).to(device)).cpu().numpy() for part in _pieces(features)]
-        return np.concatenate([np.zeros((0, self.bits), np.float32), *parts])
+            nu: Floats = self.head(torch.from_numpy(np.array(features)).to(device)).cpu().numpy()
+            return nu
 
     def classify(self, images: Anything, *, progress: Progress = silent) -> list[str]:
         """Return the name of the class whose proxy is nearest to each image."""
@@ -93,52 +103,60 @@ class Hasher:
 
     def save(self, folder: Path) -> None:
         """Write everything to a folder, which is replaced as a whole; with onnxruntime at hand, the ONNX file too."""
+        check_replaceable(folder)
         with folder_written_whole(folder) as temporary:
             save_file(_plain_tensors(self.network), temporary / WEIGHTS)
             if self.proxies is not None:
                 self.proxies.save(temporary / PROXIES)
-            if onnx_available():
-                export_onnx(self.network, temporary / ONNX, self.transform.size)
-            (temporary / CONFIG).write_text(json.dumps(self._config(checksum(temporary / WEIGHTS, "sha256")), indent=2))
-        self.folder = folder
+            self.onnx = self._export(temporary / ONNX)
+            sums = {file.name: checksum(file, "sha256") for file in sorted(temporary.iterdir())}
+            (temporary / CONFIG).write_text(json.dumps(self._config(sums), indent=2), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> Self:
         """Read a folder that `save` wrote; it gives the same codes as before."""
-        config = _read_config(folder)
+        config = read_config(folder)
         try:
-            if checksum(folder / WEIGHTS, "sha256") != config["weights_sha256"]:
-                raise InputError(f"{folder / WEIGHTS} is damaged: its checksum differs.")
+            check_files(folder, config["sha256"])
             backbone = create_backbone(config["backbone"], pretrained=False)
             network = HashNetwork(backbone, HashHead(HeadShape(**config["head"])))
             network.load_state_dict(load_file(folder / WEIGHTS))
-            transform = Transform(**config["transform"])
-        except (OSError, SafetensorError, KeyError, TypeError, RuntimeError) as error:
-            raise InputError(f"{folder} is not a whole model: {error}.") from error
-        proxies = ProxySet.load(folder / PROXIES) if (folder / PROXIES).is_file() else None
-        return cls(network.to(device).eval(), transform, tuple(config["names"]), proxies, config["record"], folder)
+            transform, names, record = Transform(**config["transform"]), tuple(config["names"]), config["record"]
+        except (OSError, SafetensorError, KeyError, AttributeError, TypeError, RuntimeError) as error:
+            raise InputError(f"{folder} is not a model that can be read: {' '.join(str(error).split())}.") from error
+        proxies = ProxySet.load(folder / PROXIES) if PROXIES in config["sha256"] else None
+        onnx = OnnxRunner(folder / ONNX) if (folder / ONNX).is_file() and onnx_available() else None
+        return cls(network.to(device).eval(), transform, names, proxies, record, onnx)
 
-    def _config(self, weights_sha256: str) -> dict[str, Any]:
+    def _config(self, sums: dict[str, str]) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "backbone": self.network.features.backbone.facts.name,
             "head": asdict(self.head.shape),
             "transform": asdict(self.transform),
             "names": self.names,
-            "weights_sha256": weights_sha256,
+            "sha256": sums,
             "record": self.record,
         }
 
+    def _export(self, path: Path) -> Runner | None:
+        """Write the ONNX file if that can be done here: without it, everything works by torch."""
+        if not onnx_available():
+            return None
+        try:
+            export_onnx(self.network, path, self.transform.size)
+        except InputError as error:
+            warnings.warn(f"The model is saved without its ONNX file, and encodes by torch: {error}", ProxyhashWarning, 3)
+            return None
+        return OnnxRunner(path)
+
     def _runner(self) -> Runner:
-        """Return the fast way on a CPU, if the folder has the file for it, or else torch."""
+        """Return the fast way on a CPU, if there is one, or else torch."""
         on_cpu = next(self.network.parameters()).device.type == "cpu"
-        file = self.folder / ONNX if self.folder is not None else None
-        if on_cpu and file is not None and file.is_file() and onnx_available():
-            return OnnxRunner(file)
-        return TorchRunner(self.network)
+        return self.onnx if on_cpu and self.onnx is not None else TorchRunner(self.network)
 
     def _run(
-        self, images: Images, runner: Runner, problems: Problems, progress: Progress, width: int
+        self, images: Images, runner: Runner, problems: Problems | None, progress: Progress, width: int
     ) -> tuple[Indices, Floats]:
         parts = list(run_images(images, runner, self.transform, problems=problems, progress=progress))
         kept, rows = [part[0] for part in parts], [part[1] for part in parts]
@@ -152,25 +170,11 @@ def as_images(images: Anything) -> Images:
     if isinstance(images, (str, Path)):
         images = [images]
     if isinstance(images, Sequence):
+        if not all(isinstance(path, (str, Path)) for path in images):
+            raise InputError("Images are files, or bytes (N, side, side, 3) in one array, or a collection.")
         return FileImages(Path(), [str(path) for path in images])
     return images
 
 
-def _pieces(rows: Floats, size: int = 4096) -> list[Floats]:
-    return [rows[first : first + size] for first in range(0, len(rows), size)]
-
-
 def _plain_tensors(network: HashNetwork) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{folder} is not a model: it has no {CONFIG}.") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder / CONFIG} cannot be read: {error}.") from error
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise InputError(f"{folder} was not written by this version: its format is not {FORMAT}.")
-    return config

@@ -21,10 +21,15 @@ CLEARLY_SIGNED = 1e-4  # outputs nearer to zero may round to either sign
 def export_onnx(network: nn.Module, path: Path, image_size: int, *, output: str = "nu") -> None:
     """Write `network` (pixels (n, 3, size, size) from 0 to 255 -> outputs) for any n, once both give the same answers."""
     _check_installed()
-    network = network.eval()
-    example = torch.zeros(2, 3, image_size, image_size)
     with written_whole(path) as temporary:
-        with _quiet():
+        _write(network.eval(), temporary, image_size, output)
+        _compare(network, temporary, image_size)
+
+
+def _write(network: nn.Module, path: Path, image_size: int, output: str) -> None:
+    example = torch.zeros(2, 3, image_size, image_size, device=next(network.parameters()).device)
+    with _quiet():
+        try:
             program = torch.onnx.export(
                 network,
                 (example,),
@@ -34,9 +39,10 @@ def export_onnx(network: nn.Module, path: Path, image_size: int, *, output: str 
                 output_names=[output],
                 dynamic_shapes=({0: torch.export.Dim("n")},),
             )
-            assert program is not None
-            program.save(temporary)
-        _compare(network, temporary, image_size)
+        except torch.onnx.errors.OnnxExporterError as error:
+            raise InputError("This network cannot be written as ONNX: it has a part that torch does not export.") from error
+        assert program is not None
+        program.save(path)
 
 
 def _compare(network: nn.Module, path: Path, image_size: int) -> None:

@@ -24,13 +24,16 @@ def run_images(
     work: str = "encoding images",
     progress: Progress = silent,
 ) -> Iterator[tuple[Indices, Floats]]:
-    """Yield which images and their outputs (n, width), in order; unreadable ones are counted in `problems` and missing."""
+    """Yield which images and their outputs (n, width), in order.
+
+    Unreadable ones are counted in `problems` and missing; without `problems` the first is an error.
+    """
     wanted = np.arange(len(images)) if indices is None else indices
     batches = [wanted[first : first + BATCH] for first in range(0, len(wanted), BATCH)]
     done = 0
     progress(work, 0.0)
     for asked, batch in zip(batches, load_batches(images, batches, transform, problems=problems), strict=True):
-        outputs = runner(batch.images.contiguous().numpy())
         done += len(asked)
-        yield batch.indices, outputs
+        if len(batch.indices):
+            yield batch.indices, runner(batch.images.contiguous().numpy())
         progress(work, done / len(wanted))

@@ -23,7 +23,7 @@ def written_whole(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb+") as handle:
             os.fsync(handle.fileno())
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(0o666 & ~umask())
         temporary.replace(path)
         _sync_folder(path.parent)
     except IsADirectoryError as error:
@@ -50,7 +50,8 @@ def checksum(path: Path, algorithm: str) -> str:
         raise InputError(f"Cannot read {path}: {error.strerror}.") from error
 
 
-def _umask() -> int:
+def umask() -> int:
+    """Return which rights new files do not get."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -59,6 +59,7 @@ def validation_metrics(
         scores = objective.scores(torch.from_numpy(nu).to(next(learner.heads.parameters()).device))
         if scores is not None and queries.classes is not None:
             known = queries.classes >= 0
-            right = scores.argmax(1).cpu().numpy()[known] == queries.classes[known]
-            metrics[f"accuracy_{bits}"] = float(right.mean()) if known.any() else float("nan")
+            if known.any():
+                right = scores.argmax(1).cpu().numpy()[known] == queries.classes[known]
+                metrics[f"accuracy_{bits}"] = float(right.mean())
     return {"map": float(np.mean([metrics[f"map_{bits}"] for bits in lengths])), **metrics}

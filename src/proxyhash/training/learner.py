@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +14,16 @@ from proxyhash.training.plan import Plan
 class Learner(nn.Module):
     """Embeds inputs once and hashes them to several lengths; the trunk is the identity when features are frozen."""
 
-    def __init__(self, trunk: nn.Module, heads: Sequence[nn.Module], objectives: Sequence[Objective]) -> None:
+    def __init__(
+        self,
+        trunk: nn.Module,
+        heads: Sequence[nn.Module],
+        objectives: Sequence[Objective],
+        *,
+        freeze_statistics: bool = False,
+    ) -> None:
         super().__init__()
+        self.freeze_statistics = freeze_statistics
         self.trunk = trunk
         self.heads = nn.ModuleList(heads)
         self.objectives = nn.ModuleList(objectives)
@@ -23,6 +32,14 @@ class Learner(nn.Module):
     def methods(self) -> list[Objective]:
         """Return the objectives by their type, which torch's own list forgets."""
         return [objective for objective in self.objectives if isinstance(objective, Objective)]
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch to training; the trunk's batch normalisation keeps to its statistics if these are frozen."""
+        super().train(mode)
+        for module in self.trunk.modules():
+            if self.freeze_statistics and isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
+        return self
 
     def forward(self, inputs: Tensor) -> list[Tensor]:
         """Return nu (N, bits) for each length."""

@@ -16,6 +16,8 @@ from proxyhash.models.runners import Floats
 from proxyhash.support.progress import Progress, silent
 from proxyhash.training.train import without
 
+PIECE = 4096  # features that are copied from the cache at a time
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -61,7 +63,8 @@ def _embeddings(hasher: Hasher, dataset: Dataset, split: Split, progress: Progre
     readable = np.ones(len(dataset), bool)
     if not hasher.record.get("order", {}).get("plan", {}).get("backbone_rate", 1):
         features = cached_features(dataset, hasher.network.features.backbone, hasher.transform, progress=progress)
-        nu[wanted] = hasher.hash_features(features.values[wanted])
+        for part in np.array_split(wanted, 1 + len(wanted) // PIECE):
+            nu[part] = hasher.hash_features(features.values[part])
         return nu, features.readable
     kept, rows = hasher.embed_readable(Some(dataset.images, wanted), dataset.problems, progress=progress)
     nu[wanted[kept]] = rows

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
+from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
 
 
@@ -21,6 +22,7 @@ class Plan:
     dropout: float = 0.2  # before the last layer
     ema: float = 0.0  # decay of an average of the weights that is used instead of them; 0: none
     momentum: float = 0.1  # of batch normalisation: the pretrained networks' 0.01 lags behind a few fast epochs
+    freeze_statistics: bool = False  # of the backbone's batch normalisation: for batches too small to have good ones
     clip: float = 5.0  # the longest gradient: a guard against a single bad batch; 0: none
     checkpoint_seconds: float = 120.0  # what a kill loses at most
     seed: int = 0
@@ -37,18 +39,18 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        for name in ("epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        # Batches are cut as equally as can be: with 4 and more, none is of a single image, which cannot be normalised.
+        for name, least in (("epochs", 1), ("batch", 4), ("hidden", 0), ("seed", 0)):
+            whole_number(name, getattr(self, name), least)
         for name in ("rate", "checkpoint_seconds"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be above 0, not {getattr(self, name)}.")
         for name in ("warmup", "dropout", "ema", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}.")
-        for name in ("backbone_rate", "weight_decay", "hidden", "clip", "seed"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} may not be negative, and is {getattr(self, name)}.")
+        for name in ("backbone_rate", "weight_decay", "clip"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be 0 or above, not {getattr(self, name)}.")
 
     def rate_factor(self, fraction: float) -> float:
         """Return what the rates are multiplied by when this fraction of all steps is done: a rise, then half a cosine."""

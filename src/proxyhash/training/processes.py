@@ -5,13 +5,18 @@ So the network's gradients add up over processes to the single process's, for an
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+PATIENCE = timedelta(days=7)  # while the first process extracts features, the others wait
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,15 @@ class Processes:
                 dist.all_reduce(gradient)
                 parameter.grad = gradient.mul_(factor)
 
+    def in_turn(self, work: Callable[[], Result]) -> Result:
+        """Do the work in the first process, then in the others: what it wrote, they find."""
+        if not self.first:
+            self.barrier()
+        result = work()
+        if self.first:
+            self.barrier()
+        return result
+
     def barrier(self) -> None:
         """Wait for all."""
         if self.world > 1:
@@ -66,7 +80,9 @@ def join_processes() -> Processes:
     if world == 1:
         return Processes()
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        if torch.cuda.is_available():
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
     return Processes(dist.get_rank(), world)
 
 

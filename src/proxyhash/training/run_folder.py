@@ -3,12 +3,13 @@
 import json
 import os
 import pickle
-from dataclasses import dataclass
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from proxyhash.support.errors import InputError
 from proxyhash.support.files import written_whole
@@ -19,11 +20,27 @@ CHECKPOINT, BEST, LOG, SETTINGS = "checkpoint.pt", "best.pt", "log.jsonl", "sett
 
 @dataclass
 class State:
-    """Where a run is: so many epochs and, of the next, so many steps are done."""
+    """Where a run is: so many epochs are done and, of the next, so many steps, whose losses add up to `loss`."""
 
     epoch: int = 0
     step: int = 0
-    best: float = -1.0
+    loss: float = 0.0
+    best: float = -1.0  # validation mAP
+
+
+@dataclass
+class Running:
+    """All that changes while a run goes on. There is no random state: what is random is a function of epoch and step."""
+
+    learner: Learner
+    optimizer: torch.optim.Optimizer
+    average: MovingAverage | None = None
+    state: State = field(default_factory=State)
+
+    @property
+    def judged(self) -> Learner:
+        """Return the weights that are validated and used."""
+        return self.average.learner if self.average else self.learner
 
 
 @dataclass(frozen=True)
@@ -35,55 +52,41 @@ class RunFolder:
 
     def begin(self, settings: dict[str, Any], *, resume: bool) -> None:
         """Start afresh, or make sure that what is resumed was started with the same settings."""
-        kept = self.path / SETTINGS
-        if resume and kept.is_file():
-            before = json.loads(kept.read_text())
-            now = json.loads(json.dumps(settings))
-            changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
-            if changed:
-                old, new = before.get(changed[0]), now.get(changed[0])
-                raise InputError(
-                    f"{self.path} was started with {changed[0]} = {old}, not {new}; resume needs the same settings."
-                )
-            return
         if resume:
-            raise InputError(f"There is no run to resume in {self.path}.")
-        if self.writes:
+            self._check_same(dict(_flat(json.loads(json.dumps(settings)))))
+        elif self.writes:
             for name in (CHECKPOINT, BEST, LOG):
                 (self.path / name).unlink(missing_ok=True)
-            with written_whole(kept) as temporary:
+            with written_whole(self.path / SETTINGS) as temporary:
                 temporary.write_text(json.dumps(settings, indent=2))
 
-    def save(self, learner: Learner, optimizer: torch.optim.Optimizer, average: MovingAverage | None, state: State) -> None:
+    def save(self, running: Running) -> None:
         """Write a checkpoint, whole or not at all."""
-        if not self.writes:
-            return
+        average = running.average
         content = {
-            "learner": learner.state_dict(),
-            "optimizer": optimizer.state_dict(),
+            "learner": running.learner.state_dict(),
+            "optimizer": running.optimizer.state_dict(),
             "average": None if average is None else {"learner": average.learner.state_dict(), "steps": average.steps},
-            "random": torch.get_rng_state(),  # dropout draws from it
-            "state": vars(state),
+            "state": vars(running.state),
         }
         self._write(CHECKPOINT, content)
 
-    def restore(self, learner: Learner, optimizer: torch.optim.Optimizer, average: MovingAverage | None) -> State:
+    def restore(self, running: Running) -> None:
         """Bring everything back to where the last checkpoint was; without one, stay at the start."""
         if not (self.path / CHECKPOINT).is_file():
-            return State()
+            return
         content = self._read(CHECKPOINT)
-        learner.load_state_dict(content["learner"])
-        optimizer.load_state_dict(content["optimizer"])
-        if average is not None and content["average"] is not None:
-            average.learner.load_state_dict(content["average"]["learner"])
-            average.steps = content["average"]["steps"]
-        torch.set_rng_state(content["random"])
-        return State(**content["state"])
+        running.learner.load_state_dict(content["learner"])
+        running.optimizer.load_state_dict(content["optimizer"])
+        if running.average is not None:
+            running.average.learner.load_state_dict(content["average"]["learner"])
+            running.average.steps = content["average"]["steps"]
+        running.state = State(**content["state"])
+        self._forget_after(running.state.epoch)
 
     def keep_best(self, learner: Learner) -> None:
         """Keep these weights as the best so far."""
-        if self.writes:
-            self._write(BEST, {"learner": learner.state_dict()})
+        self._write(BEST, {"learner": learner.state_dict()})
 
     def load_best(self, learner: Learner) -> None:
         """Load the best weights, if any were kept."""
@@ -99,16 +102,55 @@ class RunFolder:
                 handle.flush()
                 os.fsync(handle.fileno())
 
+    def _forget_after(self, epoch: int) -> None:
+        """Drop log lines of epochs that will be run again, and a line that a kill cut short: each epoch is logged once."""
+        if self.writes and (self.path / LOG).is_file():
+            lines = (self.path / LOG).read_text(encoding="utf-8").splitlines()
+            with written_whole(self.path / LOG) as temporary:
+                temporary.write_text("".join(f"{line}\n" for line in lines if _epoch(line) <= epoch), encoding="utf-8")
+
+    def _check_same(self, now: dict[str, Any]) -> None:
+        kept = self.path / SETTINGS
+        if not kept.is_file():
+            raise InputError(f"There is no run to resume in {self.path}.")
+        try:
+            before = dict(_flat(json.loads(kept.read_text())))
+        except ValueError as error:
+            raise InputError(f"{kept} is damaged; start again without --resume.") from error
+        changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        if changed:
+            old, new = before.get(changed[0]), now.get(changed[0])
+            name = changed[0].removeprefix("order.").removeprefix("plan.")
+            raise InputError(f"{self.path} was started with {name} = {old}, not {new}; resume needs the same settings.")
+
     def _write(self, name: str, content: dict[str, Any]) -> None:
-        with written_whole(self.path / name) as temporary:
-            torch.save(content, temporary)
+        if self.writes:
+            with written_whole(self.path / name) as temporary:
+                torch.save(content, temporary)
 
     def _read(self, name: str) -> dict[str, Any]:
+        path = self.path / name
         try:
-            content: dict[str, Any] = torch.load(self.path / name, weights_only=True)
-        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-            raise InputError(f"{self.path / name} is damaged; start again without --resume.") from error
-        return content
+            with zipfile.ZipFile(path) as archive:  # torch's files are archives, whose checksums torch does not look at
+                if archive.testzip() is None:
+                    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+                    return content
+        except (OSError, RuntimeError, EOFError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
+            raise InputError(f"{path} is damaged; start again without --resume.") from error
+        raise InputError(f"{path} is damaged; start again without --resume.")
 
 
-Weights = dict[str, Tensor]
+def _flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield single settings by their path, such as plan.epochs."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _epoch(line: str) -> float:
+    try:
+        return float(json.loads(line)["epoch"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")

@@ -22,7 +22,7 @@ from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress, silent
 from proxyhash.training.embedding import Judged, validation_metrics
 from proxyhash.training.learner import Learner
-from proxyhash.training.objectives import Task, build_objective
+from proxyhash.training.objectives import Task, build_objective, check_settings
 from proxyhash.training.plan import Plan
 from proxyhash.training.processes import join_processes
 from proxyhash.training.run_folder import RunFolder
@@ -52,7 +52,8 @@ class Order:
         return self.plan.backbone_rate > 0
 
     def __post_init__(self) -> None:
-        """Refuse lengths that make no sense."""
+        """Refuse what cannot be meant, before any work is done for it."""
+        check_settings(self.method, self.settings)
         if not self.bits or min(self.bits) < 1 or len(set(self.bits)) != len(self.bits):
             raise InputError(f"Code lengths must be different whole numbers from 1 upwards, not {self.bits}.")
 
@@ -78,12 +79,16 @@ def train_hashers(
         order.backbone, pretrained=order.pretrained and trained_on(order.backbone) is not None, seed=order.plan.seed
     )
     transform = _transform(dataset, backbone, order)
-    features = cached_features(dataset, backbone.eval().to(device), transform, progress=progress)
+    backbone.eval().to(device)
+    features = processes.in_turn(lambda: cached_features(dataset, backbone, transform, progress=progress))
     split = without(split, np.flatnonzero(~features.readable))
+    if not len(split.train):
+        raise InputError(f"None of the images of {dataset.name} that are to be trained on can be read.")
+    classes = _classes(dataset, split.train)
+    learner = _learner(dataset, split.train, classes, order, backbone, features, progress)
     folder = RunFolder(run, processes.first)
-    folder.begin({"order": asdict(order), "protocol": split.record()}, resume=resume)
-
-    learner = _learner(dataset, split, order, backbone, features, progress)
+    settings = {"order": asdict(order), "protocol": split.record()}
+    processes.in_turn(lambda: folder.begin(settings, resume=resume))
     source: Source = FeatureSource(features.values)
     if order.finetunes:
         source = ImageSource(dataset.images, transform, order.plan.seed)
@@ -94,16 +99,17 @@ def train_hashers(
         learner,
         order.plan,
         source,
-        Material(split.train, _targets(dataset, split.train, split.classes)),
+        Material(split.train, _targets(dataset, split.train, classes)),
         folder,
-        _validator(dataset, split, order.bits, source, limit) if len(split.validation) else None,
+        _validator(dataset, split, classes, order.bits, source, limit) if len(split.validation) else None,
         processes,
         torch.device(device),
         progress,
         report,
     )
     trained = trainer.fit().cpu()
-    return [_hasher(number, trained, backbone, transform, dataset, split, order) for number in range(len(order.bits))]
+    names = tuple(dataset.names[number] for number in classes)
+    return [_hasher(number, trained, backbone, transform, names, split, order) for number in range(len(order.bits))]
 
 
 def without(split: Split, unusable: Indices) -> Split:
@@ -127,26 +133,43 @@ def _transform(dataset: Dataset, backbone: Backbone, order: Order) -> Transform:
         size = backbone.facts.image_size
         if stored is not None and (order.finetunes or backbone.facts.pretrained_on is None):
             size = min(size, SMALL) if backbone.facts.pretrained_on else stored.shape[1]
-    return find_transform(order.transform, order.image_size) if order.transform else default_transform(dataset, size)
+    if order.transform is None:
+        return default_transform(dataset, size)
+    found = find_transform(order.transform, order.image_size)
+    return replace(found, flip=found.flip and dataset.mirrors)
+
+
+def _classes(dataset: Dataset, train: Indices) -> Indices:
+    """Return the classes, or tags, that training sees: not those of which all images are held out or cannot be read."""
+    if dataset.labels is not None:
+        return np.unique(dataset.labels[train])
+    assert dataset.tags is not None
+    return np.flatnonzero(dataset.tags[train].any(0))
 
 
 def _learner(
-    dataset: Dataset, split: Split, order: Order, backbone: Backbone, features: Features, progress: Progress
+    dataset: Dataset,
+    train: Indices,
+    classes: Indices,
+    order: Order,
+    backbone: Backbone,
+    features: Features,
+    progress: Progress,
 ) -> Learner:
     """Build heads and objectives, the same ones for the same seed."""
-    names = tuple(dataset.names[number] for number in split.classes)
-    labels = None if dataset.labels is None else np.searchsorted(split.classes, dataset.labels[split.train])
-    tags = None if dataset.tags is None else dataset.tags[np.ix_(split.train, split.classes)]
+    names = tuple(dataset.names[number] for number in classes)
+    labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])
+    tags = None if dataset.tags is None else dataset.tags[np.ix_(train, classes)]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(order.plan.seed)
         objectives, heads = [], []
         for bits in order.bits:
-            task = Task(bits, names, labels, tags, lambda: features.values[split.train], order.plan.seed, progress)
+            task = Task(bits, names, labels, tags, lambda: features.values[train], order.plan.seed, progress)
             objectives.append(build_objective(order.method, task, order.settings))
             shape = HeadShape(backbone.facts.width, bits, order.plan.hidden, order.plan.dropout)
             heads.append(objectives[-1].head(shape))
     trunk = Normalised(backbone) if order.finetunes else nn.Identity()
-    return Learner(trunk, heads, objectives)
+    return Learner(trunk, heads, objectives, freeze_statistics=order.plan.freeze_statistics)
 
 
 def _targets(dataset: Dataset, images: Indices, classes: Indices) -> NDArray[np.int64] | NDArray[np.float32]:
@@ -161,11 +184,11 @@ def _targets(dataset: Dataset, images: Indices, classes: Indices) -> NDArray[np.
 
 
 def _validator(
-    dataset: Dataset, split: Split, lengths: tuple[int, ...], source: Source, limit: int | None
+    dataset: Dataset, split: Split, seen: Indices, lengths: tuple[int, ...], source: Source, limit: int | None
 ) -> Callable[[Learner], Metrics]:
     def judged(images: Indices) -> Judged:
         chosen = images[np.linspace(0, len(images) - 1, limit).astype(int)] if limit and len(images) > limit else images
-        classes = _targets(dataset, chosen, split.classes) if dataset.labels is not None else None
+        classes = _targets(dataset, chosen, seen) if dataset.labels is not None else None
         return Judged(chosen, dataset.relevance(chosen), classes)  # type: ignore[arg-type]
 
     queries, database = judged(split.validation), judged(split.validation_database)
@@ -173,10 +196,15 @@ def _validator(
 
 
 def _hasher(
-    number: int, learner: Learner, backbone: Backbone, transform: Transform, dataset: Dataset, split: Split, order: Order
+    number: int,
+    learner: Learner,
+    backbone: Backbone,
+    transform: Transform,
+    names: tuple[str, ...],
+    split: Split,
+    order: Order,
 ) -> Hasher:
     trained = learner.trunk.backbone if isinstance(learner.trunk, Normalised) else backbone
     network = HashNetwork(trained, learner.heads[number]).eval().float()
-    names = tuple(dataset.names[number] for number in split.classes)
     record = {"order": {**asdict(order), "bits": order.bits[number]}, "lengths": order.bits, "protocol": split.record()}
     return Hasher(network, transform, names, learner.methods[number].proxies(), record)

@@ -11,16 +11,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from proxyhash.data.decoding import UnreadableImageError
 from proxyhash.data.images import Indices
 from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress, silent
 from proxyhash.support.seeds import generator
 from proxyhash.training.batches import class_balanced_batches, shuffled_batches
 from proxyhash.training.embedding import embed
+from proxyhash.training.interruption import Interruption
 from proxyhash.training.learner import Learner, MovingAverage, optimizer_for, set_rates
 from proxyhash.training.plan import Plan
 from proxyhash.training.processes import Processes
-from proxyhash.training.run_folder import RunFolder, State
+from proxyhash.training.run_folder import RunFolder, Running, State
 from proxyhash.training.sources import Source
 
 Metrics = dict[str, float]
@@ -56,55 +58,52 @@ class Trainer:
     def fit(self) -> Learner:
         """Train to the end of the plan, from the last checkpoint if there is one; return the weights to use."""
         learner, plan = self.learner.to(self.device), self.plan
-        optimizer = optimizer_for(learner, plan)
-        average = MovingAverage(learner, plan.ema) if plan.ema else None
-        torch.manual_seed(int(generator(plan.seed, "dropout", self.processes.rank).integers(2**62)))
-        state = self.run.restore(learner, optimizer, average)
+        running = Running(learner, optimizer_for(learner, plan), MovingAverage(learner, plan.ema) if plan.ema else None)
+        self.run.restore(running)
+        self.run.save(running)  # whatever stops the run, there is something to go on from
         try:
-            while state.epoch < plan.epochs:
-                self._epoch(learner, optimizer, average, state)
-        except KeyboardInterrupt:
-            self.run.save(learner, optimizer, average, state)
-            raise
-        except (torch.OutOfMemoryError, MemoryError) as error:
+            with Interruption() as interruption:
+                while running.state.epoch < plan.epochs:
+                    self._epoch(running, interruption)
+        except UnreadableImageError as error:
+            raise TrainingStoppedError(f"{error} Put it back and go on with --resume; {self._left()}") from error
+        except (RuntimeError, MemoryError) as error:
+            if not _out_of_memory(error):
+                raise
             raise TrainingStoppedError(
-                f"Memory ran out with batches of {plan.batch}: use smaller ones. {self._left()}"
+                f"Memory ran out with batches of {plan.batch}: free some and go on with --resume, "
+                f"or start again with a smaller --batch; {self._left()}"
             ) from error
-        final = average.learner if average else learner
+        self.processes.barrier()
         if self.validate is not None:
-            self.processes.barrier()
-            self.run.load_best(final)
-        return final.eval()
+            self.run.load_best(running.judged)
+        return running.judged.eval()
 
-    def _epoch(
-        self, learner: Learner, optimizer: torch.optim.Optimizer, average: MovingAverage | None, state: State
-    ) -> None:
+    def _epoch(self, running: Running, interruption: Interruption) -> None:
         """Take the steps of an epoch that are still to be taken, and judge what came of them."""
+        learner, state = running.learner.train(), running.state
         batches = self._batches(state.epoch)
         todo = batches[state.step :]
         inputs = self.source.training([self.material.images[self._share(batch)] for batch in todo], state.epoch)
-        loss, begun, saved = 0.0, time.monotonic(), time.monotonic()
-        learner.train()
+        begun = saved = time.monotonic()
+        seen = 0
         for batch, ours in zip(todo, inputs, strict=True):
             done = (state.epoch + state.step / len(batches)) / self.plan.epochs
-            self.progress("training", done)
-            set_rates(optimizer, self.plan.rate_factor(done))
-            loss += self._step(learner, optimizer, batch, ours) / len(todo)
-            if average is not None:
-                average.update(learner)
-            state.step += 1
-            if time.monotonic() - saved > self.plan.checkpoint_seconds:
-                self.run.save(learner, optimizer, average, state)
+            set_rates(running.optimizer, self.plan.rate_factor(done))
+            self._seed(state)
+            state.loss += self._step(learner, running.optimizer, batch, ours)
+            if running.average is not None:
+                running.average.update(learner)
+            state.step, seen = state.step + 1, seen + len(batch)
+            self.progress(_status(state, seen / (time.monotonic() - begun)), done)
+            if interruption.asked or time.monotonic() - saved > self.plan.checkpoint_seconds:
+                self.run.save(running)
                 saved = time.monotonic()
-        state.epoch, state.step = state.epoch + 1, 0
-        rate = sum(map(len, todo)) / (time.monotonic() - begun)
-        for number, objective in enumerate(learner.methods):
-            objective.after_epoch(partial(self._embed_training, learner, number))
-        self._judge(
-            average.learner if average else learner, state, {"epoch": state.epoch, "loss": loss, "images_per_second": rate}
-        )
-        self.run.save(learner, optimizer, average, state)
-        self.progress("training", state.epoch / self.plan.epochs)
+            interruption.check(self._left())
+        self._judge(running, {"loss": state.loss / len(batches), "images_per_second": seen / (time.monotonic() - begun)})
+        state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
+        self.run.save(running)
+        interruption.check(self._left())
 
     def _step(self, learner: Learner, optimizer: torch.optim.Optimizer, batch: Indices, inputs: Tensor) -> float:
         """Take one step: embed our share, see everyone's, step down the loss of the whole batch."""
@@ -116,17 +115,26 @@ class Trainer:
         nus = [self.processes.gather(nu.float(), len(batch)) for nu in ours]
         targets = torch.from_numpy(self.material.targets[batch]).to(self.device)
         loss = learner.loss(nus, targets, torch.from_numpy(batch).to(self.device))
-        value = loss.item()
-        if not math.isfinite(value):
-            raise TrainingStoppedError(f"The loss became {value}: lower the learning rate. {self._left()}")
+        value = self._finite("loss", loss)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.processes.add_gradients([*learner.trunk.parameters(), *learner.heads.parameters()])
         self.processes.average_gradients(learner.objectives.parameters())
-        if self.plan.clip:
-            torch.nn.utils.clip_grad_norm_(learner.parameters(), self.plan.clip)
+        self._finite("gradient", torch.nn.utils.clip_grad_norm_(learner.parameters(), self.plan.clip or math.inf))
         optimizer.step()
         return value
+
+    def _finite(self, what: str, number: Tensor) -> float:
+        """Return a number; stop before the step that would spoil the weights."""
+        value = number.item()
+        if not math.isfinite(value):
+            raise TrainingStoppedError(f"The {what} became {value}: start again with a lower learning rate; {self._left()}")
+        return value
+
+    def _seed(self, state: State) -> None:
+        """Let what a step draws (dropout) depend on where it is, not on what was drawn before: resuming needs no memory."""
+        stream = generator(self.plan.seed, "steps", state.epoch, state.step, self.processes.rank)
+        torch.manual_seed(int(stream.integers(2**62)))
 
     def _batches(self, epoch: int) -> Sequence[Indices]:
         """Return the batches of an epoch: the same ones whenever and wherever it is run."""
@@ -134,20 +142,25 @@ class Trainer:
         per_class = max(objective.per_class for objective in self.learner.methods)
         if not per_class:
             return shuffled_batches(len(self.material.images), self.plan.batch, random)
-        size = self.plan.batch // per_class * per_class
-        return class_balanced_batches(self.material.targets, size, per_class, random)
+        groups = -(-np.bincount(self.material.targets.astype(np.int64)) // per_class)  # of each class
+        together = max(1, min(self.plan.batch // per_class, int(groups.sum())))
+        return class_balanced_batches(self.material.targets, together * per_class, per_class, random)
 
     def _share(self, batch: Indices) -> Indices:
         return batch[self.processes.share(len(batch))]
 
-    def _judge(self, learner: Learner, state: State, metrics: Metrics) -> None:
-        """Validate, keep the weights if they are the best so far, and log."""
-        begun = time.monotonic()
+    def _judge(self, running: Running, metrics: Metrics) -> None:
+        """Do what is done between epochs, validate, keep the weights if they are the best so far, and log."""
+        begun, state = time.monotonic(), running.state
+        self._seed(state)
+        for number, objective in enumerate(running.learner.methods):
+            objective.after_epoch(partial(self._embed_training, running.learner, number))
+        metrics = {"epoch": state.epoch + 1, **metrics}
         if self.validate is not None:
-            metrics |= self.validate(learner)
+            metrics |= self.validate(running.judged)
             if metrics["map"] > state.best:
                 state.best = metrics["map"]
-                self.run.keep_best(learner)
+                self.run.keep_best(running.judged)
         self.run.log({**metrics, "validation_seconds": round(time.monotonic() - begun, 2)})
         self.report(metrics)
 
@@ -155,4 +168,14 @@ class Trainer:
         return torch.from_numpy(embed(learner, self.source, self.material.images)[number])
 
     def _left(self) -> str:
-        return f"The last checkpoint is in {self.run.path}; --resume continues from it."
+        return f"the last checkpoint is in {self.run.path}."
+
+
+def _status(state: State, rate: float) -> str:
+    best = f", best mAP {state.best:.3f}" if state.best >= 0 else ""
+    return f"training: loss {state.loss / state.step:.3f}{best}, {rate:,.0f} images/s"
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Return whether memory ran out; on a CPU torch says so in words only."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)

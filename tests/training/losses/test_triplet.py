@@ -170,7 +170,7 @@ def test_no_tensor_grows_with_the_number_of_triplets(tagged: bool) -> None:
     similar = similar_pairs(labels)
     largest, losses = [], []
     for at_once in (5000, 10_000_000):
-        with LargestTensor() as mode:  # type: ignore[no-untyped-call]
+        with LargestTensor() as mode:  # type: ignore[no-untyped-call, unused-ignore]
             losses.append(hamming_triplet_between(nu, nu, similar, 2, triplets_at_once=at_once))
             torch.autograd.grad(losses[-1], nu, retain_graph=True)
         largest.append(mode.elements)

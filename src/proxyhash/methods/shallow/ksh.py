@@ -10,6 +10,7 @@ from proxyhash.methods.lesson import Lesson
 from proxyhash.methods.registry import method
 from proxyhash.methods.shallow.feature_hasher import FeatureHasher
 from proxyhash.methods.shallow.kernel import choose_anchors
+from proxyhash.support.parallel import single_threaded_blas
 from proxyhash.support.seeds import generator
 
 Doubles = NDArray[np.float64]
@@ -42,11 +43,11 @@ def fit(lesson: Lesson, settings: KshSettings) -> FeatureHasher:
     gram = kernel.T @ kernel
     gram[np.diag_indices_from(gram)] += 1e-6 * np.trace(gram) / len(gram)
     columns = []
-    for bit in range(lesson.bits):
-        lesson.progress("KSH", bit / lesson.bits)
-        column = _next_column(kernel, gram, residual, settings.steps)
-        residual.subtract(np.where(kernel @ column >= 0, 1.0, -1.0))
-        columns.append(column)
+    with single_threaded_blas():  # products of a matrix and a vector wait for memory, not for cores
+        for bit in range(lesson.bits):
+            lesson.progress("KSH", bit / lesson.bits)
+            columns.append(_next_column(kernel, gram, residual, settings.steps))
+            residual.subtract(np.where(kernel @ columns[-1] >= 0, 1.0, -1.0))
     lesson.progress("KSH", 1.0)
     projection = np.stack(columns, axis=1).astype(np.float32)
     return FeatureHasher("ksh", mean.astype(np.float32), projection, anchors, settings)

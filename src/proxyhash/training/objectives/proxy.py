@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
+from proxyhash.proxies.kinds import find_kind
 from proxyhash.proxies.quality import measure
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
@@ -97,7 +98,7 @@ def _build(kind: str, task: Task, settings: ProxySettings) -> ProxyObjective:
     if settings.tau <= 0 or settings.triplet < 0 or settings.margin < 0:
         raise InputError("tau must be positive, and neither triplet nor margin may be negative.")
     whole_number("per_class", settings.per_class, 2)
-    similarity = class_similarity(task, settings.similarity) if kind.startswith(("s", "joint")) else None
+    similarity = class_similarity(task, settings.similarity) if find_kind(kind).semantic else None
     proxies = design_proxies(len(task.names), task.bits, kind, similarity, task.seed, progress=task.progress)
     frequencies = None if task.tags is None else tag_frequencies(torch.from_numpy(task.tags))
     return ProxyObjective(proxies, settings, frequencies)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
+import torch
+
 from proxyhash.support.errors import InputError
 from proxyhash.training.objectives.objective import Objective, Task
 
@@ -49,13 +51,21 @@ def find_objective(name: str) -> Method:
     return _METHODS[name]
 
 
-def build_objective(name: str, task: Task, settings: dict[str, Any]) -> Objective:
-    """Return the objective of a method for a task; a setting that it does not have is an error."""
+def check_settings(name: str, settings: dict[str, Any]) -> Method:
+    """Return a method by name; a setting that it does not have is an error."""
     method = find_objective(name)
     known = [field.name for field in fields(method.settings)]
     unknown = sorted(settings.keys() - set(known))
     if unknown:
         raise InputError(f"The method {name} has no setting {unknown[0]}; it has {', '.join(known)}.")
+    return method
+
+
+def build_objective(name: str, task: Task, settings: dict[str, Any]) -> Objective:
+    """Return the objective of a method for a task."""
+    method = check_settings(name, settings)
     if task.tags is not None and not method.takes_tags:
         raise InputError(f"The method {name} learns from classes, and this data set has tags.")
-    return method.build(task, method.settings(**settings))
+    with torch.random.fork_rng(devices=[]):  # what it draws depends on the task's seed, and moves nobody else's stream
+        torch.default_generator.manual_seed(task.seed)
+        return method.build(task, method.settings(**settings))

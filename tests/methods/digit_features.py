@@ -1,27 +1,29 @@
 """Digits as features: real, small, and the same for every test."""
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from proxyhash.data import load_dataset, make_split
 
 
 class Digits(NamedTuple):
+    """Grey values as features (n, 64), and labels (n,)."""
+
     train: NDArray[np.float32]
     labels: NDArray[np.int64]
     query: NDArray[np.float32]
     query_labels: NDArray[np.int64]
 
 
-@pytest.fixture(scope="session")
+@cache
 def digits() -> Digits:
     data = load_dataset("digits")
     split = make_split(data, validation="none")
     stored = data.images.stored(np.arange(len(data)))
     assert stored is not None
     assert data.labels is not None
-    features = stored[..., 0].reshape(len(data), -1).astype(np.float32) / 255
+    features = stored[..., 0].reshape(len(data), -1).astype(np.float32) / np.float32(255)
     return Digits(features[split.train], data.labels[split.train], features[split.query], data.labels[split.query])

@@ -1,0 +1,157 @@
+"""How fast images are encoded, what the trainer costs beside the network, and how much memory both take.
+
+python benchmarks/training.py                      everything, some minutes on two cores
+python benchmarks/training.py --only encode,cache  some of: encode, finetune, cache
+"""
+
+import argparse
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from proxyhash.data import ArrayImages, Dataset
+from proxyhash.data.transforms import find_transform
+from proxyhash.models.backbones import create_backbone
+from proxyhash.models.feature_cache import cached_features
+from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalised
+from proxyhash.models.onnx_export import export_onnx
+from proxyhash.models.runners import OnnxRunner, TorchRunner
+from proxyhash.support.parallel import available_threads
+from proxyhash.training.learner import Learner
+from proxyhash.training.objectives import Task, build_objective
+from proxyhash.training.plan import Plan
+from proxyhash.training.run_folder import RunFolder
+from proxyhash.training.sources import FeatureSource, ImageSource
+from proxyhash.training.trainer import Material, Trainer
+from reporting import Row, report, timed
+
+BATCH, SIZE, STEPS = 128, 96, 6
+BITS, CLASSES = 32, 100
+CACHED = 60_000
+
+
+def encode_rows() -> Iterator[Row]:
+    torch.manual_seed(0)
+    network = HashNetwork(create_backbone("efficientnet_lite0"), HashHead(HeadShape(1280, BITS))).eval()
+    pixels = np.random.default_rng(0).uniform(0, 255, (32, 3, 224, 224)).astype(np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        export_onnx(network, Path(folder) / "model.onnx", 224)
+        eager, onnx = TorchRunner(network), OnnxRunner(Path(folder) / "model.onnx")
+        eager(pixels), onnx(pixels)  # warm up
+        # Turn by turn, so that whatever else the machine does slows both.
+        times = [(timed(eager, pixels)[1], timed(onnx, pixels)[1]) for _ in range(5)]
+    slow, fast = (min(column) for column in zip(*times, strict=True))
+    note = f"{len(pixels) / fast:,.0f} and {len(pixels) / slow:,.0f} images/s, {available_threads()} threads"
+    yield Row("encoding, lite0 at 224: onnxruntime over torch", slow / fast, ">= 3", slow / fast >= 3, fast, note=note)
+
+
+def finetune_rows() -> Iterator[Row]:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:  # a process of its own, so that its peak memory is its own
+        whole, bare, gib = pool.apply(_finetune)
+    share = 100 * (whole / bare - 1)
+    note = f"{STEPS} steps, {BATCH * STEPS / whole:.0f} images/s"
+    yield Row(f"trainer over bare loop, lite0 at {SIZE}: % more", share, "< 5", share < 5, whole, note=note)
+    yield Row(f"fine-tuning, lite0 at {SIZE}, batch {BATCH}: GiB at peak", gib, "< 6", gib < 6, whole)
+
+
+def _finetune() -> tuple[float, float, float]:
+    """Return the seconds of an epoch, those of them in forward, loss, backward and step, and the process's peak in GiB."""
+    random = np.random.default_rng(0)
+    images = ArrayImages(random.integers(0, 256, (BATCH * STEPS, 32, 32, 3), dtype=np.uint8))
+    labels = np.arange(len(images)) % CLASSES
+    objective = build_objective("random", Task(BITS, tuple(map(str, range(CLASSES))), labels), {})
+    plan = Plan.finetune(epochs=1, batch=BATCH)
+    learner = Learner(Normalised(create_backbone("efficientnet_lite0")), [HashHead(HeadShape(1280, BITS))], [objective])
+    learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    with tempfile.TemporaryDirectory() as folder:
+        source = ImageSource(images, find_transform("small", SIZE), 0)
+        trainer = Trainer(learner, plan, source, Material(np.arange(len(images)), labels), RunFolder(Path(folder)))
+        clock = _Clock()
+        for owner, name in (
+            (learner, "forward"),
+            (learner, "loss"),
+            (torch.Tensor, "backward"),
+            (torch.optim.AdamW, "step"),
+        ):
+            setattr(owner, name, clock.around(getattr(owner, name)))
+        seconds: list[float] = []
+        usual = trainer._epoch
+        trainer._epoch = lambda *given: seconds.append(timed(usual, *given)[1])  # type: ignore[method-assign]
+        trainer.fit()
+    return seconds[0], clock.seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+class _Clock:
+    """Adds up the time that is spent inside some functions."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed_function(*given: Any, **named: Any) -> Any:
+            begun = time.perf_counter()
+            try:
+                return function(*given, **named)
+            finally:
+                self.seconds += time.perf_counter() - begun
+
+        return timed_function
+
+
+def cache_rows() -> Iterator[Row]:
+    spawn = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        with spawn.Pool(1) as pool:
+            _, seconds, file = pool.apply(_use_cache, (folder,))
+        with spawn.Pool(1) as pool:
+            growth, again, file = pool.apply(_use_cache, (folder,))
+    note = f"{file:.0f} MB on disk, read {file / max(again, 1e-9):,.0f} MB/s; computed in {seconds:.1f} s"
+    yield Row("cached features, an epoch's batches: MB copied", growth, "< 6", growth < 6, again, note=note)
+
+
+def _use_cache(folder: str) -> tuple[float, float, float]:
+    """Return by how many MB the process's own memory grew, the seconds, and the size of the file in MB."""
+    dataset = Dataset("black", ArrayImages(np.zeros((CACHED, 8, 8, 3), np.uint8)))
+    backbone, transform = create_backbone("convnet", pretrained=False).eval(), find_transform("small", 8)
+    batches = np.array_split(np.random.default_rng(0).permutation(CACHED), CACHED // 256)
+
+    def epoch() -> float:
+        features = cached_features(dataset, backbone, transform, folder=Path(folder))
+        for batch in FeatureSource(features.values).training(batches, 0):
+            batch.sum()
+        return features.values.nbytes / 1e6
+
+    before = _own_memory()
+    file, seconds = timed(epoch)
+    return _own_memory() - before, seconds, file
+
+
+def _own_memory() -> float:
+    """Return the memory in MB that is this process's own; a mapped file is not."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines["RssAnon"].split()[0]) * 1024 / 1e6
+
+
+def main() -> None:
+    sections = {"encode": encode_rows, "finetune": finetune_rows, "cache": cache_rows}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(sections), help="comma-separated parts of the table")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    chosen = options.only.split(",")
+    if unknown := set(chosen) - set(sections):
+        sys.exit(f"No such part: {', '.join(sorted(unknown))}; choose from {', '.join(sections)}.")
+    rows = (row for part in chosen for row in sections[part]())
+    report("Training and encoding against their targets", rows, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()

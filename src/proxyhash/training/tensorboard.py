@@ -1,0 +1,26 @@
+"""The metrics of each epoch for TensorBoard."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from proxyhash.support.errors import InputError
+
+
+def tensorboard_listener(folder: Path) -> Callable[[dict[str, float]], None]:
+    """Return what writes an epoch's metrics to `folder`; whoever reads it need not wait for the end."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise InputError("--tensorboard needs TensorBoard: pip install 'proxyhash[tensorboard]'.") from None
+    try:
+        writer = SummaryWriter(str(folder))
+    except OSError as error:
+        raise InputError(f"Cannot write {folder}: {error.strerror}.") from error
+
+    def listen(metrics: dict[str, float]) -> None:
+        for name, value in metrics.items():
+            if name != "epoch":
+                writer.add_scalar(name, value, int(metrics["epoch"]))
+        writer.flush()
+
+    return listen

@@ -1,0 +1,74 @@
+import pytest
+import torch
+from torch import nn
+
+from proxyhash.models.backbones import create_backbone
+from proxyhash.models.network import HashHead, HeadShape, Normalised
+from proxyhash.training.learner import Learner, MovingAverage, optimizer_for, set_rates
+from proxyhash.training.objectives import Task, build_objective
+from proxyhash.training.plan import Plan
+
+
+def learner(method: str = "learned", lengths: tuple[int, ...] = (8, 12)) -> Learner:
+    torch.manual_seed(0)
+    trunk = Normalised(create_backbone("convnet", pretrained=False))
+    objectives = [build_objective(method, Task(bits, tuple("abcd")), {}) for bits in lengths]
+    return Learner(trunk, [HashHead(HeadShape(256, bits, hidden=16)) for bits in lengths], objectives)
+
+
+def test_every_length_hashes_the_same_features() -> None:
+    made = learner().eval()
+    pixels = torch.rand(5, 3, 8, 8) * 255
+    short, long = made(pixels)
+    assert (short.shape, long.shape) == ((5, 8), (5, 12))
+    torch.testing.assert_close(long, made.heads[1](made.trunk(pixels)))
+    targets = torch.tensor([0, 1, 2, 3, 0])
+    losses = [objective(nu, targets, targets) for objective, nu in zip(made.methods, (short, long), strict=True)]
+    torch.testing.assert_close(made.loss([short, long], targets, targets), (losses[0] + losses[1]) / 2)
+
+
+def test_each_part_has_its_rate_and_only_matrices_decay() -> None:
+    made = learner()
+    plan = Plan(rate=0.1, backbone_rate=0.01, weight_decay=0.5)
+    optimizer = optimizer_for(made, plan)
+    found = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+    assert len(found) == len(list(made.parameters()))
+    for name, parameter in made.named_parameters():
+        group = found[id(parameter)]
+        assert group["peak"] == (0.01 if name.startswith("trunk") else 0.1)
+        decays = parameter.ndim > 1 and not name.startswith("objectives")
+        assert group["weight_decay"] == (0.5 if decays else 0.0), name
+    set_rates(optimizer, 0.25)
+    assert {group["lr"] for group in optimizer.param_groups} == {0.0025, 0.025}
+
+
+def test_fixed_proxies_are_not_optimised() -> None:
+    made = learner("random")
+    optimised = {id(p) for group in optimizer_for(made, Plan()).param_groups for p in group["params"]}
+    assert not optimised & {id(p) for p in made.objectives.parameters()}
+
+
+def test_the_average_follows_the_weights_and_copies_the_statistics() -> None:
+    made = learner(lengths=(8,))
+    average = MovingAverage(made, 0.9)
+    start = made.heads[0].layers[-1].weight.detach().clone()  # type: ignore[index, union-attr]
+    expected = start.clone()
+    for step in range(1, 31):
+        with torch.no_grad():
+            made.heads[0].layers[-1].weight.add_(1.0)  # type: ignore[index, union-attr]
+        made.trunk.backbone.layers[1].running_mean.fill_(float(step))  # type: ignore[union-attr, index]
+        average.update(made)
+        decay = min(0.9, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * (start + step)
+    torch.testing.assert_close(average.learner.heads[0].layers[-1].weight, expected)  # type: ignore[index, union-attr]
+    assert average.learner.trunk.backbone.layers[1].running_mean[0] == 30  # type: ignore[union-attr, index]
+    assert not any(parameter.requires_grad for parameter in average.learner.parameters())
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_frozen_statistics_belong_to_the_trunk_alone(frozen: bool) -> None:
+    made = Learner(nn.Sequential(nn.BatchNorm1d(4)), [HashHead(HeadShape(4, 2, hidden=3))], [], freeze_statistics=frozen)
+    made.train()
+    assert made.trunk[0].training is not frozen  # type: ignore[index]
+    assert made.heads[0].layers[1].training  # type: ignore[index, union-attr]
+    assert not made.eval().training

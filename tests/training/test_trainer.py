@@ -1,0 +1,252 @@
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from small_run import BITS, STEPS, TRAIN, Recorded, digits, small_trainer
+
+from proxyhash.data.images import FileImages
+from proxyhash.data.transforms import find_transform
+from proxyhash.support.errors import InputError
+from proxyhash.training.interruption import Interruption
+from proxyhash.training.run_folder import CHECKPOINT, LOG
+from proxyhash.training.sources import ImageSource
+from proxyhash.training.trainer import TrainingStoppedError
+
+SCRIPT = str(Path(__file__).with_name("small_run.py"))
+FROZEN: dict[str, Any] = {"dropout": 0.3, "ema": 0.9}
+FINETUNED: dict[str, Any] = {"finetune": True, "backbone_rate": 2e-3, "hidden": 0, "dropout": 0.2, "ema": 0.8}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def stop_at(folder: Path, plan: dict[str, Any], stop: str, step: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, SCRIPT, str(folder), json.dumps(plan), "--stop", stop, "--at", str(step)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def same_weights(one: torch.nn.Module, other: torch.nn.Module) -> bool:
+    pairs = zip(one.state_dict().items(), other.state_dict().items(), strict=True)
+    return all(name == other_name and torch.equal(a, b) for (name, a), (other_name, b) in pairs)
+
+
+def log_of(folder: Path) -> list[dict[str, float]]:
+    """Return the log without what a clock measured."""
+    entries = [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
+    return [{k: v for k, v in entry.items() if k not in ("images_per_second", "validation_seconds")} for entry in entries]
+
+
+@pytest.mark.parametrize(
+    ("plan", "seconds"),
+    [(FROZEN, 1e-9), (FINETUNED, 0.05), pytest.param(FINETUNED, 1e-9, marks=pytest.mark.slow),
+     pytest.param(FROZEN, 1000.0, marks=pytest.mark.slow)],
+    ids=["frozen", "fine-tuned", "fine-tuned, every step", "frozen, only epochs"],
+)  # fmt: skip
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, plan: dict[str, Any], seconds: float) -> None:
+    whole = small_trainer(tmp_path / "whole", **plan).fit()
+    step = int(np.random.default_rng().integers(2, STEPS))
+    print(f"killed at step {step}")  # shown if the test fails
+    done = stop_at(tmp_path / "killed", plan | {"checkpoint_seconds": seconds}, "SIGKILL", step)
+    assert done.returncode == -9
+    resumed = small_trainer(tmp_path / "killed", **plan, checkpoint_seconds=seconds)
+    assert same_weights(resumed.fit(), whole)
+    assert len(resumed.losses) <= STEPS - (step - 1 if seconds < 1e-6 else 0)
+    assert len(resumed.losses) < STEPS or step <= 5
+    assert log_of(tmp_path / "killed") == log_of(tmp_path / "whole")
+
+
+def test_ctrl_c_saves_between_steps(tmp_path: Path) -> None:
+    whole = small_trainer(tmp_path / "whole", **FROZEN).fit()
+    done = stop_at(tmp_path / "stopped", FROZEN, "SIGINT", 7)
+    assert f"KeyboardInterrupt: the last checkpoint is in {tmp_path / 'stopped'}." in done.stderr
+    resumed = small_trainer(tmp_path / "stopped", **FROZEN)
+    assert same_weights(resumed.fit(), whole)
+    assert len(resumed.losses) == STEPS - 7
+    assert log_of(tmp_path / "stopped") == log_of(tmp_path / "whole")
+
+
+def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
+    whole = small_trainer(tmp_path).fit()
+    again = small_trainer(tmp_path)
+    assert same_weights(again.fit(), whole)
+    assert again.losses == []
+    assert [entry["epoch"] for entry in log_of(tmp_path)] == [1, 2, 3]
+
+
+def test_the_best_epoch_is_used(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path, hidden=0)
+    judged = iter([0.3, 0.9, 0.5])
+    seen = []
+
+    def validate(learner: torch.nn.Module) -> dict[str, float]:
+        seen.append({name: tensor.clone() for name, tensor in learner.state_dict().items()})
+        return {"map": next(judged)}
+
+    trainer.validate = validate
+    used = trainer.fit().state_dict()
+    assert all(torch.equal(used[name], tensor) for name, tensor in seen[1].items())
+    trainer = small_trainer(tmp_path / "without", hidden=0)
+    trainer.validate = None
+    used = trainer.fit().state_dict()
+    assert all(torch.equal(used[name], tensor) for name, tensor in seen[2].items())
+
+
+def fail_at(trainer: Recorded, step: int, failure: torch.Tensor | Exception) -> None:
+    """Let the loss of a step be another, or fail."""
+    usual = trainer.learner.loss
+
+    def loss(*arguments: Any) -> torch.Tensor:
+        if len(trainer.losses) == step:
+            if isinstance(failure, Exception):
+                raise failure
+            return usual(*arguments) * failure
+        return usual(*arguments)
+
+    trainer.learner.loss = loss  # type: ignore[method-assign, assignment]
+
+
+@pytest.mark.parametrize(
+    ("failure", "sentence"),
+    [
+        (torch.tensor(float("nan")), "The loss became nan: start again with a lower learning rate"),
+        (
+            torch.OutOfMemoryError("CUDA out of memory."),
+            "Memory ran out with batches of 32: free some and go on with --resume",
+        ),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 1 bytes"),
+            "start again with a smaller --batch",
+        ),
+    ],
+)
+def test_what_stops_a_run_is_one_sentence_and_leaves_a_checkpoint(
+    tmp_path: Path, failure: torch.Tensor | Exception, sentence: str
+) -> None:
+    whole = small_trainer(tmp_path / "whole", **FINETUNED).fit()
+    trainer = small_trainer(tmp_path / "stopped", **FINETUNED)
+    fail_at(trainer, 8, failure)
+    with pytest.raises(TrainingStoppedError, match=sentence) as stop:
+        trainer.fit()
+    assert str(tmp_path / "stopped") in str(stop.value)
+    assert "\n" not in str(stop.value)
+    assert same_weights(small_trainer(tmp_path / "stopped", **FINETUNED).fit(), whole)
+
+
+def test_a_gradient_that_is_not_finite_never_reaches_the_weights(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path, clip=0.0, checkpoint_seconds=1e-9)
+    for weights in trainer.learner.heads.parameters():
+        weights.register_hook(lambda gradient: gradient * (torch.inf if len(trainer.losses) == 3 else 1))
+    with pytest.raises(TrainingStoppedError, match="The gradient became"):
+        trainer.fit()
+    kept = torch.load(tmp_path / CHECKPOINT, weights_only=True)
+    assert kept["state"]["step"] == 3
+    assert all(torch.isfinite(tensor).all() for tensor in kept["learner"].values())
+
+
+def test_other_errors_are_not_hidden(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path)
+    fail_at(trainer, 1, RuntimeError("a bug"))
+    with pytest.raises(RuntimeError, match="a bug"):
+        trainer.fit()
+
+
+def test_a_vanished_image_is_named_and_its_return_continues_the_run(tmp_path: Path) -> None:
+    pixels, _ = digits()
+    for number, image in enumerate(pixels):
+        Image.fromarray(image).save(tmp_path / f"{number}.png")
+    images = ImageSource(FileImages(tmp_path, [f"{n}.png" for n in range(len(pixels))]), find_transform("small", 8), 0)
+
+    def trainer(folder: str) -> Recorded:
+        made = small_trainer(tmp_path / folder, **FINETUNED, epochs=2)
+        made.source, made.validate = images, None
+        return made
+
+    whole = trainer("whole").fit()
+    lost = tmp_path / f"{TRAIN // 2}.png"
+    stopped = trainer("stopped")
+
+    def vanish(_: dict[str, float]) -> None:
+        """Be gone after the first epoch."""
+        lost.rename(tmp_path / "elsewhere")
+
+    stopped.report = vanish
+    with pytest.raises(TrainingStoppedError, match=f"{lost} is not there. Put it back and go on with --resume"):
+        stopped.fit()
+    (tmp_path / "elsewhere").rename(lost)
+    assert same_weights(trainer("stopped").fit(), whole)
+
+
+def test_progress_says_how_it_goes(tmp_path: Path) -> None:
+    trainer, heard = small_trainer(tmp_path), []
+    trainer.progress = lambda work, fraction: heard.append((work, fraction))
+    trainer.fit()
+    assert len(heard) == STEPS
+    assert heard[0][0].startswith("training: loss ")
+    assert heard[0][0].endswith(" images/s")
+    assert "best mAP 0." in heard[-1][0]
+    assert [fraction for _, fraction in heard] == sorted(fraction for _, fraction in heard)
+
+
+def test_classes_stand_side_by_side_where_triplets_are_formed(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path, settings={"triplet": 1.0, "per_class": 4}, batch=34)
+    labels = trainer.material.targets
+    for batch in trainer._batches(0):
+        assert len(batch) == 32
+        assert all(len(set(labels[batch[first : first + 4]].tolist())) == 1 for first in range(0, 32, 4))
+    assert [b.tolist() for b in trainer._batches(1)] == [b.tolist() for b in trainer._batches(1)]
+    trainer.plan = small_trainer(tmp_path, batch=4096).plan
+    (whole,) = trainer._batches(0)  # a set smaller than a batch is one batch
+    assert len(whole) >= TRAIN
+
+
+def test_frozen_statistics_stay(tmp_path: Path) -> None:
+    for frozen in (True, False):
+        trainer = small_trainer(tmp_path / str(frozen), **FINETUNED, epochs=1, freeze_statistics=frozen)
+        before = {name: tensor.clone() for name, tensor in trainer.learner.trunk.state_dict().items()}
+        after = trainer.fit().trunk.state_dict()
+        means = [name for name in before if name.endswith("running_mean")]
+        assert len(means) == 3
+        assert all(torch.equal(before[name], after[name]) == frozen for name in means)
+        assert not any(torch.equal(before[name], after[name]) for name in before if name.endswith("0.weight"))
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+    small_trainer(tmp_path, epochs=1).fit()
+    file = tmp_path / CHECKPOINT
+    good = file.read_bytes()
+    weights = torch.load(file, weights_only=True)["learner"]["heads.0.layers.0.weight"]
+    place = good.index(weights.numpy().tobytes()[:64])
+    flipped = good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :]
+    for bad in (b"", b"hello", good[: len(good) // 2], flipped):
+        file.write_bytes(bad)
+        with pytest.raises(InputError, match=r"checkpoint.pt is damaged; start again without --resume."):
+            small_trainer(tmp_path, epochs=2).fit()
+
+
+def test_digits_are_learned(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path, finetune=True, backbone_rate=3e-3, hidden=0, epochs=12, dropout=0.0)
+    trainer.fit()
+    best = max(entry[f"map_{BITS}"] for entry in log_of(tmp_path))
+    assert best > 0.6  # of 160 images; chance is 0.1
+    assert trainer.losses[-1] < 0.5 * trainer.losses[0]
+
+
+def test_the_second_ctrl_c_acts_as_usual() -> None:
+    with Interruption() as interruption:
+        interruption.check("not yet")
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt, match="at last"):
+            interruption.check("at last")
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
