@@ -139,3 +139,22 @@ def test_unknown_settings_are_answered_with_the_known_ones() -> None:
         average_precision(counts, ties="lucky")
     with pytest.raises(InputError, match="choose from relevant, capped, retrieved"):
         average_precision(counts, denominator="some")
+
+
+@pytest.mark.parametrize("bits", [64, 128])
+def test_what_lies_beyond_the_last_relevant_item_does_not_matter(bits: int) -> None:
+    random = np.random.default_rng(0)
+    q, db = (random.integers(0, 256, (count, bits // 8), dtype=np.uint8) for count in (100, 9000))
+    q_labels, db_labels = random.integers(0, 3000, 100), random.integers(0, 3000, 9000)
+    q_labels[0] = 9999  # nothing is relevant
+    search = (q, q_labels, db, db_labels)
+    everything, enough = count_ties(*search), count_ties(*search, beyond_relevant=False)
+    np.testing.assert_array_equal(enough.relevant, everything.relevant)
+    assert (enough.items <= everything.items).all()
+    if bits == 64:
+        assert enough.items.sum() < everything.items.sum()
+    for ties in ("expected", "best", "worst"):
+        for denominator in ("relevant", "capped", "retrieved"):
+            for top in (None, 50, 4000):
+                one, other = (average_precision(counts, top, ties, denominator) for counts in (everything, enough))
+                np.testing.assert_allclose(one, other, rtol=1e-12)

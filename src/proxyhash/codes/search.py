@@ -64,21 +64,24 @@ def histograms(queries: ArrayLike, database: ArrayLike, *, threads: int | None =
     """Return how many items of `database` (N, bytes) lie at each distance from each of `queries`: (Q, 8 bytes + 1)."""
     q, db = checked_words(queries, database)
     out = np.zeros((len(q), 64 * len(db) + 1), np.int64)
-    add_histograms(q, db, out, threads)
+    for_queries(len(q), threads, histogram_adder(q, db, out, np.full(len(q), 64)))
     return out[:, : 8 * np.shape(queries)[1] + 1]
 
 
-def add_histograms(q: Words, db: Words, out: NDArray[np.int64], threads: int | None, progress: Progress = silent) -> None:
-    """Add to `out` (Q, 64 W + 1) how many items of `db` (W, N) lie at each distance from each of `q` (Q, W)."""
-    slices = sliced.pays(q, db)
-    parts = sliced.by_parity(db) if slices else (db,)
-    count = sliced.histogram_rows if slices else kernels.histogram_rows
+def histogram_adder(q: Words, db: Words, out: NDArray[np.int64], far: NDArray[np.int64]) -> Callable[[slice], None]:
+    """Return what adds to some rows of `out` (Q, 64 W + 1) how many of `db` (W, N) lie at each distance from `q` (Q, W).
+
+    Distances beyond `far` (Q,), as it is when rows are added, may be left out.
+    """
+    if not sliced.pays(q, db):
+        return lambda rows: kernels.histogram_rows(q[rows], db, out[rows])
+    parts = sliced.by_parity(db)
 
     def add(rows: slice) -> None:
         for part in parts:
-            count(q[rows], part, out[rows])
+            sliced.histogram_rows(q[rows], part, far[rows], out[rows])
 
-    for_queries(len(q), threads, add, progress)
+    return add
 
 
 def top_k(queries: ArrayLike, database: ArrayLike, k: int, *, threads: int | None = None) -> Neighbours:

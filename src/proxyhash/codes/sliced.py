@@ -84,14 +84,15 @@ def _spread(number: int, out: Words) -> None:
 
 
 @kernel(nogil=True)
-def histogram_rows(queries: Words, database: Words, out: Longs) -> None:
+def histogram_rows(queries: Words, database: Words, far: Longs, out: Longs) -> None:
     """Add to `out` (Q, 65) how many items lie at each distance, if all items have an even or all an odd number of ones.
 
-    Then all distances of a query are even, or all are odd, and only half of the bins need to be counted.
+    Then all distances of a query are even, or all are odd, and only half of the bins need to be counted. Distances beyond
+    `far` (Q,) may be left out.
     """
     no_tags, no_planes = np.empty((len(queries), 0), np.uint64), np.empty((0, 0, STACK * 4), np.uint64)
     whole = database.shape[1] // STACKED * STACKED
-    _count_stacks(queries, database[0][:whole], no_tags, no_planes, out, out)
+    _count_stacks(queries, database[0][:whole], far, no_tags, no_planes, out, out)
     kernels.histogram_rows(queries, database[:, whole:], out)
 
 
@@ -101,7 +102,7 @@ def tagged_histogram_rows(
 ) -> None:
     """Do what `kernels.tagged_histogram_rows` does, for items of one parity; `planes` are those of `tag_planes`."""
     whole = database.shape[1] // STACKED * STACKED
-    _count_stacks(queries, database[0][:whole], tags, planes, items_out, relevant_out)
+    _count_stacks(queries, database[0][:whole], np.full(len(queries), 64), tags, planes, items_out, relevant_out)
     kernels.tagged_histogram_rows(queries, database[:, whole:], tags, item_tags[:, whole:], items_out, relevant_out)
 
 
@@ -119,7 +120,9 @@ def tag_planes(item_tags: Words) -> Any:
 
 
 @kernel(nogil=True)
-def _count_stacks(queries: Words, row: Words, tags: Words, planes: Words, items_out: Longs, relevant_out: Longs) -> None:
+def _count_stacks(
+    queries: Words, row: Words, far: Longs, tags: Words, planes: Words, items_out: Longs, relevant_out: Longs
+) -> None:
     """Count the items of whole stacks by distance and, if there are `tags`, those that share a tag with the query.
 
     A bin is where the planes of the distance agree with its number; 16 blocks are added up before bits are counted.
@@ -140,10 +143,10 @@ def _count_stacks(queries: Words, row: Words, tags: Words, planes: Words, items_
                 odd = np.int64(kernels.popcount(queries[one, 0] ^ row[0]) & np.uint64(1))
                 for block in range(STACK):
                     mark_values(halves[one - q, 0, block], low[0, block], high[0, block])
-                _count_stack(low, high, items_out[one, odd:])
+                _count_stack(low, high, far[one], items_out[one, odd:])
                 if tags.shape[1]:
                     _keep_shared(tags[one], planes[start // STACKED], shared, low.reshape((8, STACK * 4)))
-                    _count_stack(low, high, relevant_out[one, odd:])
+                    _count_stack(low, high, far[one], relevant_out[one, odd:])
 
 
 @kernel(nogil=True)
@@ -163,9 +166,9 @@ def _keep_shared(tags: Words, planes: Words, shared: Words, low: Words) -> None:
 
 
 @kernel(nogil=True)
-def _count_stack(low: Words, high: Words, out: Longs) -> None:
-    """Add to every other bin of `out` the number of items in it; quotients that do not occur are passed over."""
-    for quotient in range(5):
+def _count_stack(low: Words, high: Words, far: int, out: Longs) -> None:
+    """Add to every other bin of `out` the number of items in it; quotients beyond `far` or without items are skipped."""
+    for quotient in range(far // 16 + 1):
         occurs = np.uint64(0)
         for block in range(STACK):
             for word in range(4):

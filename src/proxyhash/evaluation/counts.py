@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyhash.codes import kernels, sliced
 from proxyhash.codes.bits import Words
-from proxyhash.codes.search import add_histograms, checked_words, distances, for_queries
+from proxyhash.codes.search import checked_words, distances, for_queries, histogram_adder
 from proxyhash.evaluation.relevance import Relevance, relevance
 from proxyhash.support.progress import Progress, silent
 
@@ -24,7 +25,12 @@ class TieCounts:
     items: Counts
     relevant: Counts
 
-    @property
+    @cached_property
+    def items_in_all(self) -> int:
+        """How many items a query is compared with, at most."""
+        return int(self.items.sum(axis=1).max(initial=0))
+
+    @cached_property
     def relevant_in_all(self) -> Counts:
         """How many relevant items the database holds for each query (Q,)."""
         total: Counts = self.relevant.sum(axis=1)
@@ -37,35 +43,53 @@ def count_ties(
     database_codes: ArrayLike,
     database_labels: ArrayLike,
     *,
+    beyond_relevant: bool = True,
     threads: int | None = None,
     progress: Progress = silent,
 ) -> TieCounts:
-    """Count items and relevant items by distance, for packed codes and labels (see `relevance`)."""
+    """Count items and relevant items by distance, for packed codes and labels (see `relevance`).
+
+    Average precision does not depend on what lies beyond a query's last relevant item: without `beyond_relevant` such
+    items may be left uncounted, which for codes that keep classes together is half of the work.
+    """
     q, db = checked_words(query_codes, database_codes)
     labels = relevance(query_labels, database_labels, len(q), db.shape[1])
     bins = 8 * np.shape(query_codes)[1] + 1
     shape = (len(q), 64 * len(db) + 1)
     items, relevant = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    count = _count_classes if labels.query_tags is None else _count_tags
-    count(q, db, labels, items, relevant, threads, progress)
+    if labels.query_tags is None:
+        _count_classes(q, db, labels, items, relevant, beyond_relevant, threads, progress)
+    else:
+        _count_tags(q, db, labels, items, relevant, threads, progress)
     return TieCounts(items[:, :bins], relevant[:, :bins])
 
 
 def _count_classes(
-    q: Words, db: Words, labels: Relevance, items: Counts, relevant: Counts, threads: int | None, progress: Progress
+    q: Words,
+    db: Words,
+    labels: Relevance,
+    items: Counts,
+    relevant: Counts,
+    beyond: bool,
+    threads: int | None,
+    progress: Progress,
 ) -> None:
     """Bring each class's items together: for its relevant items a query then passes only over those of its own class."""
     assert labels.query_classes is not None
     assert labels.database_classes is not None
     order = _order(labels.database_classes)
     grouped, classes = np.ascontiguousarray(db[:, order]), labels.database_classes[order]
-    begins, ends = (np.searchsorted(classes, labels.query_classes, side) for side in ("left", "right"))
+    begins, ends = _where(labels.query_classes, classes)
+    far = np.full(len(q), 64)
+    count_all = histogram_adder(q, grouped, items, far)
 
     def count(rows: slice) -> None:
         kernels.histogram_parts(q[rows], grouped, begins[rows], ends[rows], relevant[rows])
+        if not beyond and len(db) == 1:
+            far[rows] = 64 - np.argmax(relevant[rows, ::-1] > 0, axis=1)  # 64 again if nothing is relevant
+        count_all(rows)
 
-    add_histograms(q, grouped, items, threads, progress)
-    for_queries(len(q), threads, count)
+    for_queries(len(q), threads, count, progress)
 
 
 def _count_tags(
@@ -102,8 +126,19 @@ def _tag_counter_by_planes(
 
 def _order(classes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the positions that bring equal classes together; class numbers that fit 16 bits are sorted by radix."""
-    small = classes.min() >= 0 and classes.max() < 2**15
-    return np.argsort(classes.astype(np.int16) if small else classes, kind="stable")
+    return np.argsort(classes.astype(np.int16) if _small(classes) else classes, kind="stable")
+
+
+def _where(wanted: NDArray[np.int64], classes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where each wanted class begins and ends among the sorted `classes`: by counting, if their numbers are small."""
+    if not (_small(wanted) and _small(classes)):
+        return np.searchsorted(classes, wanted, "left"), np.searchsorted(classes, wanted, "right")
+    ends = np.cumsum(np.bincount(classes, minlength=int(wanted.max()) + 1))
+    return np.concatenate([[0], ends[:-1]])[wanted], ends[wanted]
+
+
+def _small(classes: NDArray[np.int64]) -> bool:
+    return bool(classes.min() >= 0 and classes.max() < 2**15)
 
 
 def full_rows(

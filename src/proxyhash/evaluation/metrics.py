@@ -55,7 +55,7 @@ def mean_average_precision(
     if ties not in TIES:
         raise InputError(f"There is no way {ties!r} to treat ties; choose from {', '.join(TIES)}.")
     way = "expected" if ties == "stable" else ties  # groups of one item have one order
-    parts = _rankings(search, ties, bit_weights, threads, progress)
+    parts = _rankings(search, ties, bit_weights, threads, progress, beyond_relevant=False)
     kind = "real distances, " if _is_real(query_codes, bit_weights) else ""
     name = f"mAP{_cutoff(top)} [{kind}ties {ties}, over {denominator}]"
     return _metric(name, parts, lambda part: average_precision(part, top, way, denominator))
@@ -174,7 +174,13 @@ def _is_real(query_codes: ArrayLike, bit_weights: ArrayLike | None) -> bool:
 
 
 def _rankings(
-    search: Search, ties: str, bit_weights: ArrayLike | None, threads: int | None, progress: Progress = silent
+    search: Search,
+    ties: str,
+    bit_weights: ArrayLike | None,
+    threads: int | None,
+    progress: Progress = silent,
+    *,
+    beyond_relevant: bool = True,
 ) -> Iterable[TieCounts]:
     """Count ties in the way that fits: Hamming distances all at once, real ones and stable orders query by query."""
     if _is_real(search[0], bit_weights):
@@ -183,7 +189,7 @@ def _rankings(
         return count_ranked(*search, bit_weights)
     if ties == "stable":
         return _stable_rankings(search)
-    return [count_ties(*search, threads=threads, progress=progress)]
+    return [count_ties(*search, beyond_relevant=beyond_relevant, threads=threads, progress=progress)]
 
 
 def _stable_rankings(search: Search) -> Iterator[TieCounts]:
