@@ -95,7 +95,7 @@ def test_a_leak_is_exit_code_1(photos: Path, capsys: pytest.CaptureFixture[str])
     out, code = run(capsys, "check", "split")
     assert code == 1
     assert "error" in out
-    assert "queries whose picture is also in training (a leak) (test/a/copy.png = train/a/1.png)" in out
+    assert "queries whose picture is also in training (a leak): 1 (test/a/copy.png = train/a/1.png)" in out
     out, code = run(capsys, "check", "split", "--json")
     assert (code, json.loads(out)["worst"]) == (1, "error")
 
@@ -107,10 +107,10 @@ def test_problems_are_named_counted_or_fatal(photos: Path, capsys: pytest.Captur
     out, code = run(capsys, "check", str(photos))
     assert code == 0
     flat = " ".join(out.split())
-    assert "2 unreadable image, skipped" in flat
+    assert "unreadable image, skipped: 2" in flat
     assert "fake [bold]:cat:.jpg cannot be decoded as an image (its format is not recognised)" in flat
     assert "b\\xffd.jpg" in flat
-    assert "1 class without images, skipped (birds)" in flat
+    assert "class without images, skipped: 1 (birds)" in flat
     assert json.loads(run(capsys, "check", str(photos), "--json")[0])["worst"] == "warning"
     out, code = run(capsys, "check", str(photos), "--strict")
     assert code == 2
@@ -123,7 +123,7 @@ def test_a_folder_too_small_for_any_protocol_is_still_looked_at(photos: Path, ca
     assert code == 1
     flat = " ".join(out.split())
     assert "all 2 images can be decoded" in flat
-    assert "2 classes with one image" in flat
+    assert "classes with one image, which can be searched but not found again: 2" in flat
     assert "one is too small for the protocol holdout: it leaves 2 images to train, 0 queries" in flat
     assert run(capsys, "check", "one", "--protocol", "holdout")[1] == 2
 

@@ -179,9 +179,9 @@ def _print(report: "Report") -> None:
             "", f"{report.protocol['note'] or 'by the published seed'}; fingerprint {report.protocol['fingerprint']}"
         )
     for finding in report.findings:
-        count = f"{finding.count:,} " if finding.count else ""
+        count = f": {finding.count:,}" if finding.count else ""
         examples = f" ({'; '.join(finding.examples)})" if finding.examples else ""
-        table.add_row(Text(finding.level, _STYLES[finding.level]), _plain(f"{count}{finding.what}{examples}"))
+        table.add_row(Text(finding.level, _STYLES[finding.level]), _plain(f"{finding.what}{count}{examples}"))
     Console().print(table)
 
 

@@ -12,14 +12,14 @@ from proxyhash.support.errors import InputError
 class Plan:
     """How long, how fast, and with what regularisation a network is trained."""
 
-    epochs: int = 15  # frozen features: the head has converged
+    epochs: int = 12  # frozen features: twice as many as give nine tenths of what is to be had
     batch: int = 256
-    rate: float = 2e-3  # AdamW's, of the head
+    rate: float = 5e-3  # AdamW's, of the head; on CIFAR-100's validation set better than 1e-3 and 2e-3
     backbone_rate: float = 0.0  # of the backbone; 0 keeps it frozen
     weight_decay: float = 0.02  # of matrices; biases and normalisation have none
     warmup: float = 0.2  # share of the steps in which the rates rise; then they fall to zero along a cosine
     hidden: int = 2048  # units between frozen features and code: linear maps of them reach too few corners
-    dropout: float = 0.2  # before the last layer
+    dropout: float = 0.0  # before the last layer; the database is what was learned, and better fitted it is better searched
     ema: float = 0.0  # decay of an average of the weights that is used instead of them; 0: none
     momentum: float = 0.1  # of batch normalisation: the pretrained networks' 0.01 lags behind a few fast epochs
     freeze_statistics: bool = False  # of the backbone's batch normalisation: for batches too small to have good ones
@@ -35,7 +35,7 @@ class Plan:
     @classmethod
     def finetune(cls, **changes: Any) -> Self:
         """Return the plan for a network that is trained end to end; it bends its own features and needs no hidden layer."""
-        return cls(epochs=10, batch=128, rate=4e-3, backbone_rate=1e-3, hidden=0)._changed(changes)
+        return cls(epochs=10, batch=128, rate=4e-3, backbone_rate=1e-3, hidden=0, dropout=0.2)._changed(changes)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""

@@ -29,7 +29,7 @@ from proxyhash.training.objectives.registry import objective
 class ProxySettings:
     """How the proxy loss is scaled, and how much of the triplet loss is added to it."""
 
-    tau: float = 10.0  # logits are (tau / d) w.nu; the paper's letter, tau = d, stops pushing nu long before it saturates
+    tau: float = 6.0  # logits are (tau / d) w.nu; the larger, the sooner the loss stops pushing nu to saturate
     triplet: float = 0.0  # lambda of the joint loss; the paper's best is 1 to 10
     margin: float = 0.0  # of the triplet loss, in bits; 0: a quarter of the code
     per_class: int = 4  # images of a class in a batch, if there are triplets to form
