@@ -4,11 +4,9 @@ python benchmarks/data.py                   everything, some minutes on two core
 python benchmarks/data.py --only memory     some of: memory, files, check
 """
 
-import argparse
 import multiprocessing
 import os
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +27,7 @@ from proxyhash.data.loading import load_batches
 from proxyhash.data.transforms import Draws, augmentation_draws, find_transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.support.parallel import available_threads
-from reporting import Row, report, timed
+from reporting import Row, options_of, run, timed
 
 BATCH = 128
 Size = tuple[int, int]
@@ -183,15 +181,8 @@ def peak_memory() -> float:
 
 def main() -> None:
     sections = {"memory": memory_rows, "files": files_rows, "check": check_rows}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(sections), help="comma-separated parts of the table")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args()
-    chosen = options.only.split(",")
-    if unknown := set(chosen) - set(sections):
-        sys.exit(f"No such part: {', '.join(sorted(unknown))}; choose from {', '.join(sections)}.")
-    rows = (row for part in chosen for row in sections[part]())
-    report("Data against its targets", rows, as_json=options.json)
+    options = options_of(__doc__, list(sections))
+    run("Data against its targets", sections, options)
 
 
 if __name__ == "__main__":

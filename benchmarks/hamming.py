@@ -4,10 +4,8 @@ python benchmarks/hamming.py                    everything, some minutes on two 
 python benchmarks/hamming.py --only map,top     some of: map, imagenet, top, widths
 """
 
-import argparse
 import multiprocessing
 import resource
-import sys
 from collections.abc import Callable, Iterator
 
 import faiss
@@ -19,7 +17,7 @@ from proxyhash import codes
 from proxyhash.evaluation import mean_average_precision
 from proxyhash.evaluation.counts import count_ties
 from proxyhash.support.parallel import available_threads
-from reporting import Row, report, timed
+from reporting import Row, options_of, run, timed
 
 Packed = NDArray[np.uint8]
 
@@ -147,15 +145,8 @@ def width_rows() -> Iterator[Row]:
 
 def main() -> None:
     sections = {"map": map_rows, "imagenet": imagenet_rows, "top": top_rows, "widths": width_rows}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(sections), help="comma-separated parts of the table")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args()
-    chosen = options.only.split(",")
-    if unknown := set(chosen) - set(sections):
-        sys.exit(f"No such part: {', '.join(sorted(unknown))}; choose from {', '.join(sections)}.")
-    rows = (row for part in chosen for row in sections[part]())
-    report("Codes against their targets", rows, as_json=options.json)
+    options = options_of(__doc__, list(sections))
+    run("Codes against their targets", sections, options)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,9 @@ python benchmarks/proxies.py --only tammes,hclm   some of: tammes, large, algebr
 python benchmarks/proxies.py --improve            search for better assignments than those stored, and store them
 """
 
-import argparse
 import json
 import multiprocessing
 import resource
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +21,7 @@ from proxyhash.proxies.assignment import assign, gain
 from proxyhash.proxies.bounds.assignment import cosine_sums
 from proxyhash.proxies.geometry import nearest, unit_rows
 from proxyhash.proxies.tammes import tammes
-from reporting import Row, report, timed
+from reporting import Row, options_of, run, timed
 
 Matrix = NDArray[np.float64]
 
@@ -195,19 +193,11 @@ def main() -> None:
         "tammes": tammes_rows, "large": large_rows, "algebraic": algebraic_rows, "hclm": hclm_rows, "code": code_rows,
         "joint": joint_rows, "assignment": assignment_rows,
     }  # fmt: skip
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(sections), help="comma-separated parts of the table")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--improve", action="store_true", help="search for better assignments than the best known")
-    options = parser.parse_args()
-    chosen = options.only.split(",")
-    if unknown := set(chosen) - set(sections):
-        sys.exit(f"No such part: {', '.join(sorted(unknown))}; choose from {', '.join(sections)}.")
+    options = options_of(__doc__, list(sections), improve="search for better assignments than the best known")
     if options.improve:
         improve()
         return
-    rows = (row for part in chosen for row in sections[part]())
-    report("Proxies against their targets", rows, as_json=options.json)
+    run("Proxies against their targets", sections, options)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,8 @@ python benchmarks/training.py                      everything, some minutes on t
 python benchmarks/training.py --only encode,cache  some of: encode, finetune, cache
 """
 
-import argparse
 import multiprocessing
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +29,7 @@ from proxyhash.training.plan import Plan
 from proxyhash.training.run_folder import RunFolder
 from proxyhash.training.sources import FeatureSource, ImageSource
 from proxyhash.training.trainer import Material, Trainer
-from reporting import Row, report, timed
+from reporting import Row, options_of, run, timed
 
 BATCH, SIZE, STEPS = 128, 96, 6
 BITS, CLASSES = 32, 100
@@ -142,15 +140,8 @@ def _own_memory() -> float:
 
 def main() -> None:
     sections = {"encode": encode_rows, "finetune": finetune_rows, "cache": cache_rows}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(sections), help="comma-separated parts of the table")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args()
-    chosen = options.only.split(",")
-    if unknown := set(chosen) - set(sections):
-        sys.exit(f"No such part: {', '.join(sorted(unknown))}; choose from {', '.join(sections)}.")
-    rows = (row for part in chosen for row in sections[part]())
-    report("Training and encoding against their targets", rows, as_json=options.json)
+    options = options_of(__doc__, list(sections))
+    run("Training and encoding against their targets", sections, options)
 
 
 if __name__ == "__main__":

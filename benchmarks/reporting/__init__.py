@@ -1,9 +1,11 @@
 """What all benchmarks share: a row that knows its target, and one way to print a table or JSON."""
 
+import argparse
 import json
 import platform
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -38,6 +40,26 @@ def timed(work: Callable[..., Result], *arguments: Any, **named: Any) -> tuple[R
     begin = time.perf_counter()
     result = work(*arguments, **named)
     return result, time.perf_counter() - begin
+
+
+def options_of(description: str | None, sections: Sequence[str], **flags: str) -> argparse.Namespace:
+    """Read the command line that all benchmarks share: --only some sections, --json, and further flags with their help."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(sections), help="comma-separated parts of the table")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    for flag, help_text in flags.items():
+        parser.add_argument(f"--{flag}", action="store_true", help=help_text)
+    options = parser.parse_args()
+    options.only = options.only.split(",")
+    if unknown := set(options.only) - set(sections):
+        sys.exit(f"No such part: {', '.join(sorted(unknown))}; choose from {', '.join(sections)}.")
+    return options
+
+
+def run(title: str, sections: Mapping[str, Callable[[], Iterable[Row]]], options: argparse.Namespace) -> None:
+    """Measure the chosen sections and report them."""
+    rows = (row for part in options.only for row in sections[part]())
+    report(title, rows, as_json=options.json)
 
 
 def report(title: str, rows: Iterable[Row], *, as_json: bool) -> None:

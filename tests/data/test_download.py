@@ -87,6 +87,16 @@ def test_a_whole_part_needs_no_server(tmp_path: Path) -> None:
     assert files(tmp_path) == ["a.tar.gz"]
 
 
+def test_a_file_of_unknown_size_is_known_by_the_beginning_of_its_sha256(server: str, tmp_path: Path) -> None:
+    path, sha256 = tmp_path / "a.tar.gz", hashlib.sha256(CONTENT).hexdigest()
+    (tmp_path / "a.tar.gz.part").write_bytes(CONTENT[:1_000_000])
+    download(Archive(f"{server}/a.tar.gz", "", sha256=sha256[:8]), path)
+    assert (Handler.asked, path.read_bytes()) == (["bytes=1000000-"], CONTENT)
+    path.unlink()
+    with pytest.raises(InputError, match="has the wrong checksum and was deleted"):
+        download(Archive(f"{server}/a.tar.gz", "", sha256="0" * 8), path)
+
+
 def test_a_server_that_cannot_continue_sends_all(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Handler, "ranges", False)
     (tmp_path / "a.tar.gz.part").write_bytes(b"old" * 1000)

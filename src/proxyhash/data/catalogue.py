@@ -2,23 +2,32 @@
 
 import difflib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from proxyhash.support.errors import InputError
+from proxyhash.support.files import checksum
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A published archive that can be downloaded."""
+    """A published file that can be downloaded, known by its md5 or by the beginning of its sha256."""
 
     url: str
     md5: str
-    size: int
+    size: int = 0  # in bytes; 0: not known
+    sha256: str = ""
 
     @property
     def name(self) -> str:
         """Return the file's name."""
         return self.url.rsplit("/", 1)[-1]
+
+    def is_right(self, path: Path) -> bool:
+        """Return whether a file is this one, by its checksum."""
+        if self.sha256:
+            return checksum(path, "sha256").startswith(self.sha256)
+        return checksum(path, "md5") == self.md5
 
 
 @dataclass(frozen=True)

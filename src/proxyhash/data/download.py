@@ -10,7 +10,6 @@ from typing import BinaryIO, cast
 
 from proxyhash.data.catalogue import Archive
 from proxyhash.support.errors import InputError
-from proxyhash.support.files import checksum
 from proxyhash.support.progress import Progress, silent
 
 CHUNK = 1 << 20
@@ -27,7 +26,7 @@ def download(archive: Archive, path: Path, progress: Progress = silent) -> None:
         raise InputError(f"{archive.url} could not be downloaded ({_reason(error)}).") from error
     except OSError as error:
         raise InputError(f"Cannot write {part}: {error.strerror or error}.") from error
-    if checksum(part, "md5") != archive.md5:
+    if not archive.is_right(part):
         part.unlink()
         raise InputError(f"What {archive.url} sent has the wrong checksum and was deleted.")
     part.replace(path)
@@ -36,15 +35,16 @@ def download(archive: Archive, path: Path, progress: Progress = silent) -> None:
 def _continue(archive: Archive, part: Path, progress: Progress) -> None:
     """Append to `part` what is missing of it; a server that cannot send the rest sends all."""
     have = part.stat().st_size if part.exists() else 0
-    if have >= archive.size:
+    if archive.size and have >= archive.size:
         return
     request = urllib.request.Request(archive.url, headers={"Range": f"bytes={have}-"} if have else {})
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
         continues = have and response.status == http.HTTPStatus.PARTIAL_CONTENT
+        size = archive.size or int(response.headers.get("Content-Length", 0)) + (have if continues else 0)
         with part.open("ab" if continues else "wb") as handle:
-            _copy(cast("BinaryIO", response), handle, archive, progress)
+            _copy(cast("BinaryIO", response), handle, archive.name, size, progress)
             os.fsync(handle.fileno())
-    if part.stat().st_size < archive.size:
+    if part.stat().st_size < size:
         raise ConnectionError("the connection ended early; the same command continues where it stopped")
 
 
@@ -55,7 +55,7 @@ def _reason(error: Exception) -> object:
     return getattr(reason, "strerror", None) or reason
 
 
-def _copy(source: BinaryIO, target: BinaryIO, archive: Archive, progress: Progress) -> None:
-    while target.tell() <= archive.size and (block := source.read(CHUNK)):  # more than it should be is wrong anyway
+def _copy(source: BinaryIO, target: BinaryIO, name: str, size: int, progress: Progress) -> None:
+    while target.tell() <= size and (block := source.read(CHUNK)):  # more than it should be is wrong anyway
         target.write(block)
-        progress(f"downloading {archive.name}", min(1.0, target.tell() / archive.size))
+        progress(f"downloading {name}", min(1.0, target.tell() / max(1, size)))

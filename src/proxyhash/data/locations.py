@@ -63,7 +63,7 @@ def check_files(record: Record, folder: Path, progress: Progress = silent) -> No
 
 def _unpacked(record: Record, archive: Path, progress: Progress) -> Path:
     assert record.archive is not None
-    if checksum(archive, "md5") != record.archive.md5:
+    if not record.archive.is_right(archive):
         raise InputError(f"{archive} is not the official archive of {record.name}: its checksum differs; delete it.")
     target = archive.parent / record.folder
     unpack(archive, target, progress)

@@ -5,7 +5,6 @@ parts of photographs (`area`) are cut when the file is decoded, so that nothing 
 beforehand, five numbers for each image and epoch, so that batches, workers and processes do not change it.
 """
 
-import difflib
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -21,6 +20,7 @@ from proxyhash.data.images import in_memory
 from proxyhash.data.parts import Part
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
+from proxyhash.support.lookup import look_up
 from proxyhash.support.seeds import generator
 
 Crop = Literal["none", "window", "padded", "area"]
@@ -117,11 +117,7 @@ def list_transforms() -> list[str]:
 
 def find_transform(name: str, size: int | None = None) -> Transform:
     """Return a transform by name; `small` and `photo` may give other sizes, the paper's have their own."""
-    if name not in _TRANSFORMS:
-        close = difflib.get_close_matches(name, _TRANSFORMS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(_TRANSFORMS)}."
-        raise InputError(f"There is no transform {name!r}; {hint}")
-    found = _TRANSFORMS[name]
+    found = look_up("transform", name, _TRANSFORMS)
     if size is None or size == found.size:
         return found
     if name.startswith("paper"):

@@ -1,6 +1,5 @@
 """Every system of the comparison under one roof: by name, with its family, year, labels, and how it searches."""
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
@@ -10,6 +9,7 @@ from proxyhash.methods.deep.fitting import fit_head
 from proxyhash.methods.lesson import Encoder, Lesson
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
+from proxyhash.support.lookup import look_up
 from proxyhash.training.objectives import Objective, Task, find_objective, objective
 from proxyhash.training.plan import Plan
 
@@ -82,11 +82,7 @@ def list_methods() -> list[str]:
 
 def find_method(name: str) -> Method:
     """Return a system by name; an unknown one is answered with what to type."""
-    if name not in _METHODS:
-        close = difflib.get_close_matches(name, _METHODS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(_METHODS)}."
-        raise InputError(f"There is no method {name!r}; {hint}")
-    return _METHODS[name]
+    return look_up("method", name, _METHODS)
 
 
 def fit_method(name: str, lesson: Lesson, plan: Plan | None = None, **settings: Any) -> Encoder:

@@ -111,12 +111,13 @@ def test_the_cache_is_looked_up_and_the_error_names_file_address_and_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path))
+    nowhere = "http://127.0.0.1:9/alexnet-owt-7be5be79.pth"
+    monkeypatch.setattr("proxyhash.models.backbones.alexnet.URL", nowhere)
     with pytest.raises(InputError) as error:
         create_backbone("alexnet")
-    for part in ("alexnet-owt-7be5be79.pth", URL, str(tmp_path / "weights")):
+    for part in (f"{nowhere} could not be downloaded", SHA256, str(tmp_path / "weights")):
         assert part in str(error.value)
     path = tmp_path / "weights" / "alexnet-owt-7be5be79.pth"
-    path.parent.mkdir()
     path.touch()
     assert official_file(URL, SHA256, None) == path
     with pytest.raises(InputError, match="is not the official file"):

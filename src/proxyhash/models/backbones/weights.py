@@ -2,17 +2,17 @@
 
 import hashlib
 import io
-import os
 import pickle
 from importlib.util import find_spec
-from pathlib import Path, PurePosixPath
-from urllib.parse import urlparse
+from pathlib import Path
 
-import platformdirs
 import torch
 from torch import Tensor, nn
 
+from proxyhash.data.catalogue import Archive
+from proxyhash.data.download import download
 from proxyhash.support.errors import InputError
+from proxyhash.support.places import cache_root
 
 State = dict[str, Tensor]
 
@@ -28,17 +28,17 @@ def file_in_package(package: str, inside: str) -> Path:
 
 
 def official_file(url: str, sha256: str, given: Path | None) -> Path:
-    """Return the file `given`, or else the one of that address."""
-    return given or _fetch(url, sha256)
-
-
-def _fetch(url: str, sha256_prefix: str) -> Path:
-    folder = Path(os.environ.get("PROXYHASH_CACHE") or platformdirs.user_cache_path("proxyhash")) / "weights"
-    path = folder / PurePosixPath(urlparse(url).path).name
+    """Return the file `given`, or else the one of that address: from the cache, or downloaded and verified."""
+    if given is not None:
+        return given
+    official = Archive(url, "", sha256=sha256)
+    path = cache_root() / "weights" / official.name
     if not path.is_file():
-        raise InputError(
-            f"The weights {path.name} (sha256 {sha256_prefix}...) are not here yet; download {url} and put it into {folder}."
-        )
+        try:
+            download(official, path)
+        except InputError as error:
+            advice = f"get the file (sha256 {sha256}...) in another way and put it into {path.parent}."
+            raise InputError(f"{str(error).rstrip('.')}; {advice}") from error
     return path
 
 

@@ -1,6 +1,5 @@
 """Training methods by name."""
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import torch
 
 from proxyhash.support.errors import InputError
+from proxyhash.support.lookup import look_up
 from proxyhash.training.objectives.objective import Objective, Task
 
 Build = Callable[[Task, Any], Objective]
@@ -44,11 +44,7 @@ def list_objectives() -> list[str]:
 
 def find_objective(name: str) -> Method:
     """Return a method by name; an unknown one is answered with what to type."""
-    if name not in _METHODS:
-        close = difflib.get_close_matches(name, _METHODS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(_METHODS)}."
-        raise InputError(f"There is no training method {name!r}; {hint}")
-    return _METHODS[name]
+    return look_up("training method", name, _METHODS)
 
 
 def check_settings(name: str, settings: dict[str, Any]) -> Method:
