@@ -151,8 +151,11 @@ def test_a_damaged_cache_is_refused(tmp_path: Path, backbone: Backbone, name: st
         cached_features(small(20), backbone, TRANSFORM, folder=tmp_path)
 
 
-@pytest.mark.parametrize("bad", [[0, 5], [9], list(range(3, 10))])
-def test_unreadable_images_are_counted_and_marked(tmp_path: Path, backbone: Backbone, bad: list[int]) -> None:
+@pytest.mark.parametrize("bad", [[0, 5], [9], [2, 3], list(range(3, 10))])
+def test_unreadable_images_are_counted_and_marked(
+    tmp_path: Path, backbone: Backbone, bad: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxyhash.models.running.BATCH", 2)  # whole batches are unreadable
     names = [f"{number}.png" for number in range(10)]
     for number, name in enumerate(names):
         if number in bad:
