@@ -264,3 +264,11 @@ def test_without_tensorboard_one_sentence_says_so(
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
     message = error(f"{TRAIN} --tensorboard {tmp_path}/board -o {tmp_path}/model", capsys)
     assert "--tensorboard needs TensorBoard: pip install 'proxyhash[tensorboard]'." in message
+
+
+def test_other_systems_train_networks_by_their_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(f"{TRAIN} --bits 8 --epochs 1 --method dpsh -o {tmp_path}/model", capsys)
+    assert Hasher.load(tmp_path / "model").record["order"]["method"] == "dpsh"
+    assert "has no setting tau" in error(f"{TRAIN} --bits 8 --method dpsh --tau 3 -o {tmp_path}/other", capsys)
+    listed = {row["name"]: row for row in json.loads(run("methods --json", capsys))}
+    assert (listed["itq"]["family"], listed["dpsh"]["year"]) == ("shallow", 2016)

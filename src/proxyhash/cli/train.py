@@ -66,7 +66,7 @@ def train(
     bits
         The length of the codes, or several with commas.
     method
-        shclm (the paper's), another kind of proxies, or triplet.
+        shclm (the paper's), another kind of proxies, triplet, or a system that trains networks (`proxyhash methods`).
     triplet
         The weight of the triplet loss in the joint loss (lambda); the paper's best is 1 to 10.
     tau
@@ -110,6 +110,7 @@ def train(
     output
         The folder of the model.
     """
+    import proxyhash.methods  # noqa: F401  every system registers its objective
     from proxyhash.data import load_dataset, make_split
     from proxyhash.training.plan import Plan
     from proxyhash.training.processes import join_processes
