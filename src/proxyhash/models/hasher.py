@@ -1,7 +1,7 @@
 """`Hasher`: a trained network that turns images into codes, and its folder on disk."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -67,6 +67,13 @@ class Hasher:
     def embed_readable(self, images: Anything, problems: Problems, *, progress: Progress = silent) -> tuple[Indices, Floats]:
         """Return which images could be read (n,) and their nu (n, bits); the others are counted in `problems`."""
         return self._run(as_images(images), self._runner(), problems, progress, self.bits)
+
+    def embed_batches(
+        self, images: Anything, problems: Problems, *, indices: Indices | None = None, progress: Progress = silent
+    ) -> Iterator[tuple[Indices, Floats]]:
+        """Yield the same batch by batch, so that what is made of it can be stored before all images are done."""
+        found = as_images(images)
+        return run_images(found, self._runner(), self.transform, indices=indices, problems=problems, progress=progress)
 
     def features(self, images: Anything, *, progress: Progress = silent) -> Floats:
         """Return q(x) (N, width)."""
