@@ -45,12 +45,12 @@ def add_folder(
     *,
     prefix: str = "",
     prune: bool = False,
-    counted: Counted = lambda done, total: None,
+    counted: Counted = lambda *_: None,
 ) -> Added:
     """Encode the images of a folder that are new or changed, and store them under `prefix` and their path in the folder.
 
-    With `prune`, items of this folder whose files are gone are removed. Images that cannot be read are counted in `problems`;
-    if such a file was in the index, its old code stays.
+    With `prune`, items of this folder whose files are gone are removed. Images that cannot be read are counted in
+    `problems`; if such a file was in the index, its old code stays.
     """
     from proxyhash.data import FileImages, load_dataset
 
@@ -140,4 +140,3 @@ def labels_of(dataset: "Dataset", number: int) -> tuple[str, ...]:
     if dataset.tags is not None:
         return tuple(dataset.names[tag] for tag in np.flatnonzero(dataset.tags[number]))
     return ()
-

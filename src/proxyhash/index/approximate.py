@@ -61,5 +61,6 @@ def _build(segment: Segment) -> Any:
     engine.cp.min_points_per_centroid = 0
     engine.is_trained = True
     engine.add(np.ascontiguousarray(segment.words.T).view(np.uint8))
-    engine.coarse = coarse  # faiss holds a bare pointer to it
+    engine.own_fields = True
+    coarse.this.disown()  # type: ignore[attr-defined]  # it belongs to the engine now, which deletes it
     return engine

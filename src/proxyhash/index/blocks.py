@@ -24,7 +24,7 @@ class Place(NamedTuple):
     version: int
     low: int
     high: int
-    count: int
+    items: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +99,7 @@ def group_sizes(store: Store, edition: int, groups: int) -> NDArray[np.int64]:
     return sizes
 
 
-def write_block(
-    store: Store, edition: int, number: int, block: Block, version: int, *, keep_empty: bool = False
-) -> None:
+def write_block(store: Store, edition: int, number: int, block: Block, version: int, *, keep_empty: bool = False) -> None:
     """Write a block in the place of the one that was there; an empty one is deleted, unless it is a mark of work done."""
     store.run("DELETE FROM blocks WHERE edition = ? AND number = ?", edition, number)
     if not len(block) and not keep_empty:

@@ -1,7 +1,7 @@
 """What a distance is worth: the share of validation pairs at that distance that are alike, and falling with distance.
 
-The share depends on what is searched (a database with a thousand classes holds fewer items that are alike than one with ten),
-so it is measured on validation images and travels with the model.
+The share depends on what is searched (a database with a thousand classes holds fewer items that are alike than one with
+ten), so it is measured on validation images and travels with the model.
 """
 
 import json

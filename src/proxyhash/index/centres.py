@@ -1,8 +1,8 @@
 """Centres to group codes by: the proxies, and as many more as the size of the index is worth; or none, if none help.
 
-More centres make groups tighter, which leaves fewer codes to look at, until looking at the centres costs more than that: about
-the square root of the number of codes. New ones are drawn far from those there are (k-means++), then moved to the majority of
-their codes.
+More centres make groups tighter, which leaves fewer codes to look at, until looking at the centres costs more than that:
+about the square root of the number of codes. New ones are drawn far from those there are (k-means++), then moved to the
+majority of their codes.
 """
 
 from dataclasses import dataclass

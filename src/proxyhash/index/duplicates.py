@@ -29,9 +29,7 @@ class NearDuplicates:
         return f"NearDuplicates({len(self.keys):,} like {self.keys[0]!r})"
 
 
-def near_duplicates(
-    index: EmbeddedIndex, radius: int = 0, *, progress: Progress = silent
-) -> list[NearDuplicates]:
+def near_duplicates(index: EmbeddedIndex, radius: int = 0, *, progress: Progress = silent) -> list[NearDuplicates]:
     """Return all groups of at least two items linked by pairs within `radius` bits, the largest first.
 
     Two items of a group may be farther apart than the radius, if others lie between them.
@@ -47,9 +45,7 @@ def near_duplicates(
     return [NearDuplicates(keys) for keys in sorted(groups, key=lambda keys: (-len(keys), keys)) if len(keys) > 1]
 
 
-def linked(
-    snapshot: Snapshot, radius: int, progress: Progress = silent
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def linked(snapshot: Snapshot, radius: int, progress: Progress = silent) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the positions of all codes (N,), and for each the number of the connected component it belongs to.
 
     Equal codes are one: only distinct ones are compared, so that a thousand copies of an image are not a million pairs.

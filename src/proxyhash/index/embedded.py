@@ -85,7 +85,9 @@ class EmbeddedIndex(Index):
     @property
     def bits(self) -> int:
         """Return the length of the codes."""
-        return int(self.store.value("SELECT bits FROM editions WHERE number = (SELECT value FROM facts WHERE name = 'live')"))
+        return int(
+            self.store.value("SELECT bits FROM editions WHERE number = (SELECT value FROM facts WHERE name = 'live')")
+        )
 
     @property
     def model(self) -> str | None:
@@ -168,7 +170,9 @@ class EmbeddedIndex(Index):
         radius = min(whole_number("radius", radius, at_least=0), self.bits)
         for last in reversed(range(_TRIES)):
             asked = as_queries(queries, self.bits, lambda: self.hasher)
-            rows = [(keys, None) for keys in self.memory.snapshot().within(_query_words(asked.codes), radius, threads)]
+            rows: list[Row] = [
+                (keys, None) for keys in self.memory.snapshot().within(_query_words(asked.codes), radius, threads)
+            ]
             answer = self._matches(asked, rows, THRESHOLD, exact=True, complete=last > 0)
             if answer is not None:
                 return answer
@@ -189,7 +193,8 @@ class EmbeddedIndex(Index):
             position, edition = self.item(key).position, self.store.fact("live")
             number = next(n for n, place in places(self.store, edition).items() if place.low <= position <= place.high)
             block = read_block(self.store, edition, number)
-        return block.codes[block.positions == position]
+        found: Packed = block.codes[block.positions == position]
+        return found
 
     def info(self) -> Info:
         """Say what is in it."""
@@ -214,7 +219,9 @@ class EmbeddedIndex(Index):
     def _nearest(self, snapshot: Snapshot, codes: Packed, k: int, threads: int | None) -> tuple[Found, Words]:
         q = _query_words(codes)
         if not len(snapshot):
-            return Found(np.zeros((len(q), 0), np.uint64), np.zeros((len(q), 0), np.int64)), np.zeros((len(q), 0, 1), np.uint64)
+            return Found(np.zeros((len(q), 0), np.uint64), np.zeros((len(q), 0), np.int64)), np.zeros(
+                (len(q), 0, 1), np.uint64
+            )
         found, stored, _ = snapshot.nearest(q, k, threads)
         return found, stored
 

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
 from proxyhash.codes.kernels import popcount
-from proxyhash.index.kernels import CHUNK, Longs, Starts, chunk_distances, to_centre
+from proxyhash.index.kernels import CHUNK, Longs, Starts, Whole, chunk_distances, to_centre
 from proxyhash.support.compiled import kernel
 
 
@@ -26,7 +26,7 @@ def nearest_centres(words: Words, centres: Words, out: NDArray[np.uint16]) -> No
 
 
 @kernel(nogil=True)
-def order_group(words: Words, positions: Starts, centre: Words, first: int, last: int, starts: Starts) -> None:
+def order_group(words: Words, positions: Starts, centre: Words, first: Whole, last: Whole, starts: Starts) -> None:
     """Order the codes first to last by distance to their centre, stably, and write where each shell begins: `starts`."""
     count, parts = last - first, words.shape[0]
     distance = np.empty(count, np.int64)
@@ -66,7 +66,7 @@ def place_in_groups(
 
 
 @kernel(nogil=True, inline="always")
-def _root(parent: Longs, item: int) -> int:
+def _root(parent: Longs, item: Whole) -> Whole:
     """Return what stands for the component of an item, and shorten the way there."""
     while parent[item] != item:
         parent[item] = parent[parent[item]]
@@ -75,7 +75,7 @@ def _root(parent: Longs, item: int) -> int:
 
 
 @kernel(nogil=True)
-def _link_stretch(words: Words, item: int, first: int, last: int, radius: int, parent: Longs, chunk: Words) -> None:
+def _link_stretch(words: Words, item: Whole, first: Whole, last: Whole, radius: Whole, parent: Longs, chunk: Words) -> None:
     """Unite the component of one code with those of all codes first to last within `radius`."""
     query = words[:, item : item + 1].copy().T
     for begin in range(first, last, CHUNK):
@@ -87,7 +87,7 @@ def _link_stretch(words: Words, item: int, first: int, last: int, radius: int, p
 
 
 @kernel(nogil=True)
-def link_plain(words: Words, radius: int, parent: Longs, items: int, until: int) -> None:
+def link_plain(words: Words, radius: Whole, parent: Longs, items: Whole, until: Whole) -> None:
     """Unite the codes `items` to `until` with every later one within `radius`; no pair is ever stored."""
     chunk = np.empty(CHUNK, np.uint64)
     for item in range(items, until):
@@ -96,7 +96,7 @@ def link_plain(words: Words, radius: int, parent: Longs, items: int, until: int)
 
 @kernel(nogil=True)
 def link_grouped(
-    words: Words, centres: Words, shells: Starts, radius: int, parent: Longs, items: int, until: int
+    words: Words, centres: Words, shells: Starts, radius: Whole, parent: Longs, items: Whole, until: Whole
 ) -> None:
     """Do the same, looking only at the shells that the triangle inequality leaves."""
     chunk, bits = np.empty(CHUNK, np.uint64), shells.shape[1] - 2
@@ -106,7 +106,7 @@ def link_grouped(
             centre = to_centre(query, 0, centres, group)
             low, high = max(0, centre - radius), min(bits, centre + radius)
             if low <= high:
-                first = max(np.int64(shells[group, low]), item + 1)
+                first = np.int64(max(shells[group, low], item + 1))
                 last = np.int64(shells[group, high + 1])
                 if last > first:
                     _link_stretch(words, item, first, last, radius, parent, chunk)

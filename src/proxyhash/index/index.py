@@ -19,9 +19,7 @@ class Index(ABC):
     """Items with a key each, searched by the Hamming distance of their codes."""
 
     @staticmethod
-    def open(
-        location: str | Path, *, model: "str | Path | Hasher | None" = None, bits: int | None = None
-    ) -> "Index":
+    def open(location: str | Path, *, model: "str | Path | Hasher | None" = None, bits: int | None = None) -> "Index":
         """Open the index in a folder; one that is not there is made, if a `model` or the `bits` of its codes are given.
 
         An index that is there keeps its model: codes of another model or of another length are refused.

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +105,7 @@ def check_keys(keys: Sequence[str], count: int) -> None:
     hashes = np.sort(np.fromiter(map(hash, keys), np.int64, len(keys)))
     if (hashes[1:] == hashes[:-1]).any() and len(set(keys)) < len(keys):
         twice = sorted(keys)
-        first = next(key for key, following in zip(twice, twice[1:], strict=False) if key == following)
+        first = next(key for key, following in pairwise(twice) if key == following)
         raise InputError(f"Each key may occur once in what is added; {first} occurs twice.")
 
 
@@ -115,7 +116,7 @@ def labels_as_text(labels: Labels) -> list[str | None]:
     for label in labels:
         key = label if isinstance(label, str) or label is None else tuple(label)
         if key not in known:
-            known[key] = json.dumps([key] if isinstance(key, str) else list(key), ensure_ascii=False)
+            known[key] = json.dumps([key] if isinstance(key, str) else key, ensure_ascii=False)
         texts.append(known[key])
     return texts
 

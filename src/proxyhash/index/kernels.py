@@ -5,6 +5,8 @@ group at one distance) is one stretch of memory: `shells[g, s]` is where shell s
 it ends. By the triangle inequality a code x of shell s is at least |d(q, c) - s| from a query q.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,13 +17,14 @@ from proxyhash.support.compiled import kernel
 CHUNK = 256  # codes whose distances are computed together
 BLOCK = 8192  # codes that a query passes over before the next query's turn: they stay in the cache
 
+Whole = int | np.integer[Any]
 Longs = NDArray[np.int64]
 Starts = NDArray[np.uint32]  # positions and places in memory: a code costs its words and four bytes
 Spans = NDArray[np.int16]  # the lowest and the highest shell of each group that hold a code (C, 2)
 
 
 @kernel(nogil=True, inline="always")
-def chunk_distances(queries: Words, q: int, words: Words, first: int, last: int, out: Words) -> int:
+def chunk_distances(queries: Words, q: int, words: Words, first: Whole, last: Whole, out: Words) -> Whole:
     """Write the distances of codes first to last from query q into `out` and return the smallest."""
     row, word, least = words[0, first:last], queries[q, 0], np.uint64(2**20)
     for item in range(len(row)):
@@ -33,7 +36,7 @@ def chunk_distances(queries: Words, q: int, words: Words, first: int, last: int,
 
 
 @kernel(nogil=True)
-def _add_words(queries: Words, q: int, words: Words, first: int, last: int, out: Words) -> np.uint64:
+def _add_words(queries: Words, q: int, words: Words, first: Whole, last: Whole, out: Words) -> np.uint64:
     """Add the distances of the words after the first to `out`, and return the smallest sum."""
     for part in range(1, words.shape[0]):
         row, word = words[part, first:last], queries[q, part]
@@ -46,7 +49,7 @@ def _add_words(queries: Words, q: int, words: Words, first: int, last: int, out:
 
 
 @kernel(nogil=True, inline="always")
-def to_centre(queries: Words, q: int, centres: Words, centre: int) -> int:
+def to_centre(queries: Words, q: int, centres: Words, centre: Whole) -> Whole:
     """Return the distance of query q to one of centres (W, C)."""
     total = np.int64(0)
     for part in range(centres.shape[0]):
@@ -69,7 +72,7 @@ def _order_centres(queries: Words, q: int, centres: Words, distance: Longs, orde
 
 
 @kernel(nogil=True)
-def _replace_worst(keys: Words, places: Longs, q: int, key: np.uint64, place: int) -> None:
+def _replace_worst(keys: Words, places: Longs, q: int, key: np.uint64, place: Whole) -> None:
     """Put a better one in the place of the worst of the k that query q holds: a heap with the largest key on top."""
     root, count = 0, keys.shape[1]
     while True:
@@ -86,7 +89,7 @@ def _replace_worst(keys: Words, places: Longs, q: int, key: np.uint64, place: in
 
 
 @kernel(nogil=True)
-def _add(keys: Words, places: Longs, q: int, leaf: int, key: np.uint64, place: int) -> None:
+def _add(keys: Words, places: Longs, q: int, leaf: Whole, key: np.uint64, place: Whole) -> None:
     """Add one to the `leaf` that query q holds so far."""
     while leaf > 0 and keys[q, (leaf - 1) // 2] < key:
         parent = (leaf - 1) // 2
@@ -97,7 +100,7 @@ def _add(keys: Words, places: Longs, q: int, leaf: int, key: np.uint64, place: i
 
 @kernel(nogil=True)
 def _take(
-    queries: Words, q: int, words: Words, positions: Starts, first: int, last: int,
+    queries: Words, q: int, words: Words, positions: Starts, first: Whole, last: Whole,
     keys: Words, places: Longs, held: Longs, chunk: Words,
 ) -> None:  # fmt: skip
     """Pass over codes first to last and keep the best by (distance, position) in row q of `keys` and `places`.
@@ -132,7 +135,7 @@ def nearest_plain(queries: Words, words: Words, positions: Starts, keys: Words, 
 
 
 @kernel(nogil=True, inline="always")
-def _least(word: np.uint64, words: Words, first: int, last: int) -> int:
+def _least(word: np.uint64, words: Words, first: Whole, last: Whole) -> Whole:
     """Return the smallest distance of codes of one word, first to last: most stretches hold nothing, and end here."""
     least = np.int64(64)
     for item in range(np.uint64(first), np.uint64(last)):  # unsigned: an index from the end need not be thought of
@@ -142,7 +145,7 @@ def _least(word: np.uint64, words: Words, first: int, last: int) -> int:
 
 @kernel(nogil=True, inline="always")
 def _visit(
-    queries: Words, q: int, words: Words, positions: Starts, shells: Starts, spans: Spans, group: int, centre: int,
+    queries: Words, q: int, words: Words, positions: Starts, shells: Starts, spans: Spans, group: Whole, centre: Whole,
     keys: Words, places: Longs, held: Longs, looked: Longs, chunk: Words,
 ) -> None:  # fmt: skip
     """Pass over those shells of a group that can hold one of the k nearest; `centre` is the query's distance to its centre.
@@ -159,7 +162,7 @@ def _visit(
 
 @kernel(nogil=True)
 def _fill(
-    queries: Words, q: int, words: Words, positions: Starts, shells: Starts, spans: Spans, group: int, centre: int,
+    queries: Words, q: int, words: Words, positions: Starts, shells: Starts, spans: Spans, group: Whole, centre: Whole,
     keys: Words, places: Longs, held: Longs, looked: Longs, chunk: Words,
 ) -> None:  # fmt: skip
     """Do so while fewer than k are held: shells in the order of their bounds, so that the k-th distance falls fast."""
@@ -198,7 +201,9 @@ def nearest_grouped(
                 _fill(queries, q, words, positions, shells, spans, group, distance[group], keys, places, held, looked, chunk)
                 limits[q] = np.int64(keys[q, 0] >> np.uint64(32)) if held[q] == k else bits
             elif distance[group] - spans[group, 1] <= limits[q] and spans[group, 0] - distance[group] <= limits[q]:
-                _visit(queries, q, words, positions, shells, spans, group, distance[group], keys, places, held, looked, chunk)
+                _visit(
+                    queries, q, words, positions, shells, spans, group, distance[group], keys, places, held, looked, chunk
+                )
                 limits[q] = np.int64(keys[q, 0] >> np.uint64(32))
     for group in range(count if alone < count else 0):
         low, high = np.int64(spans[group, 0]), np.int64(spans[group, 1])
@@ -214,7 +219,7 @@ def nearest_grouped(
 
 @kernel(nogil=True, inline="always")
 def _collect(
-    queries: Words, q: int, words: Words, positions: Starts, first: int, last: int, radius: int,
+    queries: Words, q: int, words: Words, positions: Starts, first: Whole, last: Whole, radius: Whole,
     ends: Longs, keys: Words, places: Longs, write: bool, chunk: Words,
 ) -> None:  # fmt: skip
     """Advance `ends[q]` by the codes first to last within `radius` of query q; if `write`, put keys and places there."""
@@ -232,7 +237,7 @@ def _collect(
 
 @kernel(nogil=True)
 def within_plain(
-    queries: Words, words: Words, positions: Starts, radius: int, ends: Longs, keys: Words, places: Longs, write: bool
+    queries: Words, words: Words, positions: Starts, radius: Whole, ends: Longs, keys: Words, places: Longs, write: bool
 ) -> None:
     """Advance `ends` (Q,) by the codes within `radius` of each query; if `write`, put keys and places there."""
     chunk = np.empty(CHUNK, np.uint64)
@@ -244,7 +249,7 @@ def within_plain(
 
 @kernel(nogil=True)
 def within_grouped(
-    queries: Words, words: Words, positions: Starts, centres: Words, shells: Starts, radius: int,
+    queries: Words, words: Words, positions: Starts, centres: Words, shells: Starts, radius: Whole,
     ends: Longs, keys: Words, places: Longs, write: bool,
 ) -> None:  # fmt: skip
     """Do the same, in the shells of each group that the triangle inequality leaves: one stretch of memory."""

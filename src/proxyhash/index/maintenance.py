@@ -11,6 +11,7 @@ import numpy as np
 from proxyhash.codes.bits import Packed, pack, signs
 from proxyhash.index import blocks, items, writing
 from proxyhash.index.blocks import BLOCK, Block, Place
+from proxyhash.index.centres import WORTH_IT
 from proxyhash.index.embedded import EmbeddedIndex
 from proxyhash.index.models import FOLDER, keep_copy, proxy_codes
 from proxyhash.index.store import Store
@@ -31,7 +32,7 @@ def compact(index: EmbeddedIndex) -> tuple[int, int]:
         _fill_blocks(store, edition, generation)
         store.run("DELETE FROM sources WHERE number NOT IN (SELECT DISTINCT source FROM items WHERE source IS NOT NULL)")
     count = store.value("SELECT coalesce(sum(count), 0) FROM blocks WHERE edition = ?", edition)
-    if count >= writing.WORTH_IT:
+    if count >= WORTH_IT:
         writing.regroup(store, np.zeros((0, (index.bits + 7) // 8), np.uint8), proxy_codes(index.folder, index.model))
     store.vacuum()
     _drop_models(index)
@@ -65,7 +66,7 @@ class Upgrade:
     hasher: "Hasher"
     problems: "Problems"
     drop_unreadable: bool = False
-    counted: Callable[[int, int], None] = lambda done, total: None
+    counted: Callable[[int, int], None] = lambda *_: None
 
     def run(self) -> int:
         """Do it, and return how many items have new codes."""
@@ -103,7 +104,9 @@ class Upgrade:
         """Return the blocks of the live edition whose twins are missing or were made from an older state."""
         live = blocks.places(self.index.store, self.index.store.fact("live"))
         twins = blocks.places(self.index.store, edition)
-        return [(number, place) for number, place in live.items() if number not in twins or twins[number].version < place.version]
+        return [
+            (number, place) for number, place in live.items() if number not in twins or twins[number].version < place.version
+        ]
 
     def _encode(self, edition: int, number: int, place: Place) -> None:
         """Make the twin of one block: the same positions, new codes."""
@@ -152,7 +155,7 @@ def upgrade(
     problems: "Problems",
     *,
     drop_unreadable: bool = False,
-    counted: Callable[[int, int], None] = lambda done, total: None,
+    counted: Callable[[int, int], None] = lambda *_: None,
 ) -> int:
     """Move an index to a new model and return how many items have new codes; see `Upgrade`."""
     moved = Upgrade(index, hasher, problems, drop_unreadable, counted).run()

@@ -82,7 +82,7 @@ class CodesInMemory:
             return load(self._store, edition, now, generation)
         changed = [number for number, place in now.items() if last.places.get(number) != place]
         stale = [place for number, place in last.places.items() if now.get(number) != place]
-        coming = len(last.recent) + sum(now[number].count for number in changed)
+        coming = len(last.recent) + sum(now[number].items for number in changed)
         if coming > max(RECENT, len(last.main) // 8):
             self._snapshot = last = None  # its memory is needed for the next
             return load(self._store, edition, now, generation)
@@ -101,7 +101,7 @@ def load(store: Store, edition: int, now: dict[int, Place], generation: int) -> 
             take(block.words(), block.positions, block.groups)
 
     if centres is None:
-        main = plain_segment(parts, sum(place.count for place in now.values()), fill)
+        main = plain_segment(parts, sum(place.items for place in now.values()), fill)
     else:
         c = np.ascontiguousarray(words(unpacked_centres(centres, bits)).T)
         main = grouped_segment(c, group_sizes(store, edition, len(c)), fill)

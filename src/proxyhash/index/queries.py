@@ -38,9 +38,19 @@ def as_queries(given: Anything, bits: int, hasher: "Callable[[], Hasher]") -> Qu
         given = [given]
     names = [str(path) for path in given] if not isinstance(given, np.ndarray) else []
     names = names or [f"image {number}" for number in range(len(given))]
-    if not len(given):
+    if len(given) == 0:
         raise InputError("At least one query is needed.")
-    return _embedded(names, hasher().embed(given), bits)
+    return _embedded(names, _readable(hasher(), given), bits)
+
+
+def _readable(hasher: "Hasher", images: Anything) -> NDArray[np.float32]:
+    from proxyhash.data import Problems
+
+    problems = Problems()
+    kept, nu = hasher.embed_readable(images, problems)
+    if len(kept) < len(images):  # type: ignore[arg-type]  # a single path was put into a list before
+        raise InputError(next(iter(problems.examples.values()))[0])
+    return nu
 
 
 def checked_codes(codes: NDArray[Any], bits: int) -> Packed:

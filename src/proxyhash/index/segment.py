@@ -179,9 +179,9 @@ def grouped_segment(centres: Words, sizes: Longs, fill: Fill, threads: int | Non
 
 def spans_of(shells: Starts) -> Spans:
     """Return the lowest and the highest shell of each group that hold a code; (0, -1) of an empty one."""
-    held = np.diff(shells.astype(np.int64), axis=1) > 0
+    held: NDArray[np.bool_] = np.diff(shells.astype(np.int64), axis=1) > 0
     lowest, highest = held.argmax(1), held.shape[1] - 1 - held[:, ::-1].argmax(1)
-    return np.where(held.any(1)[:, None], np.stack([lowest, highest], 1), (0, -1)).astype(np.int16)
+    return np.where(held.any(axis=1, keepdims=True), np.stack([lowest, highest], 1), (0, -1)).astype(np.int16)
 
 
 def _bytes(words: Words) -> NDArray[np.uint8]:

@@ -1,6 +1,6 @@
 """The SQLite file of an index: its tables, its transactions, and its errors in plain words.
 
-Write-ahead logging lets several processes read while one writes; `synchronous=FULL` makes a commit survive the loss of power.
+Write-ahead logging lets several processes read while one writes; `synchronous=FULL` makes a commit survive a loss of power.
 """
 
 import sqlite3
@@ -18,7 +18,8 @@ WAIT = 30.0  # seconds that a writer waits for another one
 
 _SCHEMA = """
 CREATE TABLE facts(name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-CREATE TABLE editions(number INTEGER PRIMARY KEY, bits INTEGER NOT NULL, model TEXT, centres BLOB, grouped_at INTEGER NOT NULL);
+CREATE TABLE editions(
+    number INTEGER PRIMARY KEY, bits INTEGER NOT NULL, model TEXT, centres BLOB, grouped_at INTEGER NOT NULL);
 CREATE TABLE blocks(
     edition INTEGER NOT NULL, number INTEGER NOT NULL, version INTEGER NOT NULL, count INTEGER NOT NULL,
     low INTEGER NOT NULL, high INTEGER NOT NULL, checksum INTEGER NOT NULL,
@@ -36,7 +37,6 @@ class Store:
     def __init__(self, path: Path, *, wait: float = WAIT) -> None:
         self.path = path
         self._lock = threading.RLock()
-        self._depth = 0
         with self._plainly():
             self._connection = _connect(path, wait)
             self._check()
@@ -107,35 +107,33 @@ class Store:
     def writing(self) -> Iterator[int]:
         """Hold the only right to write; all is committed at the end, or nothing if an error comes. Gives the generation."""
         with self._lock, self._plainly():
-            if self._depth:
-                raise RuntimeError("transactions do not nest")
             self._connection.execute("BEGIN IMMEDIATE")
-            self._depth = 1
             try:
                 generation = self.fact("generation") + 1
                 self.set_fact("generation", generation)
                 yield generation
                 self._connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:  # a full disk has rolled back by itself
+                if self._in_transaction():  # a full disk has rolled back by itself
                     self._connection.execute("ROLLBACK")
                 raise
-            finally:
-                self._depth = 0
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """See one state of the index throughout, whatever others commit meanwhile."""
         with self._lock, self._plainly():
-            if self._connection.in_transaction:
+            if self._in_transaction():
                 yield
                 return
             self._connection.execute("BEGIN")
             try:
                 yield
             finally:
-                if self._connection.in_transaction:
+                if self._in_transaction():
                     self._connection.execute("COMMIT")
+
+    def _in_transaction(self) -> bool:
+        return self._connection.in_transaction
 
     def vacuum(self) -> None:
         """Give the space of deleted rows back to the disk."""
@@ -169,7 +167,9 @@ def _connect(path: Path, wait: float) -> sqlite3.Connection:
     if connection is None and not _has_log(path):
         connection = _opened(f"{path.absolute().as_uri()}?immutable=1", wait)
     if connection is None:
-        raise InputError(f"{path} cannot be opened: the folder cannot be written to, and holds a log that must be recovered.")
+        raise InputError(
+            f"{path} cannot be opened: the folder cannot be written to, and holds a log that must be recovered."
+        )
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cache_size = -16384")
     return connection
@@ -196,19 +196,20 @@ def _has_log(path: Path) -> bool:
     return log.is_file() and log.stat().st_size > 0
 
 
+_SENTENCES = {
+    ("SQLITE_BUSY", "SQLITE_LOCKED"): "Another process is writing to {path}; wait until it is done and try again.",
+    ("SQLITE_FULL",): "There is no space left for {path}; what was committed is safe, so make room and run it again.",
+    ("SQLITE_IOERR",): "The disk failed or is full while {path} was used ({name}); what was committed before is safe.",
+    ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"): "{path} cannot be written to; check who owns the folder.",
+    ("SQLITE_NOTADB",): "{path} is not an index: it is not a database at all, or its beginning is damaged.",
+    ("SQLITE_CORRUPT",): "{path} is damaged ({error}); build the index again from its images.",
+}
+
+
 def sentence(error: sqlite3.Error, path: Path) -> str:
     """Say in plain words what SQLite says in its own."""
     name = getattr(error, "sqlite_errorname", "")
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return f"Another process is writing to {path}; wait until it is done and try again."
-    if name.startswith("SQLITE_FULL"):
-        return f"There is no space left for {path}; nothing that was committed is lost, so make room and run it again."
-    if name.startswith("SQLITE_IOERR"):
-        return f"The disk failed or is full while {path} was used ({name}); what was committed before is kept."
-    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-        return f"{path} cannot be written to; check who owns the folder."
-    if name.startswith("SQLITE_NOTADB"):
-        return f"{path} is not an index: it is not a database at all, or its beginning is damaged."
-    if name.startswith("SQLITE_CORRUPT"):
-        return f"{path} is damaged ({error}); build the index again from its images."
+    for kinds, text in _SENTENCES.items():
+        if name.startswith(kinds):
+            return text.format(path=path, name=name, error=error)
     return f"{path} cannot be used: {error}."

@@ -51,7 +51,9 @@ def add_batch(store: Store, batch: Batch) -> int:
         edition, centres = live_centres(store)
         first = store.fact("next")
         if first + len(batch) > LAST_POSITION:
-            raise InputError(f"An index holds at most {LAST_POSITION:,} items, counting those that were replaced or removed.")
+            raise InputError(
+                f"An index holds at most {LAST_POSITION:,} items, counting those that were replaced or removed."
+            )
         positions = range(first, first + len(batch))
         replaced = 0
         try:
@@ -105,13 +107,11 @@ def regroup(store: Store, coming: Packed, proxies: Packed | None) -> float:
     with store.writing() as generation:
         edition = store.fact("live")
         places = blocks.places(store, edition)
-        count = sum(place.count for place in places.values())
+        count = sum(place.items for place in places.values())
         sample = _sample(store, edition, coming, count)
         chosen = choose_centres(sample, count + len(coming), proxies)
         blob = None if chosen.codes is None else chosen.codes.tobytes()
-        store.run(
-            "UPDATE editions SET centres = ?, grouped_at = ? WHERE number = ?", blob, count + len(coming), edition
-        )
+        store.run("UPDATE editions SET centres = ?, grouped_at = ? WHERE number = ?", blob, count + len(coming), edition)
         for number in places:
             block = blocks.read_block(store, edition, number)
             blocks.write_block(store, edition, number, block.with_groups(assign(block.codes, chosen.codes)), generation)
