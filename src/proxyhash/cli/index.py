@@ -376,7 +376,8 @@ def _draw(
 def _print_matches(matches: "Matches") -> None:
     console = Console(highlight=False)
     approximate = "" if matches.exact else " (approximate)"
-    table = Table(title=f"{matches.query}{approximate}", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    console.print(Text(f"{matches.query}{approximate}", "bold"), soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
     table.add_column("bits", justify="right")
     scored = any(match.score is not None for match in matches)
     if scored:

@@ -42,7 +42,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except AttributeError:
+    except TypeError:  # a plain array is no archive
         raise InputError(f"{path} holds one array without a name; an .npz file with 'codes' is needed.") from None
     except Exception as error:  # whatever a damaged file makes its reader raise
         raise InputError(f"{path} cannot be read as .npz: {' '.join(str(error).split())[:200]}") from error

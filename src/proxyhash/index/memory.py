@@ -19,6 +19,7 @@ class Snapshot:
     """One state of the index: searches hold it, whatever is committed meanwhile."""
 
     edition: int
+    grouped_at: int  # how many codes there were when centres were last chosen
     bits: int
     main: Segment
     recent: Segment
@@ -77,23 +78,26 @@ class CodesInMemory:
 
     def _next(self, last: Snapshot | None, generation: int) -> Snapshot:
         edition = self._store.fact("live")
+        grouped_at = self._store.value("SELECT grouped_at FROM editions WHERE number = ?", edition)
         now = places(self._store, edition)
-        if last is None or last.edition != edition:
+        if last is None or (last.edition, last.grouped_at) != (edition, grouped_at):
+            self._snapshot = last = None  # its memory is needed for the next
             return load(self._store, edition, now, generation)
         changed = [number for number, place in now.items() if last.places.get(number) != place]
         stale = [place for number, place in last.places.items() if now.get(number) != place]
         coming = len(last.recent) + sum(now[number].items for number in changed)
         if coming > max(RECENT, len(last.main) // 8):
-            self._snapshot = last = None  # its memory is needed for the next
+            self._snapshot = last = None
             return load(self._store, edition, now, generation)
         added = list(read_blocks(self._store, edition, changed))
         recent = _with_blocks(without(last.recent, stale), added)
-        return Snapshot(edition, last.bits, without(last.main, stale), recent, generation, now)
+        return Snapshot(edition, grouped_at, last.bits, without(last.main, stale), recent, generation, now)
 
 
 def load(store: Store, edition: int, now: dict[int, Place], generation: int) -> Snapshot:
     """Read all codes of an edition."""
-    bits, centres = store.rows("SELECT bits, centres FROM editions WHERE number = ?", edition)[0]
+    statement = "SELECT bits, centres, grouped_at FROM editions WHERE number = ?"
+    bits, centres, grouped_at = store.rows(statement, edition)[0]
     parts = (bits + 63) // 64
 
     def fill(take: Take) -> None:
@@ -105,7 +109,8 @@ def load(store: Store, edition: int, now: dict[int, Place], generation: int) -> 
     else:
         c = np.ascontiguousarray(words(unpacked_centres(centres, bits)).T)
         main = grouped_segment(c, group_sizes(store, edition, len(c)), fill)
-    return Snapshot(edition, bits, main, plain_segment(parts, 0, lambda _: None), generation, now)
+    recent = plain_segment(parts, 0, lambda _: None)
+    return Snapshot(edition, grouped_at, bits, main, recent, generation, now)
 
 
 def unpacked_centres(blob: bytes, bits: int) -> Packed:

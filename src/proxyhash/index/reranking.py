@@ -15,8 +15,9 @@ def asymmetric_distances(nu: NDArray[np.float32], words: Words) -> NDArray[np.fl
     bits = nu.shape[1]
     on = np.unpackbits(words.view(np.uint8), axis=2, count=bits, bitorder="little")
     stored = on.astype(np.float32) * 2 - 1
-    distances = (np.abs(nu).sum(1)[:, None] - np.einsum("qkb,qb->qk", stored, nu)) / 2
-    return np.maximum(distances, 0).astype(np.float32)  # rounding may leave a zero just below
+    distances: NDArray[np.float32] = (np.abs(nu).sum(1)[:, None] - np.einsum("qkb,qb->qk", stored, nu)) / 2
+    np.maximum(distances, 0, out=distances)  # rounding may leave a zero just below
+    return distances
 
 
 def reranked(distances: NDArray[np.float32], keys: Words) -> NDArray[np.int64]:
