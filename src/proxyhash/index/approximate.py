@@ -18,7 +18,7 @@ def nearest_approximately(index: "EmbeddedIndex", codes: Packed, k: int, groups:
     The structure of faiss holds a second copy of the codes; it is made at the first search and again after a change.
     """
     snapshot = index.memory.snapshot()
-    if snapshot.main.groups is None:
+    if snapshot.main.groups is None or not len(snapshot.main):
         raise InputError("This index is scanned, because it is small or its codes do not cluster: search it exactly.")
     engine, positions = _engine(index, snapshot.main, snapshot.generation)
     engine.nprobe = min(groups, engine.nlist)
