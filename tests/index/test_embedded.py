@@ -139,7 +139,7 @@ def test_what_cannot_be_added_is_refused_and_nothing_changes(tmp_path: Path) -> 
             ((clustered(2, 8, 0),), "Codes need keys"),
             ((clustered(2, 8, 0), ["a"]), "2 codes need as many keys, not 1"),
             ((clustered(2, 8, 0), ["a", "a"]), "a occurs twice"),
-            ((clustered(2, 8, 0), ["a", ""]), "must be a text that is not empty"),
+            ((clustered(2, 8, 0), ["a", ""]), "may not be empty"),
             ((clustered(2, 8, 0), ["a", "b"], ["x"]), "as many labels"),
             ((clustered(2, 8, 0).astype(np.int64), ["a", "b"]), "must be packed"),
             ((np.zeros((2, 32)), ["a", "b"]), "Embeddings of 32 bits cannot be compared with an index of 64 bits"),

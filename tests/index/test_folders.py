@@ -65,6 +65,16 @@ def test_only_what_changed_is_encoded_again(index: EmbeddedIndex, photos: Path) 
     assert verify(index).whole
 
 
+def test_names_that_are_no_text_are_left_out(index: EmbeddedIndex, photos: Path) -> None:
+    try:
+        (photos / "cats" / "0.png").rename(os.fsdecode(os.fsencode(photos) + b"/cats/\xff.png"))
+    except OSError:
+        pytest.skip("this file system has only names that are text")
+    problems = Problems()
+    assert add_folder(index, photos, problems).added == 0
+    assert problems.sentences() == ["file name that is not UTF-8: 1 ('cats/\\udcff.png')"]
+
+
 def test_unreadable_images_stop_a_strict_add(index: EmbeddedIndex, photos: Path) -> None:
     (photos / "dogs" / "8.png").write_bytes(b"no picture")
     with pytest.raises(InputError, match="unreadable image"):

@@ -59,7 +59,7 @@ def add_folder(
     if not isinstance(dataset.images, FileImages):
         raise InputError(f"{folder} is not a folder of image files.")
     root = dataset.images.root
-    listing = list_changes(index, dataset.images, prefix)
+    listing = list_changes(index, dataset.images, prefix, problems)
     _refuse_foreign(index, [listing.keys[number] for number in listing.wanted], root, prefix)
     source = _source(index, root, prefix) if len(listing.wanted) else 0
     added = replaced = 0
@@ -73,14 +73,25 @@ def add_folder(
     return Added(added - replaced, replaced, listing.unchanged, removed, len(listing.wanted) - added, seconds)
 
 
-def list_changes(index: EmbeddedIndex, images: "FileImages", prefix: str) -> Listing:
+def list_changes(index: EmbeddedIndex, images: "FileImages", prefix: str, problems: "Problems") -> Listing:
     """Compare the files of a folder with what the index knows of them."""
     known = items.files_of(index.store, images.root, prefix)
     keys = [prefix + name for name in images.names]
     facts = [_facts(images.path(number)) for number in range(len(images))]
-    wanted = [number for number, (key, fact) in enumerate(zip(keys, facts, strict=True)) if known.get(key) != fact]
+    changed = [number for number, (key, fact) in enumerate(zip(keys, facts, strict=True)) if known.get(key) != fact]
+    wanted = [number for number in changed if _is_text(keys[number], problems)]
     gone = sorted(set(known) - set(keys))
-    return Listing(keys, facts, np.array(wanted, np.int64), len(keys) - len(wanted), gone)
+    return Listing(keys, facts, np.array(wanted, np.int64), len(keys) - len(changed), gone)
+
+
+def _is_text(key: str, problems: "Problems") -> bool:
+    """Return whether a name can be stored: on some systems, files may have names that are no text."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        problems.add("file name that is not UTF-8", ascii(key))
+        return False
+    return True
 
 
 def _facts(path: Path) -> FileFacts | None:

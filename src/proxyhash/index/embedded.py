@@ -16,7 +16,7 @@ from proxyhash.index.index import Index
 from proxyhash.index.items import Item, Labels
 from proxyhash.index.memory import CodesInMemory, Snapshot
 from proxyhash.index.models import fingerprint, keep_copy, load_hasher, model_folder, proxy_codes
-from proxyhash.index.queries import Anything, Queries, as_queries
+from proxyhash.index.queries import Anything, Queries, as_queries, checked_codes
 from proxyhash.index.reranking import asymmetric_distances, reranked
 from proxyhash.index.results import Added, Info, Match, Matches
 from proxyhash.index.segment import Found, distances_of, positions_of
@@ -119,10 +119,14 @@ class EmbeddedIndex(Index):
     def add(self, items: Anything, keys: Sequence[str] | None = None, labels: Labels | None = None) -> Added:
         """Add packed codes or images, in transactions of some thousands; see `Index.add`."""
         begun = time.monotonic()
-        given = as_queries(items, self.bits, lambda: self.hasher)
         if keys is None and isinstance(items, np.ndarray):
             raise InputError("Codes need keys, one each, by which they are found again.")
-        batch = writing.Batch(given.codes, given.names if keys is None else keys, labels)
+        if isinstance(items, np.ndarray) and items.ndim == 2 and items.dtype.kind != "f":
+            given, names = checked_codes(items, self.bits), keys or []
+        else:
+            asked = as_queries(items, self.bits, lambda: self.hasher)
+            given, names = asked.codes, asked.names if keys is None else keys
+        batch = writing.Batch(given, names, labels)
         replaced = self.add_batches(batch)
         return Added(len(batch) - replaced, replaced, seconds=time.monotonic() - begun)
 
@@ -132,8 +136,7 @@ class EmbeddedIndex(Index):
         if batch.labels is not None and len(batch.labels) != len(batch):
             raise InputError(f"{len(batch):,} items need as many labels, not {len(batch.labels):,}.")
         writing.regroup_if_grown(self.store, batch.codes, lambda: proxy_codes(self.folder, self.model))
-        parts = (slice(first, first + writing.BATCH) for first in range(0, len(batch), writing.BATCH))
-        return sum(writing.add_batch(self.store, batch.part(rows)) for rows in parts)
+        return writing.add_in_parts(self.store, batch)
 
     def remove(self, keys: Sequence[str]) -> int:
         """Remove items; see `Index.remove`."""
@@ -199,7 +202,7 @@ class EmbeddedIndex(Index):
     def info(self) -> Info:
         """Say what is in it."""
         with self.store.reading():
-            _, centres = writing.live_centres(self.store)
+            _, _, centres = writing.live_centres(self.store)
             sources = tuple(path for (path,) in self.store.rows("SELECT DISTINCT path FROM sources ORDER BY path"))
             return Info(
                 str(self.folder),

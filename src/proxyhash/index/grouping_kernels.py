@@ -11,18 +11,37 @@ from proxyhash.support.compiled import kernel
 
 @kernel(nogil=True)
 def nearest_centres(words: Words, centres: Words, out: NDArray[np.uint16]) -> None:
-    """Write for each code of (W, N) the number of the nearest of centres (C, W), the first of several."""
-    distance, best = np.empty(CHUNK, np.uint64), np.empty(CHUNK, np.uint64)
+    """Write for each code of (W, N) the number of the nearest of centres (C, W), the first of several.
+
+    Distance and number are compared as one, so that the smaller of two settles ties too.
+    """
+    distance, best = np.empty(CHUNK, np.uint64), np.empty(CHUNK, np.int64)
     for first in range(0, words.shape[1], CHUNK):
         last = min(first + CHUNK, words.shape[1])
-        best[:] = np.uint64(2**60)
-        for centre in range(len(centres)):
-            chunk_distances(centres, centre, words, first, last, distance)
-            number = np.uint64(centre)
-            for item in range(last - first):  # distance and number in one: the smaller of two settles ties too
-                best[item] = min(best[item], (distance[item] << np.uint64(16)) | number)
+        best[:] = 2**60
+        if words.shape[0] == 1:
+            _nearest_of_words(words[0, first:last], centres, best)
+        else:
+            for centre in range(len(centres)):
+                chunk_distances(centres, centre, words, first, last, distance)
+                for item in range(last - first):
+                    best[item] = min(best[item], (np.int64(distance[item]) << 16) + centre)
         for item in range(last - first):
-            out[first + item] = best[item] & np.uint64(0xFFFF)
+            out[first + item] = best[item] & 0xFFFF
+
+
+@kernel(nogil=True)
+def _nearest_of_words(row: Words, centres: Words, best: Longs) -> None:
+    """Do so for codes of one word, with four centres at a time: one load serves four. Past the last, the last comes again."""
+    end = len(centres) - 1
+    for centre in range(0, len(centres), 4):
+        two, three, four = min(centre + 1, end), min(centre + 2, end), min(centre + 3, end)
+        a, b, c, d = centres[centre, 0], centres[two, 0], centres[three, 0], centres[four, 0]
+        for item in range(len(row)):
+            word = row[item]
+            to_a, to_b = (np.int64(popcount(a ^ word)) << 16) + centre, (np.int64(popcount(b ^ word)) << 16) + two
+            to_c, to_d = (np.int64(popcount(c ^ word)) << 16) + three, (np.int64(popcount(d ^ word)) << 16) + four
+            best[item] = min(best[item], min(min(to_a, to_b), min(to_c, to_d)))
 
 
 @kernel(nogil=True)

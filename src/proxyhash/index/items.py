@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 
 import numpy as np
@@ -47,12 +47,11 @@ def insert(
     """Store new items; a key that is there already makes SQLite raise an IntegrityError."""
     texts = [None] * len(keys) if labels is None else labels_as_text(labels)
     if files is None:
-        rows = zip(positions, keys, texts, strict=True)
-        store.run_many("INSERT INTO items(position, key, labels) VALUES (?, ?, ?)", rows)
+        rows: Iterable[tuple[object, ...]] = zip(positions, keys, texts, strict=True)
+        store.insert("items(position, key, labels)", rows)
     else:
-        facts = ((position, key, text, source, file.size, file.modified)
-                 for position, key, text, file in zip(positions, keys, texts, files, strict=True))  # fmt: skip
-        store.run_many("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?)", facts)
+        sizes, times = (file.size for file in files), (file.modified for file in files)
+        store.insert("items", zip(positions, keys, texts, repeat(source, len(keys)), sizes, times, strict=True))
 
 
 def positions_of(store: Store, keys: Iterable[str]) -> dict[str, int]:
@@ -99,9 +98,14 @@ def check_keys(keys: Sequence[str], count: int) -> None:
     """Refuse keys that cannot name `count` items."""
     if len(keys) != count:
         raise InputError(f"{count:,} codes need as many keys, not {len(keys):,}.")
-    for key in keys:
-        if not isinstance(key, str) or not key:
-            raise InputError(f"A key must be a text that is not empty, not {key!r}.")
+    try:
+        "".join(keys).encode()
+    except TypeError:
+        raise InputError("Keys must be texts.") from None
+    except UnicodeEncodeError as error:
+        raise InputError(f"A key must be valid text: {error.reason}.") from None
+    if not all(keys):
+        raise InputError("A key may not be empty.")
     hashes = np.sort(np.fromiter(map(hash, keys), np.int64, len(keys)))
     if (hashes[1:] == hashes[:-1]).any() and len(set(keys)) < len(keys):
         twice = sorted(keys)

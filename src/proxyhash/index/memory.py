@@ -109,6 +109,7 @@ def load(store: Store, edition: int, now: dict[int, Place], generation: int) -> 
     else:
         c = np.ascontiguousarray(words(unpacked_centres(centres, bits)).T)
         main = grouped_segment(c, group_sizes(store, edition, len(c)), fill)
+    store.rows("PRAGMA shrink_memory")  # the pages that were read are not needed any more
     recent = plain_segment(parts, 0, lambda _: None)
     return Snapshot(edition, grouped_at, bits, main, recent, generation, now)
 

@@ -2,25 +2,24 @@
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from proxyhash.codes.bits import Packed
 from proxyhash.index import blocks, items
-from proxyhash.index.blocks import Block
+from proxyhash.index.blocks import Block, Numbers
 from proxyhash.index.centres import GROWTH, SAMPLE, WORTH_IT, assign, choose_centres
 from proxyhash.index.items import FileFacts, Labels
 from proxyhash.index.memory import unpacked_centres
 from proxyhash.index.store import Store
 from proxyhash.support.errors import InputError
+from proxyhash.support.parallel import lookahead
 from proxyhash.support.seeds import generator
 
 BATCH = 65_536  # codes in a transaction: what a kill loses at most, and what one write to the disk is worth
 LAST_POSITION = 2**32 - 1
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +31,7 @@ class Batch:
     labels: Labels | None = None
     source: int | None = None
     files: Sequence[FileFacts] | None = None
+    groups: "Grouped | None" = None  # found before, while another batch was written
 
     def __len__(self) -> int:
         """Return n."""
@@ -45,10 +45,19 @@ class Batch:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """The groups (n,) of codes, by the centres of an edition as they were chosen at some size."""
+
+    groups: Numbers
+    edition: int
+    grouped_at: int
+
+
 def add_batch(store: Store, batch: Batch) -> int:
     """Add a batch in one transaction, and return how many items it replaced: those that had the same keys."""
     with store.writing() as generation:
-        edition, centres = live_centres(store)
+        edition, grouped_at, centres = live_centres(store)
         first = store.fact("next")
         if first + len(batch) > LAST_POSITION:
             raise InputError(
@@ -67,8 +76,25 @@ def add_batch(store: Store, batch: Batch) -> int:
             items.insert(store, positions, batch.keys, batch.labels, batch.source, batch.files)
             replaced = len(old)
         numbers = np.arange(first, first + len(batch), dtype=np.uint32)
-        blocks.append(store, edition, Block(numbers, assign(batch.codes, centres), batch.codes), generation)
+        known = batch.groups
+        if known is None or (known.edition, known.grouped_at) != (edition, grouped_at):
+            known = Grouped(assign(batch.codes, centres), edition, grouped_at)
+        blocks.append(store, edition, Block(numbers, known.groups, batch.codes), generation)
         store.set_fact("next", first + len(batch))
+    return replaced
+
+
+def add_in_parts(store: Store, batch: Batch) -> int:
+    """Add many codes, a transaction for each part; the next part is grouped while one is written."""
+    parts = [batch.part(slice(first, first + BATCH)) for first in range(0, len(batch), BATCH)]
+    if len(parts) == 1:
+        return add_batch(store, parts[0])
+    edition, grouped_at, centres = live_centres(store)
+    replaced = 0
+    with ThreadPoolExecutor(1) as pool:
+        grouped = ((part, pool.submit(assign, part.codes, centres)) for part in parts)
+        for part, groups in lookahead(grouped, 1):
+            replaced += add_batch(store, replace(part, groups=Grouped(groups.result(), edition, grouped_at)))
     return replaced
 
 
@@ -86,11 +112,12 @@ def remove_keys(store: Store, keys: Sequence[str]) -> int:
     return len(found)
 
 
-def live_centres(store: Store) -> tuple[int, Packed | None]:
-    """Return the edition that is searched, and its centres."""
+def live_centres(store: Store) -> tuple[int, int, Packed | None]:
+    """Return the edition that is searched, how many codes it had when its centres were chosen, and the centres."""
     edition = store.fact("live")
-    bits, centres = store.rows("SELECT bits, centres FROM editions WHERE number = ?", edition)[0]
-    return edition, None if centres is None else unpacked_centres(centres, bits)
+    statement = "SELECT bits, grouped_at, centres FROM editions WHERE number = ?"
+    bits, grouped_at, centres = store.rows(statement, edition)[0]
+    return edition, grouped_at, None if centres is None else unpacked_centres(centres, bits)
 
 
 def regroup_if_grown(store: Store, coming: Packed, proxies: Callable[[], Packed | None]) -> None:
