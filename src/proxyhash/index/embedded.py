@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyhash.codes import MAX_BITS, Neighbours
 from proxyhash.codes.bits import Packed, Words, words
@@ -14,11 +13,12 @@ from proxyhash.index import items, writing
 from proxyhash.index.calibration import THRESHOLD, Calibration
 from proxyhash.index.index import Index
 from proxyhash.index.items import Item, Labels
+from proxyhash.index.lookup import Row, as_matches
 from proxyhash.index.memory import CodesInMemory, Snapshot
 from proxyhash.index.models import fingerprint, keep_copy, load_hasher, model_folder, proxy_codes
 from proxyhash.index.queries import Anything, Queries, as_queries, checked_codes
 from proxyhash.index.reranking import asymmetric_distances, reranked
-from proxyhash.index.results import Added, Info, Match, Matches
+from proxyhash.index.results import Added, Info, Matches
 from proxyhash.index.segment import Found, distances_of, positions_of
 from proxyhash.index.store import Store
 from proxyhash.support.checks import whole_number
@@ -163,7 +163,7 @@ class EmbeddedIndex(Index):
         for last in reversed(range(_TRIES)):
             asked = as_queries(queries, self.bits, lambda: self.hasher)
             rows = self._ranked(asked, k, rerank, approximate, threads)
-            answer = self._matches(asked, rows, threshold, exact=not approximate, complete=last > 0)
+            answer = self._answer(asked, rows, threshold, exact=not approximate, complete=last > 0)
             if answer is not None:
                 return answer
         raise AssertionError
@@ -176,7 +176,7 @@ class EmbeddedIndex(Index):
             rows: list[Row] = [
                 (keys, None) for keys in self.memory.snapshot().within(_query_words(asked.codes), radius, threads)
             ]
-            answer = self._matches(asked, rows, THRESHOLD, exact=True, complete=last > 0)
+            answer = self._answer(asked, rows, THRESHOLD, exact=True, complete=last > 0)
             if answer is not None:
                 return answer
         raise AssertionError
@@ -228,7 +228,19 @@ class EmbeddedIndex(Index):
         found, stored, _ = snapshot.nearest(q, k, threads)
         return found, stored
 
-    def _ranked(self, asked: Queries, k: int, rerank: int, approximate: int, threads: int | None) -> "list[Row]":
+    def _answer(
+        self, asked: Queries, rows: list[Row], threshold: float, *, exact: bool, complete: bool
+    ) -> list[Matches] | None:
+        """Look up what was found; None if some of it was removed meanwhile and all of it must be `complete`."""
+        wanted = {int(position) for keys, _ in rows for position in positions_of(keys)}
+        known = items.items_at(self.store, wanted)
+        if complete and len(known) < len(wanted):
+            return None
+        calibration = self.calibration
+        pairs = zip(asked.names, rows, strict=True)
+        return [as_matches(name, row, known, calibration, threshold, exact=exact) for name, row in pairs]
+
+    def _ranked(self, asked: Queries, k: int, rerank: int, approximate: int, threads: int | None) -> list[Row]:
         """Return for each query the keys of its best, and their asymmetric distances if they were re-ranked."""
         if approximate:
             from proxyhash.index.approximate import nearest_approximately
@@ -243,40 +255,6 @@ class EmbeddedIndex(Index):
         order = reranked(score, found.keys)[:, :k]
         keys, scores = np.take_along_axis(found.keys, order, 1), np.take_along_axis(score, order, 1)
         return list(zip(keys, scores, strict=True))
-
-    def _matches(
-        self, asked: Queries, rows: "list[Row]", threshold: float, *, exact: bool, complete: bool
-    ) -> list[Matches] | None:
-        """Look up what was found; None if some of it was removed meanwhile and all of it must be `complete`."""
-        wanted = {int(position) for keys, _ in rows for position in positions_of(keys)}
-        known = items.items_at(self.store, wanted)
-        if complete and len(known) < len(wanted):
-            return None
-        calibration = self.calibration
-        answer = []
-        for name, (keys, scores) in zip(asked.names, rows, strict=True):
-            found = tuple(_found(keys, scores, known, calibration))
-            nearest = None if calibration is None or not len(keys) else float(calibration.at(distances_of(keys).min()))
-            matched = None if calibration is None else nearest is not None and nearest >= threshold
-            answer.append(Matches(name, found, matched, exact))
-        return answer
-
-
-Row = tuple[Words, NDArray[np.float32] | None]
-
-
-def _found(
-    keys: Words, scores: NDArray[np.float32] | None, known: dict[int, Item], calibration: Calibration | None
-) -> list[Match]:
-    positions, distances = positions_of(keys).tolist(), distances_of(keys).tolist()
-    values = [None] * len(keys) if scores is None else [round(float(score), 4) for score in scores]
-    matches = []
-    for position, distance, score in zip(positions, distances, values, strict=True):
-        if position in known:
-            precision = None if calibration is None else float(calibration.precision[distance])
-            item = known[position]
-            matches.append(Match(item.key, distance, position, item.labels, precision, score))
-    return matches
 
 
 def _query_words(codes: Packed) -> Words:

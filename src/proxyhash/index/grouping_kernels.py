@@ -32,8 +32,8 @@ def nearest_centres(words: Words, centres: Words, out: NDArray[np.uint16]) -> No
 
 @kernel(nogil=True)
 def _nearest_of_words(row: Words, centres: Words, best: Longs) -> None:
-    """Do so for codes of one word, with four centres at a time: one load serves four. Past the last, the last comes again."""
-    end = len(centres) - 1
+    """Do so for codes of one word, with four centres at a time: one load serves four."""
+    end = len(centres) - 1  # past the last, the last comes again
     for centre in range(0, len(centres), 4):
         two, three, four = min(centre + 1, end), min(centre + 2, end), min(centre + 3, end)
         a, b, c, d = centres[centre, 0], centres[two, 0], centres[three, 0], centres[four, 0]
@@ -41,7 +41,7 @@ def _nearest_of_words(row: Words, centres: Words, best: Longs) -> None:
             word = row[item]
             to_a, to_b = (np.int64(popcount(a ^ word)) << 16) + centre, (np.int64(popcount(b ^ word)) << 16) + two
             to_c, to_d = (np.int64(popcount(c ^ word)) << 16) + three, (np.int64(popcount(d ^ word)) << 16) + four
-            best[item] = min(best[item], min(min(to_a, to_b), min(to_c, to_d)))
+            best[item] = min(best[item], to_a, to_b, to_c, to_d)
 
 
 @kernel(nogil=True)
