@@ -59,7 +59,7 @@ def filled(folder: Path, stored: Packed) -> EmbeddedIndex:
     """Return an index of codes in memory, as reading its file would make it; keys would only cost time here."""
     index = EmbeddedIndex.open_folder(folder, bits=BITS)
     writing.regroup_if_grown(index.store, stored, lambda: None)
-    _, _, centres = writing.live_centres(index.store)
+    _, centres = writing.live_centres(index.store)
     with index.store.writing() as generation:
         for first in range(0, len(stored), writing.BATCH):
             part = stored[first : first + writing.BATCH]

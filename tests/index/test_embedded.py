@@ -1,3 +1,6 @@
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -39,6 +42,17 @@ def test_the_package_offers_it() -> None:
     assert proxyhash.Index is Index
     with pytest.raises(AttributeError, match="no attribute 'Indx'"):
         proxyhash.Indx  # noqa: B018
+
+
+def test_codes_are_searched_without_torch(tmp_path: Path) -> None:
+    script = f"""
+        import sys, numpy, proxyhash
+        with proxyhash.Index.open({str(tmp_path / "i")!r}, bits=64) as index:
+            index.add(numpy.zeros((2, 8), numpy.uint8), ["a", "b"])
+            print(index.search(numpy.zeros((1, 8), numpy.uint8))[0].keys, "torch" in sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    assert done.stdout == "['a', 'b'] False\n"
 
 
 @pytest.mark.parametrize("bits", [5, 16, 64, 100, 256])

@@ -14,6 +14,7 @@ from proxyhash.index.adding import add_folder
 from proxyhash.index.embedded import EmbeddedIndex
 from proxyhash.index.maintenance import compact, upgrade
 from proxyhash.index.verifying import verify
+from proxyhash.index.writing import Batch, add_batch
 from proxyhash.models.hasher import Hasher
 
 
@@ -148,6 +149,16 @@ def test_an_upgrade_gives_every_item_a_new_code(index: EmbeddedIndex, photos: Pa
     assert verify(index).whole
     with pytest.raises(InputError, match="nothing to upgrade"):
         upgrade(index, hasher, Problems())
+
+
+def test_codes_of_the_old_model_are_refused_after_an_upgrade(index: EmbeddedIndex, other_model: Path) -> None:
+    batch = Batch(index.store.fact("live"), np.zeros((1, 4), np.uint8), ["late"])
+    upgrade(index, Hasher.load(other_model), Problems())
+    with pytest.raises(InputError, match="moved to another model meanwhile"):
+        add_batch(index.store, batch)
+    with pytest.raises(InputError, match="Codes of 4 bytes do not fit an index of 24 bits"):
+        index.search(np.zeros((1, 4), np.uint8))
+    assert (len(index), verify(index).problems) == (12, ())
 
 
 def test_an_upgrade_stops_at_lost_images_and_goes_on_from_there(

@@ -54,7 +54,7 @@ def add_folder(
     """
     from proxyhash.data import FileImages, load_dataset
 
-    begun = time.monotonic()
+    begun, edition = time.monotonic(), index.store.fact("live")
     dataset = load_dataset(folder, strict=problems.strict)
     if not isinstance(dataset.images, FileImages):
         raise InputError(f"{folder} is not a folder of image files.")
@@ -64,7 +64,7 @@ def add_folder(
     source = _source(index, root, prefix) if len(listing.wanted) else 0
     added = replaced = 0
     for numbers, codes in _encoded(index, dataset.images, listing.wanted, problems, counted):
-        batch = _batch(dataset, listing, numbers, codes, source)
+        batch = _batch(edition, dataset, listing, numbers, codes, source)
         writing.regroup_if_grown(index.store, codes, lambda: proxy_codes(index.folder, index.model))
         replaced += writing.add_batch(index.store, batch)
         added += len(numbers)
@@ -137,10 +137,12 @@ def _source(index: EmbeddedIndex, root: Path, prefix: str) -> int:
         return items.source_number(index.store, root, prefix)
 
 
-def _batch(dataset: "Dataset", listing: Listing, numbers: NDArray[np.int64], codes: Packed, source: int) -> writing.Batch:
+def _batch(
+    edition: int, dataset: "Dataset", listing: Listing, numbers: NDArray[np.int64], codes: Packed, source: int
+) -> writing.Batch:
     facts = [listing.facts[number] or FileFacts(-1, -1) for number in numbers]
     keys = [listing.keys[number] for number in numbers]
-    return writing.Batch(codes, keys, [labels_of(dataset, int(number)) for number in numbers], source, facts)
+    return writing.Batch(edition, codes, keys, [labels_of(dataset, int(number)) for number in numbers], source, facts)
 
 
 def labels_of(dataset: "Dataset", number: int) -> tuple[str, ...]:

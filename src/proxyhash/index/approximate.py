@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proxyhash.codes.bits import Packed, Words
+from proxyhash.index.memory import Snapshot
 from proxyhash.index.segment import Segment
 from proxyhash.support.errors import InputError
 
@@ -12,12 +13,11 @@ if TYPE_CHECKING:
     from proxyhash.index.embedded import EmbeddedIndex
 
 
-def nearest_approximately(index: "EmbeddedIndex", codes: Packed, k: int, groups: int) -> list[Words]:
+def nearest_approximately(index: "EmbeddedIndex", snapshot: Snapshot, codes: Packed, k: int, groups: int) -> list[Words]:
     """Return keys (distance and position) of up to k near items of each query, from so many groups.
 
     The structure of faiss holds a second copy of the codes; it is made at the first search and again after a change.
     """
-    snapshot = index.memory.snapshot()
     if snapshot.main.groups is None or not len(snapshot.main):
         raise InputError("This index is scanned, because it is small or its codes do not cluster: search it exactly.")
     engine, positions = _engine(index, snapshot.main, snapshot.generation)

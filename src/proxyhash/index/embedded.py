@@ -119,6 +119,7 @@ class EmbeddedIndex(Index):
     def add(self, items: Anything, keys: Sequence[str] | None = None, labels: Labels | None = None) -> Added:
         """Add packed codes or images, in transactions of some thousands; see `Index.add`."""
         begun = time.monotonic()
+        edition = self.store.fact("live")
         if keys is None and isinstance(items, np.ndarray):
             raise InputError("Codes need keys, one each, by which they are found again.")
         if isinstance(items, np.ndarray) and items.ndim == 2 and items.dtype.kind != "f":
@@ -126,7 +127,7 @@ class EmbeddedIndex(Index):
         else:
             asked = as_queries(items, self.bits, lambda: self.hasher)
             given, names = asked.codes, asked.names if keys is None else keys
-        batch = writing.Batch(given, names, labels)
+        batch = writing.Batch(edition, given, names, labels)
         replaced = self.add_batches(batch)
         return Added(len(batch) - replaced, replaced, seconds=time.monotonic() - begun)
 
@@ -161,8 +162,8 @@ class EmbeddedIndex(Index):
         k, rerank = whole_number("k", k, at_least=1), whole_number("rerank", rerank, at_least=0)
         whole_number("approximate", approximate, at_least=0)
         for last in reversed(range(_TRIES)):
-            asked = as_queries(queries, self.bits, lambda: self.hasher)
-            rows = self._ranked(asked, k, rerank, approximate, threads)
+            asked, snapshot = self._asked(queries)
+            rows = self._ranked(snapshot, asked, k, rerank, approximate, threads)
             answer = self._answer(asked, rows, threshold, exact=not approximate, complete=last > 0)
             if answer is not None:
                 return answer
@@ -172,10 +173,8 @@ class EmbeddedIndex(Index):
         """Return all items within a radius; see `Index.within`."""
         radius = min(whole_number("radius", radius, at_least=0), self.bits)
         for last in reversed(range(_TRIES)):
-            asked = as_queries(queries, self.bits, lambda: self.hasher)
-            rows: list[Row] = [
-                (keys, None) for keys in self.memory.snapshot().within(_query_words(asked.codes), radius, threads)
-            ]
+            asked, snapshot = self._asked(queries)
+            rows: list[Row] = [(keys, None) for keys in snapshot.within(_query_words(asked.codes), radius, threads)]
             answer = self._answer(asked, rows, THRESHOLD, exact=True, complete=last > 0)
             if answer is not None:
                 return answer
@@ -202,7 +201,7 @@ class EmbeddedIndex(Index):
     def info(self) -> Info:
         """Say what is in it."""
         with self.store.reading():
-            _, _, centres = writing.live_centres(self.store)
+            _, centres = writing.live_centres(self.store)
             sources = tuple(path for (path,) in self.store.rows("SELECT DISTINCT path FROM sources ORDER BY path"))
             return Info(
                 str(self.folder),
@@ -228,6 +227,14 @@ class EmbeddedIndex(Index):
         found, stored, _ = snapshot.nearest(q, k, threads)
         return found, stored
 
+    def _asked(self, queries: Anything) -> tuple[Queries, Snapshot]:
+        """Return queries and the codes to search, both of one edition, should the index move to another model just now."""
+        while True:
+            edition = self.store.fact("live")
+            asked, snapshot = as_queries(queries, self.bits, lambda: self.hasher), self.memory.snapshot()
+            if snapshot.edition == edition:
+                return asked, snapshot
+
     def _answer(
         self, asked: Queries, rows: list[Row], threshold: float, *, exact: bool, complete: bool
     ) -> list[Matches] | None:
@@ -240,13 +247,15 @@ class EmbeddedIndex(Index):
         pairs = zip(asked.names, rows, strict=True)
         return [as_matches(name, row, known, calibration, threshold, exact=exact) for name, row in pairs]
 
-    def _ranked(self, asked: Queries, k: int, rerank: int, approximate: int, threads: int | None) -> list[Row]:
+    def _ranked(
+        self, snapshot: Snapshot, asked: Queries, k: int, rerank: int, approximate: int, threads: int | None
+    ) -> list[Row]:
         """Return for each query the keys of its best, and their asymmetric distances if they were re-ranked."""
         if approximate:
             from proxyhash.index.approximate import nearest_approximately
 
-            return [(keys, None) for keys in nearest_approximately(self, asked.codes, k, approximate)]
-        found, stored = self._nearest(self.memory.snapshot(), asked.codes, max(k, rerank), threads)
+            return [(keys, None) for keys in nearest_approximately(self, snapshot, asked.codes, k, approximate)]
+        found, stored = self._nearest(snapshot, asked.codes, max(k, rerank), threads)
         if not rerank or not found.keys.size:
             return [(keys, None) for keys in found.keys[:, :k]]
         if asked.nu is None:

@@ -24,8 +24,9 @@ LAST_POSITION = 2**32 - 1
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Packed codes (n, bytes) with their keys, and what else is known of them."""
+    """Packed codes (n, bytes) of an edition with their keys, and what else is known of them."""
 
+    edition: int
     codes: Packed
     keys: Sequence[str]
     labels: Labels | None = None
@@ -40,24 +41,24 @@ class Batch:
     def part(self, rows: slice) -> "Batch":
         """Return some of them."""
         labels = None if self.labels is None else self.labels[rows]
-        return Batch(
-            self.codes[rows], self.keys[rows], labels, self.source, None if self.files is None else self.files[rows]
-        )
+        files = None if self.files is None else self.files[rows]
+        return Batch(self.edition, self.codes[rows], self.keys[rows], labels, self.source, files)
 
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """The groups (n,) of codes, by the centres of an edition as they were chosen at some size."""
+    """The groups (n,) of codes, and the centres that they were found by."""
 
     groups: Numbers
-    edition: int
-    grouped_at: int
+    centres: Packed | None
 
 
 def add_batch(store: Store, batch: Batch) -> int:
     """Add a batch in one transaction, and return how many items it replaced: those that had the same keys."""
     with store.writing() as generation:
-        edition, grouped_at, centres = live_centres(store)
+        edition, centres = live_centres(store)
+        if edition != batch.edition:
+            raise InputError("The index was moved to another model meanwhile; run it again.")
         first = store.fact("next")
         if first + len(batch) > LAST_POSITION:
             raise InputError(
@@ -77,8 +78,8 @@ def add_batch(store: Store, batch: Batch) -> int:
             replaced = len(old)
         numbers = np.arange(first, first + len(batch), dtype=np.uint32)
         known = batch.groups
-        if known is None or (known.edition, known.grouped_at) != (edition, grouped_at):
-            known = Grouped(assign(batch.codes, centres), edition, grouped_at)
+        if known is None or not np.array_equal(known.centres, centres):  # type: ignore[arg-type]  # None equals None
+            known = Grouped(assign(batch.codes, centres), centres)
         blocks.append(store, edition, Block(numbers, known.groups, batch.codes), generation)
         store.set_fact("next", first + len(batch))
     return replaced
@@ -89,12 +90,12 @@ def add_in_parts(store: Store, batch: Batch) -> int:
     parts = [batch.part(slice(first, first + BATCH)) for first in range(0, len(batch), BATCH)]
     if len(parts) == 1:
         return add_batch(store, parts[0])
-    edition, grouped_at, centres = live_centres(store)
+    _, centres = live_centres(store)
     replaced = 0
     with ThreadPoolExecutor(1) as pool:
         grouped = ((part, pool.submit(assign, part.codes, centres)) for part in parts)
         for part, groups in lookahead(grouped, 1):
-            replaced += add_batch(store, replace(part, groups=Grouped(groups.result(), edition, grouped_at)))
+            replaced += add_batch(store, replace(part, groups=Grouped(groups.result(), centres)))
     return replaced
 
 
@@ -112,12 +113,11 @@ def remove_keys(store: Store, keys: Sequence[str]) -> int:
     return len(found)
 
 
-def live_centres(store: Store) -> tuple[int, int, Packed | None]:
-    """Return the edition that is searched, how many codes it had when its centres were chosen, and the centres."""
+def live_centres(store: Store) -> tuple[int, Packed | None]:
+    """Return the edition that is searched, and its centres."""
     edition = store.fact("live")
-    statement = "SELECT bits, grouped_at, centres FROM editions WHERE number = ?"
-    bits, grouped_at, centres = store.rows(statement, edition)[0]
-    return edition, grouped_at, None if centres is None else unpacked_centres(centres, bits)
+    bits, centres = store.rows("SELECT bits, centres FROM editions WHERE number = ?", edition)[0]
+    return edition, None if centres is None else unpacked_centres(centres, bits)
 
 
 def regroup_if_grown(store: Store, coming: Packed, proxies: Callable[[], Packed | None]) -> None:
