@@ -1,6 +1,8 @@
 """The codes of an index in memory, kept in step with its file: one large segment, and a small one with what came since."""
 
+import ctypes
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -110,8 +112,15 @@ def load(store: Store, edition: int, now: dict[int, Place], generation: int) -> 
         c = np.ascontiguousarray(words(unpacked_centres(centres, bits)).T)
         main = grouped_segment(c, group_sizes(store, edition, len(c)), fill)
     store.rows("PRAGMA shrink_memory")  # the pages that were read are not needed any more
+    _give_back()
     recent = plain_segment(parts, 0, lambda _: None)
     return Snapshot(edition, grouped_at, bits, main, recent, generation, now)
+
+
+def _give_back() -> None:
+    """Return what was freed to the system: reading leaves gaps that glibc would keep for later."""
+    with suppress(OSError, AttributeError):  # elsewhere there is no such library, and no such need
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def unpacked_centres(blob: bytes, bits: int) -> Packed:

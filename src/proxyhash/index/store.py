@@ -15,7 +15,7 @@ from proxyhash.support.errors import InputError
 
 APPLICATION = 0x50584958  # "PXIX", in the header of the file: what says that a database is an index of ours
 VERSION = 1
-_READING, _WRITING = -1024, -32768  # KB of pages that a connection keeps: readers hold codes, not pages
+_READING, _WRITING = -512, -32768  # KB of pages that a connection keeps: readers hold codes, not pages
 _ROWS = 500  # that one statement inserts: a third of the time of one by one
 WAIT = 30.0  # seconds that a writer waits for another one
 
