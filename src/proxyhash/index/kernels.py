@@ -132,6 +132,15 @@ def nearest_plain(queries: Words, words: Words, positions: Starts, keys: Words, 
         last = min(first + BLOCK, words.shape[1])
         for q in range(len(queries)):
             _take(queries, q, words, positions, first, last, keys, places, held, chunk)
+    _put_in_order(keys, places)
+
+
+@kernel(nogil=True)
+def _put_in_order(keys: Words, places: Longs) -> None:
+    """Order what each query holds, best first."""
+    for q in range(len(keys)):
+        order = np.argsort(keys[q])
+        keys[q], places[q] = keys[q][order], places[q][order]
 
 
 @kernel(nogil=True, inline="always")
@@ -215,6 +224,7 @@ def nearest_grouped(
                 else:
                     _visit(queries, q, words, positions, shells, spans, group, centre, keys, places, held, looked, chunk)
                 limits[q] = np.int64(keys[q, 0] >> np.uint64(32)) if held[q] == k else bits
+    _put_in_order(keys, places)
 
 
 @kernel(nogil=True, inline="always")

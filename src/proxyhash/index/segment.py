@@ -89,9 +89,7 @@ class Segment:
                 g = self.groups
                 grouped = (self.words, self.positions, g.centres, g.shells, g.spans, len(g.shells) if len(key) < 8 else 16)
                 kernels.nearest_grouped(sorted_queries[rows], *grouped, key, place, looked[rows])
-            best_first = np.argsort(key, axis=1)
-            keys[order[rows]] = np.take_along_axis(key, best_first, 1)
-            places[order[rows]] = np.take_along_axis(place, best_first, 1)
+            keys[order[rows]], places[order[rows]] = key, place
 
         for_queries(len(queries), threads, search, at_once=max(1, _HELD_AT_ONCE // max(1, k)))
         return Found(keys, places), int(looked.sum())
