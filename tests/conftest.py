@@ -1,11 +1,55 @@
-"""Shared by all tests: hypothesis without a clock, because this runs on busy machines too, and torch on one thread."""
+"""Shared by all tests: hypothesis without a clock, torch on one thread, small models and pictures."""
 
 import os
+from pathlib import Path
 
+import numpy as np
+import pytest
 from hypothesis import settings
+from PIL import Image
 
 settings.register_profile("steady", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("steady")
 
 # One thread, here and in processes that tests start: sums then round the same way in each, and nobody waits for cores.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def make_model(bits: int, seed: int, folder: Path) -> Path:
+    """Save a hasher with random weights: enough for everything that is not about how good its codes are."""
+    import torch
+
+    from proxyhash.data.transforms import find_transform
+    from proxyhash.models.backbones import create_backbone
+    from proxyhash.models.hasher import Hasher
+    from proxyhash.models.network import HashHead, HashNetwork, HeadShape
+    from proxyhash.proxies import design_proxies
+
+    torch.manual_seed(seed)
+    backbone = create_backbone("convnet", pretrained=False, seed=seed)
+    network = HashNetwork(backbone, HashHead(HeadShape(backbone.facts.width, bits))).eval()
+    Hasher(network, find_transform("small", 16), ("a", "b"), design_proxies(4, bits, "random")).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a model of 32 bits."""
+    return make_model(32, 0, tmp_path_factory.mktemp("models") / "first")
+
+
+@pytest.fixture(scope="session")
+def other_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a model of 24 bits."""
+    return make_model(24, 1, tmp_path_factory.mktemp("models") / "second")
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Return a folder of twelve pictures of two classes."""
+    random = np.random.default_rng(0)
+    for number in range(12):
+        path = tmp_path / "photos" / ("cats" if number < 6 else "dogs") / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(path)
+    return tmp_path / "photos"

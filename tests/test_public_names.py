@@ -5,6 +5,7 @@ import proxyhash
 from proxyhash.proxies import design
 
 PUBLIC = {
+    "Index": None,
     "InputError": None,
     "ProxySet": "(weights, kind, seed, quality)",
     "ProxyhashWarning": None,

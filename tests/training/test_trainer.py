@@ -2,6 +2,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,15 @@ def test_digits_are_learned(tmp_path: Path) -> None:
     assert trainer.losses[-1] < 0.5 * trainer.losses[0]
 
 
+@pytest.fixture
+def _usual_ctrl_c() -> Iterator[None]:
+    """Have Ctrl-C raise, even where these tests were started in the background, which lets it be ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_usual_ctrl_c")
 def test_the_second_ctrl_c_acts_as_usual() -> None:
     with Interruption() as interruption:
         interruption.check("not yet")

@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from proxyhash import __version__
-from proxyhash.cli import data, demo, evaluate, methods, proxies, train
+from proxyhash.cli import data, demo, evaluate, index, methods, proxies, train
 from proxyhash.support.errors import InputError, ProxyhashWarning
 
 _HELP = """Turn labelled images into short binary codes that retrieve by meaning, and search them.
@@ -20,6 +20,8 @@ Start here:
   proxyhash evaluate codes --help             measure anyone's codes
   proxyhash data check FOLDER                 look at your own images before training
   proxyhash train FOLDER --bits 32 -o MODEL   turn labelled images into a hasher
+  proxyhash index add FOLDER --model MODEL --index INDEX   keep the codes of images
+  proxyhash search INDEX query.jpg -k 20      find images like one
   proxyhash proxies --help                    all that a subcommand can do
 """
 
@@ -38,6 +40,8 @@ app.command(train.train, name="train")
 app.command(train.encode, name="encode")
 app.command(train.export, name="export")
 app.command(methods.methods, name="methods")
+app.command(index.index)
+app.command(index.search, name="search")
 app.command(demo.demo, name="demo")
 
 

@@ -1,12 +1,22 @@
 """How proxy sets and progress look in a terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -37,6 +47,39 @@ def progress_bars(*, shown: bool = True) -> Iterator[Listener]:
         yield listen
     finally:
         bars.stop()
+
+
+@contextmanager
+def counting_bar(work: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Give a listener for (done, total) that draws a bar with the number of things a second and the time left."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda *_: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(unit), TimeRemainingColumn())
+    bar = Progress(*columns, console=console, transient=True, speed_estimate_period=30)
+    task = bar.add_task(work, total=None)
+
+    def listen(done: int, total: int) -> None:
+        bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield listen
+    finally:
+        bar.stop()
+
+
+class _Rate(ProgressColumn):
+    """How many things a second are done."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        """Write the speed, once there is one."""
+        return Text(f"{task.speed:,.0f} {self.unit}/s" if task.speed else "", "progress.data.speed")
 
 
 def print_quality(console: Console, proxies: ProxySet) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -52,6 +52,7 @@ class Hasher:
     proxies: ProxySet | None = None
     record: dict[str, Any] = field(default_factory=dict)  # how it came to be: data, protocol, method, settings, validation
     onnx: Runner | None = field(default=None, repr=False)  # the same network by onnxruntime, once it is in a folder
+    folder: Path | None = None  # where it was loaded from or saved to
 
     @property
     def bits(self) -> int:
@@ -77,6 +78,13 @@ class Hasher:
     ) -> tuple[Indices, Floats]:
         """Return which images could be read (n,) and their nu (n, bits); the others are counted in `problems`."""
         return self._run(as_images(images), self._runner(), problems, progress, self.bits)
+
+    def embed_batches(
+        self, images: Anything, problems: Problems, *, indices: Indices | None = None, progress: Progress = silent
+    ) -> Iterator[tuple[Indices, Floats]]:
+        """Yield the same batch by batch, so that what is made of it can be stored before all images are done."""
+        found = as_images(images)
+        return run_images(found, self._runner(), self.transform, indices=indices, problems=problems, progress=progress)
 
     def features(self, images: Anything, *, progress: Progress = silent) -> Floats:
         """Return q(x) (N, width)."""
@@ -111,6 +119,7 @@ class Hasher:
             self.onnx = self._export(temporary / ONNX)
             sums = {file.name: checksum(file, "sha256") for file in sorted(temporary.iterdir())}
             (temporary / CONFIG).write_text(json.dumps(self._config(sums), indent=2), encoding="utf-8")
+        self.folder = folder
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> Self:
@@ -126,7 +135,7 @@ class Hasher:
             raise InputError(f"{folder} is not a model that can be read: {' '.join(str(error).split())}.") from error
         proxies = ProxySet.load(folder / PROXIES) if PROXIES in config["sha256"] else None
         onnx = OnnxRunner(folder / ONNX) if (folder / ONNX).is_file() and onnx_available() else None
-        return cls(network.to(device).eval(), transform, names, proxies, record, onnx)
+        return cls(network.to(device).eval(), transform, names, proxies, record, onnx, folder)
 
     def _config(self, sums: dict[str, str]) -> dict[str, Any]:
         return {

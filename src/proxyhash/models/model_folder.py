@@ -9,7 +9,8 @@ from proxyhash.support.files import checksum
 
 FORMAT = "proxyhash.hasher/1"
 CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"
-FILES = {CONFIG, WEIGHTS, PROXIES, ONNX}
+CALIBRATION = "calibration.json"  # what a distance is worth, if that was measured
+FILES = {CONFIG, WEIGHTS, PROXIES, ONNX, CALIBRATION}
 
 
 def check_replaceable(folder: Path) -> None:

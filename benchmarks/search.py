@@ -1,0 +1,235 @@
+"""How an index of ten million codes opens, grows and answers: each pair of numbers is measured in one run.
+
+python benchmarks/search.py                            everything, some minutes and 2 GB of disk
+python benchmarks/search.py --only thousand,uniform    some of: storage, cifar, thousand, uniform
+python benchmarks/search.py --model MODEL              real codes for the part cifar, of a model that saw 75 classes:
+    proxyhash train cifar100 --protocol transfer --validation none --bits 64 -o MODEL
+Without a model, that part searches codes that are made to be like such codes.
+"""
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash import codes, design_proxies
+from proxyhash.codes.bits import Packed
+from proxyhash.index import blocks, writing
+from proxyhash.index.centres import assign
+from proxyhash.index.embedded import EmbeddedIndex
+from reporting import Row, report, timed
+
+ITEMS = 10_000_000
+MORE = 1_000_000
+SMALL = 300_000
+BITS = 64
+TILE_NOISE = 0.05  # of the bits of every copy, where images are tiled to ten million
+
+
+def flipped(packed: Packed, share: float, seed: int) -> Packed:
+    """Return codes with each bit flipped with a probability, piece by piece to spare memory."""
+    random = np.random.default_rng(seed)
+    out = packed.copy()
+    for first in range(0, len(out), 262_144):
+        part = out[first : first + 262_144]
+        part ^= np.packbits(random.random((len(part), 8 * out.shape[1]), dtype=np.float32) < share, axis=1)
+    return out
+
+
+def keys(count: int, first: int = 0) -> list[str]:
+    return [f"photos/{number:09d}.jpg" for number in range(first, first + count)]
+
+
+def uniform(count: int, seed: int) -> Packed:
+    return np.random.default_rng(seed).integers(0, 256, (count, BITS // 8), dtype=np.uint8)
+
+
+def thousand_centres(count: int, seed: int) -> Packed:
+    """Codes around 1,000 centres, a bit in twenty flipped."""
+    chosen = np.random.default_rng(seed).integers(0, 1000, count)
+    return flipped(uniform(1000, 7)[chosen], 0.05, seed + 1)
+
+
+def filled(folder: Path, stored: Packed, proxies: Packed | None) -> EmbeddedIndex:
+    """Return an index of codes in memory, as reading its file would make it; keys would only cost time here."""
+    index = EmbeddedIndex.open_folder(folder, bits=BITS)
+    writing.regroup_if_grown(index.store, stored, lambda: proxies)
+    _, centres = writing.live_centres(index.store)
+    with index.store.writing() as generation:
+        for first in range(0, len(stored), writing.BATCH):
+            part = stored[first : first + writing.BATCH]
+            positions = np.arange(first, first + len(part), dtype=np.uint32)
+            block = blocks.Block(positions, assign(part, centres), part)
+            blocks.append(index.store, 1, block, generation)
+    index.memory.snapshot()
+    return index
+
+
+def seconds_a_query(search: Callable[[Packed], object], queries: Packed, batch: int, count: int) -> float:
+    """Return the seconds that a query takes when different ones come in batches, the best of three rounds."""
+    batches = [queries[first : first + batch] for first in range(0, count, batch)]
+    return min(timed(lambda: [search(part) for part in batches])[1] for _ in range(3)) / count
+
+
+def against_scan(
+    name: str, stored: Packed, queries: dict[str, Packed], target: float, *, faster: bool, proxies: Packed | None = None
+) -> Iterator[Row]:
+    """Compare exact search through the index with our own full scan, batches of 1 and of 1,000."""
+    with TemporaryDirectory() as folder, filled(Path(folder) / "i", stored, proxies) as index:
+        plan = index.info().plan
+        for kind, asked in queries.items():
+            index.neighbours(asked[:20], 10), codes.top_k(asked[:20], stored, 10)  # compiles
+            for batch, ours_count, scan_count in ((1, 200, 20), (1000, 1000, 1000)):
+                ours = seconds_a_query(lambda q: index.neighbours(q, 10), asked, batch, ours_count)
+                scan = seconds_a_query(lambda q: codes.top_k(q, stored, 10), asked, batch, scan_count)
+                found, expected = index.neighbours(asked[:100], 10), codes.top_k(asked[:100], stored, 10)
+                equal = np.array_equal(found.distances, expected.distances)
+                equal &= np.array_equal(found.indices, expected.indices)
+                ratio = scan / ours if faster else ours / scan
+                reached = equal and (ratio >= target if faster else ratio <= target)
+                what = "times our scan" if faster else "cost over our scan"
+                sign = ">=" if faster else "<="
+                note = f"{plan}; {1000 * ours:.3f} ms a query, scan {1000 * scan:.3f}; equal answers: {equal}"
+                yield Row(
+                    f"{name}{kind}, batches of {batch:,}: {what}", ratio, f"{sign} {target:g}", reached, ours, note=note
+                )
+
+
+def thousand_rows(_options: argparse.Namespace) -> Iterator[Row]:
+    yield from against_scan(
+        "1,000 centres, 5 % flips", thousand_centres(ITEMS, 1), {"": thousand_centres(1000, 3)}, 15, faster=True
+    )
+
+
+def uniform_rows(_options: argparse.Namespace) -> Iterator[Row]:
+    yield from against_scan("uniform codes", uniform(ITEMS, 1), {"": uniform(1000, 2)}, 1.1, faster=False)
+
+
+def cifar_rows(options: argparse.Namespace) -> Iterator[Row]:
+    base, queries, proxies = like_shclm() if options.model is None else codes_of_images(options.model, options.data_dir)
+    name = "codes like sHCLM's" if options.model is None else "sHCLM codes of CIFAR-100"
+    stored = flipped(base[np.arange(ITEMS) % len(base)], TILE_NOISE, 5)
+    yield from against_scan(f"{name}, tiled", stored, queries, 5, faster=True, proxies=proxies)
+
+
+def codes_of_images(model: Path, data_dir: Path | None) -> tuple[Packed, dict[str, Packed], Packed | None]:
+    """Return the codes of all training images, and those of 1,000 test images of learned and of unlearned classes."""
+    from proxyhash.data import load_dataset
+    from proxyhash.models.feature_cache import cached_features
+    from proxyhash.models.hasher import Hasher
+
+    hasher = Hasher.load(model)
+    dataset = load_dataset("cifar100", data_dir=data_dir)
+    features = cached_features(dataset, hasher.network.features.backbone, hasher.transform).values
+    packed = codes.pack(codes.signs(hasher.hash_features(features)))
+    assert dataset.labels is not None
+    seen = np.isin(dataset.labels, [dataset.names.index(name) for name in hasher.names])
+    test = np.random.default_rng(0).permutation(dataset.part("query"))
+    queries = {
+        ", seen classes": packed[test[seen[test]][:1000]],
+        ", unseen classes": packed[test[~seen[test]][:1000]],
+    }
+    proxies = None if hasher.proxies is None else codes.pack(hasher.proxies.weights >= 0)
+    return packed[dataset.part("train")], queries, proxies
+
+
+def like_shclm() -> tuple[Packed, dict[str, Packed], Packed | None]:
+    """Codes of 50,000 images of 80 classes around sHCLM proxies, as far from them as those of CIFAR-100 were measured.
+
+    An image of a class that was learned lies 11 bits from its proxy, give or take 4; one of a class that was not lies
+    between two proxies, and near others of its class.
+    """
+    random = np.random.default_rng(3)
+    proxies = design_proxies(80, BITS, "shclm", _similarity()).weights >= 0
+    unseen = np.array([_between(random, *proxies[random.choice(80, 2, replace=False)]) for _ in range(20)])
+    seen_base = _around(random, proxies[random.integers(0, 80, 40_000)], 11.2, 4.3)
+    unseen_base = _around(random, unseen[random.integers(0, 20, 10_000)], 8.0, 3.0)
+    queries = {
+        ", seen classes": codes.pack(_around(random, proxies[random.integers(0, 80, 1000)], 13.0, 4.8)),
+        ", unseen classes": codes.pack(_around(random, unseen[random.integers(0, 20, 1000)], 8.0, 3.0)),
+    }
+    return codes.pack(np.concatenate([seen_base, unseen_base])), queries, codes.pack(proxies)
+
+
+def _similarity() -> NDArray[np.float64]:
+    features = np.random.default_rng(4).normal(size=(80, 16))
+    return features @ features.T
+
+
+def _between(random: np.random.Generator, one: NDArray[np.bool_], other: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    return np.where(random.random(BITS) < 0.5, one, other)
+
+
+def _around(random: np.random.Generator, centres: NDArray[np.bool_], mean: float, spread: float) -> NDArray[np.bool_]:
+    """Flip about so many bits of each code, those first that flip easily: as in networks, some bits are less sure."""
+    counts = np.clip(np.round(random.normal(mean, spread, len(centres))), 0, BITS)
+    ease = random.random(centres.shape) / np.linspace(0.4, 1.6, BITS)
+    return np.asarray(centres ^ (np.argsort(np.argsort(ease, axis=1), axis=1) < counts[:, None]))
+
+
+def storage_rows(_options: argparse.Namespace) -> Iterator[Row]:
+    """A file with keys: how fast it grows, opens, and how much memory it takes in a process of its own."""
+    with TemporaryDirectory() as place:
+        folder = Path(place) / "i"
+        with EmbeddedIndex.open_folder(folder, bits=BITS) as index:
+            stored = thousand_centres(ITEMS, 1)
+            _, seconds = timed(index.add, stored, keys(ITEMS))
+            rate = ITEMS / seconds
+            yield Row("adding 10,000,000 codes to an empty index: codes/s, durable", rate, "", True, seconds)
+            fresh, names = thousand_centres(MORE, 11), keys(MORE, ITEMS)
+            _, seconds = timed(index.add, fresh, names)
+            rate = MORE / seconds
+            yield Row("adding 1,000,000 codes to 10,000,000: codes/s, durable", rate, ">= 200,000", rate >= 2e5, seconds)
+            index.remove(names)
+        small = Path(place) / "small"
+        with EmbeddedIndex.open_folder(small, bits=BITS) as index:
+            index.add(stored[:SMALL], keys(SMALL))
+        spawn = multiprocessing.get_context("spawn")  # processes of their own, so that their memory is their own
+        with spawn.Pool(1) as one, spawn.Pool(1) as other:
+            _, little, _ = one.apply(_opened, (str(small),))
+            seconds, resident, peak = other.apply(_opened, (str(folder),))
+        yield Row("opening 10,000,000 codes: seconds", seconds, "< 2", seconds < 2, seconds)
+        bytes_a_code = (resident - little) / (ITEMS - SMALL)
+        at_peak = (peak - little) / (ITEMS - SMALL)
+        note = f"12 for code and position, the rest for the table of groups; {at_peak:.1f} at the peak, while it opens"
+        yield Row("... resident bytes a code", bytes_a_code, "<= 12", round(bytes_a_code) <= 12, 0.0, note=note)
+
+
+def _opened(folder: str) -> tuple[float, int, int]:
+    """Return the seconds that opening takes, and the resident bytes that it leaves, and that there were at the peak."""
+    begun = time.perf_counter()
+    index = EmbeddedIndex.open_folder(Path(folder))
+    index.memory.snapshot()
+    seconds = time.perf_counter() - begun
+    index.neighbours(uniform(3, 0), 10)
+    return seconds, _resident("VmRSS"), _resident("VmHWM")
+
+
+def _resident(what: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(what))
+
+
+def main() -> None:
+    sections = {"storage": storage_rows, "cifar": cifar_rows, "thousand": thousand_rows, "uniform": uniform_rows}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(sections), help="comma-separated parts of the table")
+    parser.add_argument("--model", type=Path, help="a model for the part cifar")
+    parser.add_argument("--data-dir", type=Path, help="where to look for CIFAR-100 first")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    chosen = options.only.split(",")
+    if unknown := set(chosen) - set(sections):
+        sys.exit(f"No such part: {', '.join(sorted(unknown))}; choose from {', '.join(sections)}.")
+    rows = (row for part in chosen for row in sections[part](options))
+    report("The index against its targets", rows, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()

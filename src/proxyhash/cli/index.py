@@ -1,0 +1,418 @@
+"""`proxyhash index` and `proxyhash search`: images into an index, and out of it again."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from proxyhash.cli.numbers import Whole
+from proxyhash.cli.show import counting_bar, progress_bars
+from proxyhash.support.errors import InputError
+
+if TYPE_CHECKING:
+    from proxyhash.index.embedded import EmbeddedIndex
+    from proxyhash.index.results import Matches
+
+index = App(name="index", help="Keep the codes of images, and search them.")
+
+_Flag = Parameter(negative=())
+_Json = Annotated[bool, Parameter(name="--json", negative=())]
+
+
+@index.command
+def add(
+    folder: Path,
+    /,
+    *,
+    index_: Annotated[Path, Parameter(name="--index")],
+    model: Path | None = None,
+    prefix: str = "",
+    prune: Annotated[bool, _Flag] = False,
+    strict: Annotated[bool, _Flag] = False,
+    json_: _Json = False,
+) -> None:
+    """Encode the images of a folder and store them; only what is new or changed since the last time.
+
+      proxyhash index add photos/ --model model --index photos.index
+
+    What is encoded is committed every few seconds: after a crash, run it again and it goes on.
+
+    Parameters
+    ----------
+    folder
+        The images, in any layout.
+    index_
+        The folder of the index; made if it is not there.
+    model
+        The folder of a trained model, copied into a new index. An index that is there has its own.
+    prefix
+        A beginning for the keys, which are otherwise paths inside of the folder: for a second folder with the same names.
+    prune
+        Also remove items of this folder whose files are gone.
+    strict
+        Stop at the first image that cannot be read, instead of leaving it out.
+    json_
+        Print JSON.
+    """
+    from proxyhash.data import Problems
+    from proxyhash.index.adding import add_folder
+    from proxyhash.index.embedded import EmbeddedIndex
+
+    problems = Problems(strict)
+    with EmbeddedIndex.open_folder(index_, model=model) as opened, counting_bar("encoding", "images") as counted:
+        done = add_folder(opened, folder, problems, prefix=prefix, prune=prune, counted=counted)
+        total = len(opened)
+    if json_:
+        facts = {name: getattr(done, name) for name in done.__dataclass_fields__}
+        print(json.dumps({**facts, "items": total, "problems": problems.as_dict()}, indent=2))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for sentence in problems.sentences():
+        console.print(f"Left out: {sentence}", markup=False)
+    encoded = done.added + done.replaced
+    rate = f" at {encoded / done.seconds:,.0f} images/s" if encoded >= 100 else ""
+    console.print(
+        f"{done.added:,} added, {done.replaced:,} replaced, {done.unchanged:,} unchanged, {done.removed:,} removed{rate}. "
+        f"{index_} holds {total:,} items."
+    )
+
+
+@index.command
+def info(index_: Annotated[Path, Parameter(name="index")], /, *, json_: _Json = False) -> None:
+    """Say what is in an index.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    json_
+        Print JSON instead of a table.
+    """
+    with _open(index_) as opened:
+        facts = opened.info()
+    if json_:
+        print(json.dumps(facts.as_dict(), indent=2))
+        return
+    rows = [
+        ("items", f"{facts.items:,}"),
+        ("bits", str(facts.bits)),
+        ("model", facts.model or "none: codes from elsewhere"),
+        ("searched by", facts.plan if facts.plan == "scan" else f"{facts.plan}, exactly"),
+        ("no match", "calibrated" if facts.calibrated else "not calibrated; see proxyhash index calibrate --help"),
+        ("images from", ", ".join(facts.sources) or "nowhere"),
+        ("on disk", f"{facts.bytes_on_disk / 1e6:,.1f} MB"),
+    ]
+    _print_rows(rows)
+
+
+@index.command
+def remove(index_: Annotated[Path, Parameter(name="index")], /, *keys: str) -> None:
+    """Remove items by their keys: all of them, or none if one is unknown.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    keys
+        What to remove.
+    """
+    if not keys:
+        raise InputError("Say which keys to remove.")
+    with _open(index_) as opened:
+        removed = opened.remove(keys)
+        print(f"{removed:,} removed; {index_} holds {len(opened):,} items.")
+
+
+@index.command
+def verify(index_: Annotated[Path, Parameter(name="index")], /, *, json_: _Json = False) -> None:
+    """Read everything in an index and say whether it is whole; the exit code is 1 if not.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    json_
+        Print JSON.
+    """
+    from proxyhash.index.verifying import verify as verify_index
+
+    with _open(index_) as opened:
+        found = verify_index(opened)
+    if json_:
+        print(json.dumps(found.as_dict(), indent=2))
+    else:
+        for problem in found.problems:
+            print(problem)
+        print(f"{index_}: {found.items:,} items in {found.blocks:,} blocks, {'whole' if found.whole else 'DAMAGED'}.")
+    if not found.whole:
+        sys.exit(1)
+
+
+@index.command
+def compact(index_: Annotated[Path, Parameter(name="index")], /) -> None:
+    """Give unused space back, and group codes anew.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    """
+    from proxyhash.index.maintenance import compact as compact_index
+
+    with _open(index_) as opened:
+        before, after = compact_index(opened)
+    print(f"{index_}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now.")
+
+
+@index.command
+def upgrade(
+    index_: Annotated[Path, Parameter(name="index")],
+    /,
+    *,
+    model: Path,
+    drop_unreadable: Annotated[bool, _Flag] = False,
+) -> None:
+    """Encode everything anew with another model, beside the live index, which then changes in one step.
+
+    It can be stopped and run again: what is encoded stays. Searches see the old codes until all new ones are there.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    model
+        The folder of the new model.
+    drop_unreadable
+        Remove items whose images cannot be read any more, instead of stopping.
+    """
+    from proxyhash.data import Problems
+    from proxyhash.index.maintenance import upgrade as upgrade_index
+    from proxyhash.index.models import load_hasher
+
+    problems = Problems()
+    with _open(index_) as opened, counting_bar("encoding", "images") as counted:
+        moved = upgrade_index(opened, load_hasher(model), problems, drop_unreadable=drop_unreadable, counted=counted)
+    console = Console(highlight=False, soft_wrap=True)
+    for sentence in problems.sentences():
+        console.print(f"Left out: {sentence}", markup=False)
+    console.print(f"{index_}: {moved:,} items have codes of the new model.")
+
+
+@index.command(name="import")
+def import_(codes: Path, /, *, index_: Annotated[Path, Parameter(name="--index")]) -> None:
+    """Store codes from anywhere: an .npz file with `codes`, and `keys` and `labels` if there are any.
+
+    Parameters
+    ----------
+    codes
+        The .npz file: packed codes with their length in `bits` (as `proxyhash encode` writes it), or a matrix of +-1 or 0/1.
+    index_
+        The folder of the index; made if it is not there.
+    """
+    from proxyhash.index.embedded import EmbeddedIndex
+    from proxyhash.index.importing import read_codes
+
+    packed, bits, keys, labels = read_codes(codes)
+    with EmbeddedIndex.open_folder(index_, bits=bits) as opened:
+        if opened.model is not None:
+            raise InputError(f"{index_} holds codes of a model, and nothing says that these are its codes; add the images.")
+        done = opened.add(packed, keys, labels)
+        print(f"{done.added:,} added, {done.replaced:,} replaced. {index_} holds {len(opened):,} items of {bits} bits.")
+
+
+@index.command
+def duplicates(index_: Annotated[Path, Parameter(name="index")], /, *, radius: Whole = 0, json_: _Json = False) -> None:
+    """List groups of near duplicates: items linked by pairs of codes at most so many bits apart.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    radius
+        The bits in which two near duplicates may differ.
+    json_
+        Print JSON: a list of groups of keys.
+    """
+    from proxyhash.index.duplicates import near_duplicates
+
+    with _open(index_) as opened, progress_bars() as progress:
+        groups = near_duplicates(opened, radius, progress=progress)
+    if json_:
+        print(json.dumps([list(group.keys) for group in groups], indent=2))
+        return
+    for group in groups:
+        print(f"{len(group.keys):,}: {', '.join(group.keys[:8])}{', ...' if len(group.keys) > 8 else ''}")
+    print(f"{len(groups):,} groups, {sum(len(group.keys) for group in groups):,} items.")
+
+
+@index.command
+def calibrate(model: Path, /, *, data: str | None = None, protocol: str | None = None, data_dir: Path | None = None) -> None:
+    """Measure what distances are worth, on the validation images of a model, and store it with the model.
+
+    An index that is made with the model, or has it and is added to with --model, then says when nothing matches.
+
+    Parameters
+    ----------
+    model
+        The folder of the model.
+    data
+        Another data set than it was trained with: a name, or a folder.
+    protocol
+        Another protocol.
+    data_dir
+        Where to look for a named data set first.
+    """
+    from proxyhash.index.calibrating import calibrate_model
+
+    with progress_bars() as progress:
+        found = calibrate_model(model, data, protocol, data_dir, progress)
+    print(f"{int(found.pairs.sum()):,} pairs; {model} now knows what distances are worth:")
+    _print_rows([(f"{bits} bits", f"{100 * found.precision[bits]:.1f} % alike") for bits in _some(len(found.precision))])
+    print(f"A match is more likely right than wrong up to {found.radius()} bits.")
+
+
+def search(
+    index_: Annotated[Path, Parameter(name="index")],
+    /,
+    *images: Path,
+    k: Annotated[Whole, Parameter(name=["-k", "--k"])] = 10,
+    like: tuple[str, ...] = (),
+    within: Whole | None = None,
+    rerank: Whole = 0,
+    approximate: Whole = 0,
+    threshold: float = 0.5,
+    show: Path | None = None,
+    json_: _Json = False,
+) -> None:
+    """Search an index with images, or with items that are in it.
+
+      proxyhash search photos.index query.jpg -k 20 --show found.png
+      proxyhash search photos.index --like cats/7.jpg --within 4
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    images
+        Image files to search with.
+    k
+        How many items to find for each.
+    like
+        Keys of items to search with; may be given several times.
+    within
+        Find all items within so many bits instead.
+    rerank
+        Order that many candidates by how sure the query is of each bit: settles ties.
+    approximate
+        Look only into so many groups, by faiss: faster on very large indexes, but items may be missed.
+    threshold
+        The expected precision below which there is no match, where the model was calibrated.
+    show
+        Draw what was found, as a .png or .jpg file.
+    json_
+        Print JSON instead of tables.
+    """
+    if not images and not like:
+        raise InputError("Search with images, or with --like and the key of an item.")
+    with _open(index_) as opened:
+        found = _found(opened, images, like, k, within, rerank, approximate, threshold)
+        if show is not None:
+            _draw(opened, images, like, found, show)
+    if json_:
+        print(json.dumps([matches.as_dict() for matches in found], indent=2))
+        return
+    for matches in found:
+        _print_matches(matches)
+    if show is not None:
+        Console(highlight=False, soft_wrap=True).print(f"See the picture {show}.", markup=False)
+
+
+def _found(
+    opened: "EmbeddedIndex", images: tuple[Path, ...], like: tuple[str, ...], k: int, within: int | None, rerank: int,
+    approximate: int, threshold: float,
+) -> "list[Matches]":  # fmt: skip
+    from dataclasses import replace
+
+    import numpy as np
+
+    options = {"rerank": rerank, "approximate": approximate, "threshold": threshold}
+    found: list[Matches] = []
+    if images:
+        paths = list(images)
+        found += opened.search(paths, k, **options) if within is None else opened.within(paths, within)  # type: ignore[arg-type]
+    if like:
+        codes = np.concatenate([opened.code(key) for key in like])
+        options["rerank"] = 0  # a stored code has no real-valued query
+        more = opened.search(codes, k, **options) if within is None else opened.within(codes, within)  # type: ignore[arg-type]
+        found += [replace(matches, query=key) for key, matches in zip(like, more, strict=True)]
+    return found
+
+
+def _draw(
+    opened: "EmbeddedIndex", images: tuple[Path, ...], like: tuple[str, ...], found: "list[Matches]", show: Path
+) -> None:
+    from proxyhash.index.contact_sheet import Picture, draw_sheet
+    from proxyhash.index.items import items_at
+
+    files = items_at(opened.store, (match.position for matches in found for match in matches))
+    queries = [*images, *(opened.item(key).path for key in like)]
+    rows = []
+    for query, matches in zip(queries, found, strict=True):
+        note = "no match" if matches.matched is False else f"{len(matches):,} found"
+        row = [Picture(query, matches.query, note, query=True)]
+        for match in matches:
+            item = files.get(match.position)
+            labels = ", ".join(match.labels)
+            row.append(Picture(item.path if item else None, match.key, f"{match.distance} bits{labels and ', ' + labels}"))
+        rows.append(row)
+    draw_sheet(rows, show)
+
+
+def _print_matches(matches: "Matches") -> None:
+    console = Console(highlight=False)
+    approximate = "" if matches.exact else " (approximate)"
+    console.print(Text(f"{matches.query}{approximate}", "bold"), soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("bits", justify="right")
+    scored = any(match.score is not None for match in matches)
+    if scored:
+        table.add_column("re-ranked", justify="right")
+    calibrated = matches.matched is not None
+    if calibrated:
+        table.add_column("alike", justify="right")
+    table.add_column("item")
+    table.add_column("labels")
+    for match in matches:
+        cells = [str(match.distance)]
+        cells += [f"{match.score:.2f}"] if scored else []
+        cells += [f"{100 * (match.expected_precision or 0):.0f} %"] if calibrated else []
+        table.add_row(*cells, Text(match.key), Text(", ".join(match.labels)))
+    console.print(table)
+    if matches.matched is False:
+        console.print("No match: even the nearest item is so far that it is probably something else.")
+    elif not len(matches):
+        console.print("Nothing was found.")
+
+
+def _print_rows(rows: list[tuple[str, str]]) -> None:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    for name, value in rows:
+        table.add_row(Text(name), Text(value))
+    Console(highlight=False).print(table)
+
+
+def _open(path: Path) -> "EmbeddedIndex":
+    from proxyhash.index.embedded import EmbeddedIndex
+
+    return EmbeddedIndex.open_folder(path)
+
+
+def _some(count: int) -> list[int]:
+    """Return about ten distances that show a curve."""
+    return sorted({round(part * (count - 1) / 10) for part in range(6)})

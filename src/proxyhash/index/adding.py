@@ -1,0 +1,155 @@
+"""A folder of images into an index: only what is new or changed is encoded, and what is done is kept."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.codes.bits import Packed, pack, signs
+from proxyhash.index import items, writing
+from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.items import FileFacts
+from proxyhash.index.models import proxy_codes
+from proxyhash.index.results import Added
+from proxyhash.support.errors import InputError
+
+if TYPE_CHECKING:
+    from proxyhash.data import Dataset, FileImages, Problems
+
+COMMIT_IMAGES = 4096  # in a transaction, or
+COMMIT_SECONDS = 10.0  # as many as are encoded in this time: what a kill loses at most
+
+Counted = Callable[[int, int], None]
+"""Is told how many images of how many are done."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What is to be done: files to encode (indices into the images), files that are as they were, keys that are gone."""
+
+    keys: Sequence[str]
+    facts: Sequence[FileFacts | None]
+    wanted: NDArray[np.int64]
+    unchanged: int
+    gone: Sequence[str]
+
+
+def add_folder(
+    index: EmbeddedIndex,
+    folder: Path,
+    problems: "Problems",
+    *,
+    prefix: str = "",
+    prune: bool = False,
+    counted: Counted = lambda *_: None,
+) -> Added:
+    """Encode the images of a folder that are new or changed, and store them under `prefix` and their path in the folder.
+
+    With `prune`, items of this folder whose files are gone are removed. Images that cannot be read are counted in
+    `problems`; if such a file was in the index, its old code stays.
+    """
+    from proxyhash.data import FileImages, load_dataset
+
+    begun, edition = time.monotonic(), index.store.fact("live")
+    dataset = load_dataset(folder, strict=problems.strict)
+    if not isinstance(dataset.images, FileImages):
+        raise InputError(f"{folder} is not a folder of image files.")
+    root = dataset.images.root
+    listing = list_changes(index, dataset.images, prefix, problems)
+    _refuse_foreign(index, [listing.keys[number] for number in listing.wanted], root, prefix)
+    source = _source(index, root, prefix) if len(listing.wanted) else 0
+    added = replaced = 0
+    for numbers, codes in _encoded(index, dataset.images, listing.wanted, problems, counted):
+        batch = _batch(edition, dataset, listing, numbers, codes, source)
+        writing.regroup_if_grown(index.store, codes, lambda: proxy_codes(index.folder, index.model))
+        replaced += writing.add_batch(index.store, batch)
+        added += len(numbers)
+    removed = writing.remove_keys(index.store, listing.gone) if prune and listing.gone else 0
+    seconds = time.monotonic() - begun
+    return Added(added - replaced, replaced, listing.unchanged, removed, len(listing.wanted) - added, seconds)
+
+
+def list_changes(index: EmbeddedIndex, images: "FileImages", prefix: str, problems: "Problems") -> Listing:
+    """Compare the files of a folder with what the index knows of them."""
+    known = items.files_of(index.store, images.root, prefix)
+    keys = [prefix + name for name in images.names]
+    facts = [_facts(images.path(number)) for number in range(len(images))]
+    changed = [number for number, (key, fact) in enumerate(zip(keys, facts, strict=True)) if known.get(key) != fact]
+    wanted = [number for number in changed if _is_text(keys[number], problems)]
+    gone = sorted(set(known) - set(keys))
+    return Listing(keys, facts, np.array(wanted, np.int64), len(keys) - len(changed), gone)
+
+
+def _is_text(key: str, problems: "Problems") -> bool:
+    """Return whether a name can be stored: on some systems, files may have names that are no text."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        problems.add("file name that is not UTF-8", ascii(key))
+        return False
+    return True
+
+
+def _facts(path: Path) -> FileFacts | None:
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return FileFacts(facts.st_size, facts.st_mtime_ns)
+
+
+def _refuse_foreign(index: EmbeddedIndex, keys: list[str], root: Path, prefix: str) -> None:
+    """Refuse to replace items of another folder that happen to have the same keys."""
+    own = items.files_of(index.store, root, prefix)
+    taken = sorted(key for key in items.positions_of(index.store, keys) if key not in own)
+    if taken:
+        raise InputError(f"{taken[0]} is in the index already, from elsewhere; give these keys a beginning with --prefix.")
+
+
+def _encoded(
+    index: EmbeddedIndex, images: "FileImages", wanted: NDArray[np.int64], problems: "Problems", counted: Counted
+) -> Iterator[tuple[NDArray[np.int64], Packed]]:
+    """Yield which images were encoded and their codes, enough at a time to be worth a transaction."""
+    if not len(wanted):
+        return
+    numbers: list[NDArray[np.int64]] = []
+    codes: list[Packed] = []
+    since, total = time.monotonic(), len(wanted)
+    counted(0, total)
+    hasher = index.hasher
+    progress = lambda _, fraction: counted(round(fraction * total), total)  # noqa: E731
+    for some, nu in hasher.embed_batches(images, problems, indices=wanted, progress=progress):
+        numbers.append(some)
+        codes.append(pack(signs(nu)) if len(some) else np.zeros((0, (hasher.bits + 7) // 8), np.uint8))
+        if sum(map(len, numbers)) >= COMMIT_IMAGES or time.monotonic() - since > COMMIT_SECONDS:
+            yield np.concatenate(numbers), np.concatenate(codes)
+            numbers, codes, since = [], [], time.monotonic()
+    if any(map(len, numbers)):
+        yield np.concatenate(numbers), np.concatenate(codes)
+
+
+def _source(index: EmbeddedIndex, root: Path, prefix: str) -> int:
+    with index.store.writing():
+        return items.source_number(index.store, root, prefix)
+
+
+def _batch(
+    edition: int, dataset: "Dataset", listing: Listing, numbers: NDArray[np.int64], codes: Packed, source: int
+) -> writing.Batch:
+    facts = [listing.facts[number] or FileFacts(-1, -1) for number in numbers]
+    keys = [listing.keys[number] for number in numbers]
+    return writing.Batch(edition, codes, keys, [labels_of(dataset, int(number)) for number in numbers], source, facts)
+
+
+def labels_of(dataset: "Dataset", number: int) -> tuple[str, ...]:
+    """Return an image's class or tags."""
+    if dataset.labels is not None:
+        label = int(dataset.labels[number])
+        return (dataset.names[label],) if label >= 0 else ()
+    if dataset.tags is not None:
+        return tuple(dataset.names[tag] for tag in np.flatnonzero(dataset.tags[number]))
+    return ()

@@ -1,0 +1,57 @@
+"""Calibrating a trained model: its validation images against the rest of its training set."""
+
+from pathlib import Path
+
+import numpy as np
+
+from proxyhash.codes.bits import Packed, pack, signs
+from proxyhash.data import Dataset, Problems, load_dataset, make_split
+from proxyhash.data.images import Indices, Some
+from proxyhash.index.calibration import Calibration, calibrate
+from proxyhash.support.errors import InputError
+from proxyhash.support.progress import Progress, silent
+from proxyhash.support.seeds import permutation
+
+MOST_QUERIES, MOST_ITEMS = 2_000, 20_000  # images that are encoded: a hundred thousand pairs a distance say enough
+
+
+def calibrate_model(
+    model: Path,
+    data: str | None = None,
+    protocol: str | None = None,
+    data_dir: Path | None = None,
+    progress: Progress = silent,
+) -> Calibration:
+    """Measure the model in a folder by its own protocol's validation set, store the result there, and return it."""
+    from proxyhash.models.hasher import Hasher
+
+    hasher = Hasher.load(model)
+    history, trained_on = hasher.record.get("protocol", {}), hasher.record.get("data", {})
+    if data is None and "path" not in trained_on:
+        raise InputError(f"{model} does not say what it was trained with; name the data with --data.")
+    dataset = load_dataset(data or trained_on["path"], data_dir=data_dir, progress=progress)
+    if data is None and trained_on.get("tags"):
+        dataset = dataset.with_frequent_tags(trained_on["tags"])
+    name = protocol or (history.get("protocol") if data is None else None)
+    split = make_split(dataset, name, seed=history.get("seed", 0), round=trained_on.get("round", 0))
+    if not len(split.validation):
+        raise InputError(f"The protocol {split.protocol} holds no validation images out; choose another with --protocol.")
+    queries, q = _codes(hasher, dataset, _some(split.validation, MOST_QUERIES), progress)
+    items, db = _codes(hasher, dataset, _some(split.validation_database, MOST_ITEMS), progress)
+    found = calibrate(q, dataset.relevance(queries), db, dataset.relevance(items), hasher.bits)
+    found.save(model)
+    return found
+
+
+def _codes(hasher: "object", dataset: Dataset, images: Indices, progress: Progress) -> tuple[Indices, Packed]:
+    """Return which images could be read, and their codes."""
+    from proxyhash.models.hasher import Hasher
+
+    assert isinstance(hasher, Hasher)
+    kept, nu = hasher.embed_readable(Some(dataset.images, images), Problems(), progress=progress)
+    return images[kept], pack(signs(nu))
+
+
+def _some(images: Indices, most: int) -> Indices:
+    chosen: Indices = np.sort(images[permutation(len(images), 0, "calibration")[:most]])
+    return chosen

@@ -1,0 +1,86 @@
+"""A picture of what was found: a row for each query, its image first, then the matches with their distances."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+from proxyhash.data.decoding import UnreadableImageError, decode
+from proxyhash.support.errors import InputError
+from proxyhash.support.files import written_whole
+
+SIDE, GAP, CAPTION = 128, 8, 30
+INK, GREY, PAPER, ACCENT = "#1b1b1b", "#6f6f6f", "#ffffff", "#0b6e99"
+COLUMNS = 10  # matches in a row; more go on in the next
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One image of the sheet and the two lines below it."""
+
+    path: Path | None
+    title: str
+    note: str = ""
+    query: bool = False
+
+
+def draw_sheet(rows: Sequence[Sequence[Picture]], path: Path) -> None:
+    """Draw rows of pictures, each beginning with its query, as a .png or .jpg file."""
+    if path.suffix.lower() not in {".png", ".jpg", ".jpeg"}:
+        raise InputError(f"The picture {path} must end in .png or .jpg.")
+    lines = [line for row in rows for line in _lines(row)]
+    columns = max(len(line) for line in lines)
+    cell_width, cell_height = SIDE + GAP, SIDE + CAPTION + GAP
+    sheet = Image.new("RGB", (columns * cell_width + GAP, len(lines) * cell_height + GAP), PAPER)
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(11)
+    for down, line in enumerate(lines):
+        for across, picture in enumerate(line):
+            if picture is not None:
+                _draw(sheet, draw, font, picture, GAP + across * cell_width, GAP + down * cell_height)
+    with written_whole(path) as temporary:
+        sheet.save(temporary)
+
+
+def _lines(row: Sequence[Picture]) -> list[list[Picture | None]]:
+    """Cut a row into lines: the query stands at the beginning of the first."""
+    query, matches = row[0], row[1:]
+    parts: list[list[Picture | None]] = [list(matches[at : at + COLUMNS]) for at in range(0, max(1, len(matches)), COLUMNS)]
+    return [[query if number == 0 else None, *part] for number, part in enumerate(parts)]
+
+
+def _draw(
+    sheet: Image.Image, draw: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    picture: Picture, left: int, top: int,
+) -> None:  # fmt: skip
+    thumb = _thumb(picture.path)
+    if thumb is None:
+        draw.rectangle((left, top, left + SIDE - 1, top + SIDE - 1), outline=GREY)
+        draw.text((left + SIDE // 2, top + SIDE // 2), "no image", GREY, font, anchor="mm")
+    else:
+        sheet.paste(thumb, (left + (SIDE - thumb.width) // 2, top + (SIDE - thumb.height) // 2))
+    if picture.query:
+        draw.rectangle((left - 3, top - 3, left + SIDE + 2, top + SIDE + 2), outline=ACCENT, width=3)
+    draw.text((left, top + SIDE + 4), _fitted(draw, font, picture.title), INK, font)
+    draw.text((left, top + SIDE + 16), _fitted(draw, font, picture.note), GREY, font)
+
+
+def _thumb(path: Path | None) -> Image.Image | None:
+    if path is None:
+        return None
+    try:
+        image = decode(path, at_least=SIDE)
+    except UnreadableImageError:
+        return None
+    scale = SIDE / max(image.size)
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    return image.resize(size, Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.NEAREST)
+
+
+def _fitted(draw: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, text: str) -> str:
+    """Shorten a text from its beginning: file names differ at the end."""
+    if draw.textlength(text, font) <= SIDE:
+        return text
+    while len(text) > 1 and draw.textlength(f"…{text}", font) > SIDE:
+        text = text[1:]
+    return f"…{text}"

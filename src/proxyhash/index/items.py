@@ -1,0 +1,133 @@
+"""What is known of each item beside its code: key, labels, and the file it came from."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, repeat
+from pathlib import Path
+
+import numpy as np
+
+from proxyhash.index.kernels import Starts
+from proxyhash.index.store import Store
+from proxyhash.support.errors import InputError
+
+_AT_ONCE = 10_000  # values in one question to SQLite
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """By which a file is known to be unchanged: its size, and when it was modified (nanoseconds)."""
+
+    size: int
+    modified: int
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item as it is stored."""
+
+    position: int
+    key: str
+    labels: tuple[str, ...] = ()
+    path: Path | None = None  # of its file; None if its code came without one
+
+
+Labels = Sequence[Sequence[str] | str | None]
+
+
+def insert(
+    store: Store,
+    positions: range,
+    keys: Sequence[str],
+    labels: Labels | None,
+    source: int | None = None,
+    files: Sequence[FileFacts] | None = None,
+) -> None:
+    """Store new items; a key that is there already makes SQLite raise an IntegrityError."""
+    texts = [None] * len(keys) if labels is None else labels_as_text(labels)
+    if files is None:
+        rows: Iterable[tuple[object, ...]] = zip(positions, keys, texts, strict=True)
+        store.insert("items(position, key, labels)", rows)
+    else:
+        sizes, times = (file.size for file in files), (file.modified for file in files)
+        store.insert("items", zip(positions, keys, texts, repeat(source, len(keys)), sizes, times, strict=True))
+
+
+def positions_of(store: Store, keys: Iterable[str]) -> dict[str, int]:
+    """Return the positions of those keys that are there."""
+    found: dict[str, int] = {}
+    for part in _parts(list(keys)):
+        statement = f"SELECT key, position FROM items WHERE key IN ({_marks(part)})"
+        found.update((key, position) for key, position in store.rows(statement, *part))
+    return found
+
+
+def items_at(store: Store, positions: Iterable[int]) -> dict[int, Item]:
+    """Return the items at some positions; those that were removed meanwhile are missing."""
+    found: dict[int, Item] = {}
+    for part in _parts(sorted({int(position) for position in positions})):
+        statement = (
+            "SELECT position, key, labels, path, prefix FROM items LEFT JOIN sources ON source = number "
+            f"WHERE position IN ({_marks(part)})"
+        )
+        for position, key, labels, path, prefix in store.rows(statement, *part):
+            file = None if path is None else Path(path) / key[len(prefix) :]
+            found[position] = Item(position, key, tuple(json.loads(labels)) if labels else (), file)
+    return found
+
+
+def delete(store: Store, positions: Starts) -> None:
+    """Delete items."""
+    store.run_many("DELETE FROM items WHERE position = ?", ((int(position),) for position in positions))
+
+
+def source_number(store: Store, path: Path, prefix: str) -> int:
+    """Return the number of a folder that items come from; a new one is stored."""
+    store.run("INSERT OR IGNORE INTO sources(path, prefix) VALUES (?, ?)", str(path), prefix)
+    return int(store.value("SELECT number FROM sources WHERE path = ? AND prefix = ?", str(path), prefix))
+
+
+def files_of(store: Store, path: Path, prefix: str) -> dict[str, FileFacts]:
+    """Return the keys that came from a folder, and their files' facts as they were then."""
+    statement = "SELECT key, size, modified FROM items JOIN sources ON source = number WHERE path = ? AND prefix = ?"
+    return {key: FileFacts(size, modified) for key, size, modified in store.rows(statement, str(path), prefix)}
+
+
+def check_keys(keys: Sequence[str], count: int) -> None:
+    """Refuse keys that cannot name `count` items."""
+    if len(keys) != count:
+        raise InputError(f"{count:,} codes need as many keys, not {len(keys):,}.")
+    try:
+        "".join(keys).encode()
+    except TypeError:
+        raise InputError("Keys must be texts.") from None
+    except UnicodeEncodeError as error:
+        raise InputError(f"A key must be valid text: {error.reason}.") from None
+    if not all(keys):
+        raise InputError("A key may not be empty.")
+    hashes = np.sort(np.fromiter(map(hash, keys), np.int64, len(keys)))
+    if (hashes[1:] == hashes[:-1]).any() and len(set(keys)) < len(keys):
+        twice = sorted(keys)
+        first = next(key for key, following in pairwise(twice) if key == following)
+        raise InputError(f"Each key may occur once in what is added; {first} occurs twice.")
+
+
+def labels_as_text(labels: Labels) -> list[str | None]:
+    """Return labels as JSON, each combination made into text once."""
+    known: dict[Sequence[str] | str | None, str | None] = {None: None, "": None, (): None}
+    texts = []
+    for label in labels:
+        key = label if isinstance(label, str) or label is None else tuple(label)
+        if key not in known:
+            known[key] = json.dumps([key] if isinstance(key, str) else key, ensure_ascii=False)
+        texts.append(known[key])
+    return texts
+
+
+def _parts(values: list[str] | list[int]) -> Iterable[list[str] | list[int]]:
+    return (values[first : first + _AT_ONCE] for first in range(0, len(values), _AT_ONCE))
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))

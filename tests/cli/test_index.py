@@ -1,0 +1,136 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from proxyhash.cli.app import main
+from proxyhash.codes import pack
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    main([str(argument) for argument in arguments])
+    output = capsys.readouterr()
+    assert output.err == ""
+    return output.out
+
+
+def fail(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    assert stopped.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_folder_goes_in_and_is_found(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, photos: Path, model: Path, other_model: Path
+) -> None:
+    place = tmp_path / "photos.index"
+    out = run(capsys, "index", "add", photos, "--model", model, "--index", place)
+    assert out == f"12 added, 0 replaced, 0 unchanged, 0 removed. {place} holds 12 items.\n"
+    (photos / "cats" / "0.png").unlink()
+    (photos / "cats" / "bad.png").write_bytes(b"no picture")
+    out = run(capsys, "index", "add", photos, "--index", place, "--prune")
+    assert "Left out: unreadable image: 1 (" in out
+    assert "0 added, 0 replaced, 11 unchanged, 1 removed." in out
+    done = json.loads(run(capsys, "index", "add", photos, "--index", place, "--json"))
+    assert (done["unchanged"], done["unreadable"], done["items"]) == (11, 1, 11)
+
+    query = photos / "dogs" / "9.png"
+    out = run(capsys, "search", place, query, "-k", 2, "--rerank", 5, "--show", tmp_path / "found.png")
+    assert "   0       0.00  dogs/9.png" in out
+    with Image.open(tmp_path / "found.png") as sheet:
+        assert sheet.size == (3 * 136 + 8, 166 + 8)
+    found = json.loads(run(capsys, "search", place, query, photos / "dogs" / "8.png", "--like", "cats/1.png", "--json"))
+    assert [matches["matches"][0]["key"] for matches in found] == ["dogs/9.png", "dogs/8.png", "cats/1.png"]
+    assert found[2]["query"] == "cats/1.png"
+    assert run(capsys, "search", place, "--like", "cats/1.png", "--within", 0).count("cats/1.png") == 2
+
+    facts = json.loads(run(capsys, "index", "info", place, "--json"))
+    assert (facts["items"], facts["bits"], facts["plan"]) == (11, 32, "scan")
+    assert "images from  " in run(capsys, "index", "info", place)
+    assert "made with another model" in fail(capsys, "index", "add", photos, "--index", place, "--model", other_model)
+    assert "11 items have codes of the new model" in run(capsys, "index", "upgrade", place, "--model", other_model)
+    assert json.loads(run(capsys, "index", "info", place, "--json"))["bits"] == 24
+    assert "1 removed" in run(capsys, "index", "remove", place, "cats/1.png")
+    assert "MB now" in run(capsys, "index", "compact", place)
+    assert run(capsys, "index", "verify", place) == f"{place}: 10 items in 1 blocks, whole.\n"
+    assert json.loads(run(capsys, "index", "verify", place, "--json"))["whole"] is True
+
+
+def test_codes_are_imported_and_their_duplicates_listed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    bits = np.random.default_rng(0).random((40, 16)) < 0.5
+    bits[7] = bits[3]
+    np.savez(tmp_path / "codes.npz", codes=pack(bits), bits=np.int64(16), keys=np.array([f"k{n}" for n in range(40)]))
+    out = run(capsys, "index", "import", tmp_path / "codes.npz", "--index", tmp_path / "i")
+    assert out == f"40 added, 0 replaced. {tmp_path / 'i'} holds 40 items of 16 bits.\n"
+    assert "0 added, 40 replaced" in run(capsys, "index", "import", tmp_path / "codes.npz", "--index", tmp_path / "i")
+    assert json.loads(run(capsys, "index", "duplicates", tmp_path / "i", "--json")) == [["k3", "k7"]]
+    assert run(capsys, "index", "duplicates", tmp_path / "i").splitlines() == ["2: k3, k7", "1 groups, 2 items."]
+
+
+def test_a_damaged_index_has_exit_code_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from proxyhash.index.embedded import EmbeddedIndex
+
+    with EmbeddedIndex.open_folder(tmp_path / "i", bits=8) as index:
+        index.add(np.zeros((2, 1), np.uint8), ["a", "b"])
+        index.store.run("DELETE FROM items WHERE key = 'a'")
+    with pytest.raises(SystemExit) as stopped:
+        main(["index", "verify", str(tmp_path / "i")])
+    assert stopped.value.code == 1
+    assert capsys.readouterr().out.splitlines()[0] == "1 codes have no item."
+
+
+def test_a_model_is_calibrated_with_its_validation_images(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path, photos: Path
+) -> None:
+    from proxyhash.models.hasher import Hasher
+
+    hasher = Hasher.load(model)
+    own = tmp_path / "own"
+    hasher.save(own)
+    assert "does not say what it was trained with" in fail(capsys, "index", "calibrate", own)
+    for number in range(12, 60):
+        path = photos / ("cats" if number % 2 else "dogs") / f"{number}.png"
+        Image.fromarray(np.random.default_rng(number).integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(path)
+    hasher.record = {"data": {"path": str(photos), "tags": None, "round": 0}}
+    hasher.save(own)
+    assert "A match is more likely right than wrong up to" in run(capsys, "index", "calibrate", own)
+    run(capsys, "index", "add", photos, "--model", own, "--index", tmp_path / "i")
+    assert json.loads(run(capsys, "index", "info", tmp_path / "i", "--json"))["calibrated"] is True
+    assert "alike" in run(capsys, "search", tmp_path / "i", photos / "cats" / "1.png")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("index info none", "There is no index at none"),
+        ("search none --like a", "There is no index at none"),
+        ("index add absent --index none", "There is no index at none"),
+        ("search i -k 0 --like a", "k must be at least 1, not 0."),
+        ("search i -k two --like a", "it must be a whole number, not two."),
+        ("search i --like nope", "The index has no item nope."),
+        ("search i", "Search with images, or with --like"),
+        ("search i query.jpg", "has no model, so search it with codes."),
+        ("search i --like a --within -1", "radius must be at least 0, not -1."),
+        ("search i --like a --show x.gif", "must end in .png or .jpg."),
+        ("search i --like a --approximate 3", "This index is scanned"),
+        ("index remove i", "Say which keys to remove."),
+        ("index remove i nope", "The index has no item nope; nothing was removed."),
+        ("index duplicates i --radius -1", "radius must be at least 0, not -1."),
+        ("index import absent.npz --index i", "There is no file absent.npz."),
+        ("index upgrade i --model i", "i is not a model: it has no config.json."),
+    ],
+)
+def test_mistakes_are_answered_in_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, sentence: str
+) -> None:
+    from proxyhash.index import Index
+
+    monkeypatch.chdir(tmp_path)
+    with Index.open("i", bits=8) as index:
+        index.add(np.zeros((1, 1), np.uint8), ["a"])
+    error = fail(capsys, *arguments.split())
+    assert sentence in error
+    assert error.count("\n") == 1

@@ -1,0 +1,273 @@
+"""What goes wrong on real machines: killed writers, two of them, full disks, closed folders, damaged and foreign files."""
+
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from material import clustered, keys_of
+
+from proxyhash import Index, InputError, codes
+from proxyhash.index.embedded import FILE, EmbeddedIndex
+from proxyhash.index.store import Store
+from proxyhash.index.verifying import verify
+
+WRITER = """
+    import sys
+    from pathlib import Path
+    sys.path.insert(0, {tests!r})
+    from material import clustered, keys_of
+    from proxyhash.index.embedded import EmbeddedIndex
+    index = EmbeddedIndex.open_folder(Path({folder!r}), bits=64)
+    print("ready", flush=True)
+    for batch in range({first}, {first} + {batches}):
+        index.add(clustered(50, 8, batch), keys_of(50, 50 * batch))
+        if batch % 3 == 2:
+            index.remove(keys_of(10, 50 * (batch - 1)))
+        print(batch, flush=True)
+"""
+
+
+def start_writer(folder: Path, first: int, batches: int) -> "subprocess.Popen[str]":
+    script = WRITER.format(tests=str(Path(__file__).parent), folder=str(folder), first=first, batches=batches)
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def state_after(batches: int, removed_in_last: bool) -> dict[str, bytes]:
+    """Return what an index holds after so many whole batches, with the removal of the last one or without."""
+    held: dict[str, bytes] = {}
+    for batch in range(batches):
+        held |= dict(zip(keys_of(50, 50 * batch), (code.tobytes() for code in clustered(50, 8, batch)), strict=True))
+        if batch % 3 == 2 and (batch < batches - 1 or removed_in_last):
+            for key in keys_of(10, 50 * (batch - 1)):
+                del held[key]
+    return held
+
+
+def contents(index: EmbeddedIndex) -> dict[str, bytes]:
+    return {key: index.code(key).tobytes() for (key,) in index.store.rows("SELECT key FROM items")}
+
+
+def kill_at_random(folder: Path, times: int) -> None:
+    random = np.random.default_rng(times)
+    done = 0
+    for _ in range(times):
+        writer = start_writer(folder, done, 10_000)
+        assert writer.stdout is not None
+        assert writer.stdout.readline().strip() == "ready"
+        time.sleep(random.uniform(0.0, 0.4))
+        writer.send_signal(signal.SIGKILL)
+        said = [int(line) for line in writer.stdout.read().split()]
+        writer.wait()
+        writer.stdout.close()
+        told = said[-1] + 1 if said else done
+        with EmbeddedIndex.open_folder(folder) as index:
+            assert verify(index).problems == ()
+            held = contents(index)
+            # Everything that the writer was told is committed, and of what it was doing then, whole transactions or nothing.
+            possible = [state_after(told, True), state_after(told + 1, False), state_after(told + 1, True)]
+            assert held in possible
+            done = told + (held != possible[0])
+            if done % 3 == 0 and held == state_after(done, False) != state_after(done, True):
+                index.remove(keys_of(10, 50 * (done - 2)))  # as the writer would have done next
+
+
+def test_a_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
+    kill_at_random(tmp_path / "i", 3)
+
+
+@pytest.mark.slow
+def test_writers_killed_at_many_instants_leave_whole_batches(tmp_path: Path) -> None:
+    kill_at_random(tmp_path / "i", 40)
+
+
+def test_several_processes_write_and_one_reads(tmp_path: Path) -> None:
+    folder = tmp_path / "i"
+    with EmbeddedIndex.open_folder(folder, bits=64) as reader:
+        writers = [start_writer(folder, first, 6) for first in (0, 6)]
+        counts = []
+        while any(writer.poll() is None for writer in writers):
+            counts.append(len(reader.search(clustered(1, 8, 0), 10**6)[0]))
+            time.sleep(0.02)
+        assert [writer.returncode for writer in writers] == [0, 0]
+        for writer in writers:
+            writer.communicate()
+        assert len(reader.search(clustered(1, 8, 0), 10**6)[0]) == 12 * 50 - 4 * 10
+        assert all(count % 10 == 0 for count in counts)  # never part of a batch
+        assert verify(reader).problems == ()
+
+
+def test_a_second_writer_is_told_to_wait(tmp_path: Path) -> None:
+    folder = tmp_path / "i"
+    with EmbeddedIndex.open_folder(folder, bits=64) as index:
+        index.add(clustered(5, 8, 0), keys_of(5))
+        hurried = EmbeddedIndex(folder, Store(folder / FILE, wait=0.1))
+        with index.store.writing():
+            with pytest.raises(InputError, match=r"Another process is writing to .*; wait until it is done"):
+                hurried.add(clustered(5, 8, 1), keys_of(5, 5))
+            assert len(hurried.search(clustered(1, 8, 0), 9)[0]) == 5  # reading goes on
+        hurried.add(clustered(5, 8, 1), keys_of(5, 5))
+        hurried.close()
+        assert len(index) == 10
+
+
+def fill_until_error(index: EmbeddedIndex, sentence: str) -> int:
+    """Add batches until the disk is full; return how many were committed."""
+    for batch in range(1000):
+        try:
+            index.add(clustered(200, 8, batch), keys_of(200, 200 * batch))
+        except InputError as error:
+            if sentence not in str(error):
+                raise
+            return batch
+    raise AssertionError("the disk was never full")
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
+        index.store.run("PRAGMA max_page_count = 30")
+        committed = fill_until_error(index, "There is no space left")
+        assert verify(index).problems == ()
+        assert len(index) == 200 * committed > 0
+        index.store.run("PRAGMA max_page_count = 100000")  # room is made
+        index.add(clustered(200, 8, committed), keys_of(200, 200 * committed))
+        database = np.concatenate([clustered(200, 8, batch) for batch in range(committed + 1)])
+        near = codes.top_k(clustered(4, 8, 77), database, 5)
+        np.testing.assert_array_equal(index.neighbours(clustered(4, 8, 77), 5).indices, near.indices)
+
+
+def test_a_write_that_the_system_refuses_loses_nothing(tmp_path: Path) -> None:
+    """The limit on the size of a file stands for a full disk: the kernel itself refuses the write."""
+    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
+        index.add(clustered(200, 8, 0), keys_of(200))
+    script = f"""
+        import resource, signal, sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from pathlib import Path
+        from test_faults import fill_until_error
+        from proxyhash.index.embedded import EmbeddedIndex
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        index = EmbeddedIndex.open_folder(Path({str(tmp_path / "i")!r}))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+        print(fill_until_error(index, "is safe"), flush=True)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    with EmbeddedIndex.open_folder(tmp_path / "i") as index:
+        assert verify(index).problems == ()
+        assert len(index) == 200 * max(1, int(done.stdout))
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Be a user without special rights: root may write anywhere."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_folder_that_cannot_be_written_to_can_be_searched() -> None:
+    with TemporaryDirectory() as place:  # not pytest's, which is closed to other users
+        Path(place).chmod(0o755)
+        folder = Path(place) / "i"
+        with EmbeddedIndex.open_folder(folder, bits=64) as index:
+            index.add(clustered(7, 8, 0), keys_of(7))
+        (folder / FILE).chmod(0o444)
+        folder.chmod(0o555)
+        with as_nobody():
+            with EmbeddedIndex.open_folder(folder) as index:
+                assert len(index.search(clustered(1, 8, 0), 99)[0]) == 7
+                with pytest.raises(InputError, match=r"index.sqlite cannot be written to; check who owns the folder"):
+                    index.add(clustered(1, 8, 1), ["new"])
+                assert verify(index).whole
+            with pytest.raises(InputError, match="Cannot make"):
+                Index.open(folder / "new", bits=64)
+        folder.chmod(0o755)
+
+
+def test_damage_is_found_when_the_index_is_read_and_by_verify(tmp_path: Path) -> None:
+    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
+        index.add(clustered(50, 8, 0), keys_of(50))
+        index.store.run("UPDATE blocks SET codes = zeroblob(length(codes))")
+        with pytest.raises(InputError, match="is damaged: block 0 does not match its checksum"):
+            index.search(clustered(1, 8, 0))
+        assert verify(index).problems == (
+            f"{tmp_path / 'i' / FILE} is damaged: block 0 does not match its checksum.",
+            "50 items have no code.",
+        )
+
+
+def test_lost_rows_are_found_by_verify(tmp_path: Path) -> None:
+    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
+        index.add(clustered(50, 8, 0), keys_of(50))
+        index.store.run("DELETE FROM items WHERE position = 3")
+        assert verify(index).problems == ("1 codes have no item.",)
+        assert len(index.search(clustered(1, 8, 0), 50)[0]) == 49  # the others are found
+
+
+def test_damaged_pages_are_told(tmp_path: Path) -> None:
+    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
+        index.add(clustered(3000, 8, 0), keys_of(3000))
+    path = tmp_path / "i" / FILE
+    with path.open("rb+") as handle:
+        handle.seek(8192 * 3)
+        handle.write(np.random.default_rng(0).bytes(path.stat().st_size - 8192 * 4))
+    with pytest.raises(InputError, match="damaged"):
+        Index.open(tmp_path / "i").search(clustered(1, 8, 0))
+
+
+@pytest.mark.parametrize("content", [b"this is no database" * 100, b"SQLite format 3\0" * 99])
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(InputError, match="is not an index: it is not a database at all"):
+        Index.open(tmp_path)
+
+
+def test_other_databases_and_later_formats_are_refused(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / FILE)
+    connection.execute("CREATE TABLE mine(x)")
+    connection.commit()
+    with pytest.raises(InputError, match="is a database, but not an index of proxyhash"):
+        Index.open(tmp_path)
+    connection.close()
+    Index.open(tmp_path / "later", bits=8).close()
+    connection = sqlite3.connect(tmp_path / "later" / FILE)
+    connection.execute("PRAGMA user_version = 7")
+    connection.close()
+    with pytest.raises(InputError, match="has format 7; this version of proxyhash reads format 1"):
+        Index.open(tmp_path / "later")
+
+
+def test_places_where_no_index_can_be_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"There is no index at .*/none"):
+        Index.open(tmp_path / "none")
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds other things than an index"):
+        Index.open(tmp_path, bits=64)
+    with pytest.raises(InputError, match="Cannot make"):
+        Index.open(tmp_path / "notes.txt" / "i", bits=64)
+    with pytest.raises(InputError, match="bits must be at least 1"):
+        Index.open(tmp_path / "i", bits=0)
+    with pytest.raises(InputError, match="at most 4096 bits"):
+        Index.open(tmp_path / "i", bits=5000)
+
+
+def test_a_creation_that_was_killed_is_done_again(tmp_path: Path) -> None:
+    (tmp_path / FILE).touch()
+    assert len(Index.open(tmp_path, bits=64)) == 0

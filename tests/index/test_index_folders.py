@@ -1,0 +1,214 @@
+"""Folders of images in an index: what is added, skipped, replaced and removed, and moving to another model."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from proxyhash import InputError
+from proxyhash.data import Problems
+from proxyhash.index import adding
+from proxyhash.index.adding import add_folder
+from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.maintenance import compact, upgrade
+from proxyhash.index.verifying import verify
+from proxyhash.index.writing import Batch, add_batch
+from proxyhash.models.hasher import Hasher
+
+
+def picture(path: Path, seed: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(path)
+
+
+@pytest.fixture
+def index(tmp_path: Path, model: Path, photos: Path) -> EmbeddedIndex:
+    opened = EmbeddedIndex.open_folder(tmp_path / "i", model=model)
+    add_folder(opened, photos, Problems())
+    return opened
+
+
+def test_a_folder_is_encoded_with_its_labels(index: EmbeddedIndex, photos: Path, model: Path) -> None:
+    assert len(index) == 12
+    hasher = Hasher.load(model)
+    paths = [photos / "cats" / "3.png", photos / "dogs" / "8.png"]
+    np.testing.assert_array_equal(np.concatenate([index.code("cats/3.png"), index.code("dogs/8.png")]), hasher.encode(paths))
+    matches = index.search(paths[1], 1)[0]
+    assert (matches.query, matches[0].key, matches[0].labels) == (str(paths[1]), "dogs/8.png", ("dogs",))
+    assert index.item("dogs/8.png").path == paths[1].resolve()
+    info = index.info()
+    assert (info.items, info.bits, info.sources, info.calibrated) == (12, 32, (str(photos.resolve()),), False)
+    assert verify(index).whole
+
+
+def test_only_what_changed_is_encoded_again(index: EmbeddedIndex, photos: Path) -> None:
+    done = add_folder(index, photos, Problems())
+    assert (done.added, done.replaced, done.unchanged) == (0, 0, 12)
+    before = index.code("cats/0.png")
+    picture(photos / "cats" / "0.png", 50)
+    os.utime(photos / "cats" / "0.png", ns=(1, 1))  # also if the clock is too coarse to tell
+    picture(photos / "birds" / "20.png", 51)
+    (photos / "dogs" / "7.png").unlink()
+    (photos / "dogs" / "8.png").write_bytes(b"no picture")
+    problems = Problems()
+    done = add_folder(index, photos, problems)
+    assert (done.added, done.replaced, done.unchanged, done.removed, done.unreadable) == (1, 1, 9, 0, 1)
+    assert "dogs/8.png cannot be decoded" in problems.sentences()[0]
+    assert (index.code("cats/0.png") != before).any()
+    assert len(index) == 13
+    done = add_folder(index, photos, Problems(), prune=True)
+    assert (done.unchanged, done.removed, len(index)) == (11, 1, 12)
+    with pytest.raises(InputError, match=r"no item dogs/7.png"):
+        index.item("dogs/7.png")
+    assert index.item("dogs/8.png").key  # what cannot be read now keeps its old code
+    assert verify(index).whole
+
+
+def test_names_that_are_no_text_are_left_out(index: EmbeddedIndex, photos: Path) -> None:
+    try:
+        (photos / "cats" / "0.png").rename(os.fsdecode(os.fsencode(photos) + b"/cats/\xff.png"))
+    except OSError:
+        pytest.skip("this file system has only names that are text")
+    problems = Problems()
+    assert add_folder(index, photos, problems).added == 0
+    assert problems.sentences() == ["file name that is not UTF-8: 1 ('cats/\\udcff.png')"]
+
+
+def test_unreadable_images_stop_a_strict_add(index: EmbeddedIndex, photos: Path) -> None:
+    (photos / "dogs" / "8.png").write_bytes(b"no picture")
+    with pytest.raises(InputError, match="unreadable image"):
+        add_folder(index, photos, Problems(strict=True))
+    assert len(index) == 12
+
+
+def test_a_second_folder_needs_keys_of_its_own(index: EmbeddedIndex, tmp_path: Path) -> None:
+    picture(tmp_path / "more" / "cats" / "0.png", 9)
+    with pytest.raises(InputError, match=r"cats/0.png is in the index already, from elsewhere; .* --prefix"):
+        add_folder(index, tmp_path / "more", Problems())
+    add_folder(index, tmp_path / "more", Problems(), prefix="more/", prune=True)
+    assert len(index) == 13  # pruning concerns only its own folder
+    assert index.item("more/cats/0.png").path == (tmp_path / "more" / "cats" / "0.png").resolve()
+
+
+def test_work_that_was_done_before_an_error_is_kept(
+    index: EmbeddedIndex, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adding, "COMMIT_IMAGES", 1)
+    for number in range(100):  # two batches of the network
+        picture(photos / "new" / f"{number:03d}.png", number)
+    (photos / "new" / "090.png").write_bytes(b"no picture")
+    with pytest.raises(InputError):
+        add_folder(index, photos, Problems(strict=True))
+    assert 12 < len(index) < 112
+    done = add_folder(index, photos, Problems())
+    assert (len(index), done.unreadable) == (111, 1)
+
+
+def test_images_that_cannot_be_searched_with_are_named(index: EmbeddedIndex, tmp_path: Path) -> None:
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    with pytest.raises(InputError, match=r"bad.png cannot be decoded"):
+        index.search(tmp_path / "bad.png")
+    with pytest.raises(InputError, match=r"absent.png is not there"):
+        index.search([tmp_path / "absent.png"])
+    with pytest.raises(InputError, match="At least one query"):
+        index.search([])
+
+
+def test_another_model_is_refused(index: EmbeddedIndex, tmp_path: Path, model: Path, other_model: Path) -> None:
+    with pytest.raises(InputError, match="made with another model, whose codes cannot be compared"):
+        EmbeddedIndex.open_folder(tmp_path / "i", model=other_model)
+    assert EmbeddedIndex.open_folder(tmp_path / "i", model=model).model == index.model
+    with pytest.raises(InputError, match="is not a model"):
+        EmbeddedIndex.open_folder(tmp_path / "j", model=tmp_path / "photos")
+    assert not (tmp_path / "j").exists()
+
+
+def test_a_model_in_memory_is_kept_too(tmp_path: Path, model: Path, photos: Path) -> None:
+    hasher = Hasher.load(model)
+    hasher.folder = None
+    with EmbeddedIndex.open_folder(tmp_path / "i", model=hasher) as index:
+        assert hasher.folder is None
+        index.add([photos / "cats" / "0.png"], ["a"])
+    with EmbeddedIndex.open_folder(tmp_path / "i") as index:  # from the copy
+        assert index.search(photos / "cats" / "0.png")[0][0].distance == 0
+        assert verify(index).whole
+
+
+def test_an_upgrade_gives_every_item_a_new_code(index: EmbeddedIndex, photos: Path, other_model: Path) -> None:
+    reader = EmbeddedIndex.open_folder(index.folder)
+    assert len(reader.search(photos / "cats" / "1.png", 3)[0]) == 3
+    index.remove(["cats/0.png"])
+    hasher = Hasher.load(other_model)
+    assert upgrade(index, hasher, Problems()) == 11
+    assert (index.bits, index.info().items) == (24, 11)
+    np.testing.assert_array_equal(index.code("dogs/8.png"), hasher.encode(photos / "dogs" / "8.png"))
+    assert reader.search(photos / "cats" / "1.png", 1)[0][0] == index.search(photos / "cats" / "1.png", 1)[0][0]
+    assert [child.name for child in (index.folder / "models").iterdir()] == [index.model]
+    assert verify(index).whole
+    with pytest.raises(InputError, match="nothing to upgrade"):
+        upgrade(index, hasher, Problems())
+
+
+def test_codes_of_the_old_model_are_refused_after_an_upgrade(index: EmbeddedIndex, other_model: Path) -> None:
+    batch = Batch(index.store.fact("live"), np.zeros((1, 4), np.uint8), ["late"])
+    upgrade(index, Hasher.load(other_model), Problems())
+    with pytest.raises(InputError, match="moved to another model meanwhile"):
+        add_batch(index.store, batch)
+    with pytest.raises(InputError, match="Codes of 4 bytes do not fit an index of 24 bits"):
+        index.search(np.zeros((1, 4), np.uint8))
+    assert (len(index), verify(index).problems) == (12, ())
+
+
+def test_an_upgrade_stops_at_lost_images_and_goes_on_from_there(
+    index: EmbeddedIndex, photos: Path, other_model: Path
+) -> None:
+    (photos / "cats" / "2.png").unlink()
+    hasher = Hasher.load(other_model)
+    with pytest.raises(InputError, match=r"1 images cannot be read any more, cats/2.png among them; --drop-unreadable"):
+        upgrade(index, hasher, Problems())
+    assert (index.bits, len(index)) == (32, 12)  # the live index is as it was
+    assert index.search(photos / "dogs" / "8.png", 1)[0][0].distance == 0
+    assert upgrade(index, hasher, Problems(), drop_unreadable=True) == 11
+    assert (index.bits, len(index), verify(index).problems) == (24, 11, ())
+
+
+def test_an_upgrade_in_which_nothing_can_be_read_any_more_empties_the_index(
+    index: EmbeddedIndex, photos: Path, other_model: Path
+) -> None:
+    for path in photos.rglob("*.png"):
+        path.unlink()
+    assert upgrade(index, Hasher.load(other_model), Problems(), drop_unreadable=True) == 0
+    assert (len(index), verify(index).problems) == (0, ())
+
+
+def test_imported_codes_cannot_be_upgraded(tmp_path: Path, other_model: Path) -> None:
+    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
+        index.add(np.zeros((1, 8), np.uint8), ["a"])
+        with pytest.raises(InputError, match="The code of a was imported"):
+            upgrade(index, Hasher.load(other_model), Problems())
+
+
+def test_a_damaged_copy_of_the_model_is_found(index: EmbeddedIndex) -> None:
+    assert index.model is not None
+    weights = index.folder / "models" / index.model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert verify(index).problems == (f"{weights} is damaged: its checksum differs.",)
+
+
+def test_compacting_fills_blocks_and_shrinks_the_file(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    stored = random.integers(0, 256, (60_000, 8), dtype=np.uint8)
+    keys = [f"{number:05d}" for number in range(60_000)]
+    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
+        index.add(stored, keys)
+        index.remove([key for number, key in enumerate(keys) if number % 4])
+        near = index.neighbours(stored[:5], 5)
+        blocks_before = verify(index).blocks
+        before, after = compact(index)
+        assert after < before / 2
+        assert (blocks_before, verify(index).blocks, verify(index).problems) == (4, 1, ())
+        np.testing.assert_array_equal(index.neighbours(stored[:5], 5).indices, near.indices)
+        index.add(stored[1:2], ["again"])
+        assert index.search(stored[1:2], 1)[0][0].key == "again"
