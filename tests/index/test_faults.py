@@ -18,6 +18,7 @@ import pytest
 from material import clustered, keys_of
 
 from proxyhash import Index, InputError, codes
+from proxyhash.index.blocks import places, read_blocks
 from proxyhash.index.embedded import FILE, EmbeddedIndex
 from proxyhash.index.store import Store
 from proxyhash.index.verifying import verify
@@ -56,7 +57,13 @@ def state_after(batches: int, removed_in_last: bool) -> dict[str, bytes]:
 
 
 def contents(index: EmbeddedIndex) -> dict[str, bytes]:
-    return {key: index.code(key).tobytes() for (key,) in index.store.rows("SELECT key FROM items")}
+    keys = dict(index.store.rows("SELECT position, key FROM items"))
+    found = list(read_blocks(index.store, 1, list(places(index.store, 1))))
+    return {
+        keys[int(position)]: code.tobytes()
+        for block in found
+        for position, code in zip(block.positions, block.codes, strict=True)
+    }
 
 
 def kill_at_random(folder: Path, times: int) -> None:
