@@ -198,7 +198,7 @@ def storage_rows(_options: argparse.Namespace) -> Iterator[Row]:
         bytes_a_code = (resident - little) / (ITEMS - SMALL)
         at_peak = (peak - little) / (ITEMS - SMALL)
         note = f"12 for code and position, the rest for the table of groups; {at_peak:.1f} at the peak, while it opens"
-        yield Row("... resident bytes a code", bytes_a_code, "<= 12", round(bytes_a_code) <= 12, 0.0, note=note)
+        yield Row("... resident bytes a code", bytes_a_code, "<= 12", bytes_a_code <= 12, 0.0, note=note)
 
 
 def _opened(folder: str) -> tuple[float, int, int]:
