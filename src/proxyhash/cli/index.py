@@ -1,4 +1,4 @@
-"""`proxyhash index` and `proxyhash search`: images into an index, and out of it again."""
+"""`proxyhash index`: images into an index, and everything that keeps it in order."""
 
 import json
 import sys
@@ -16,7 +16,6 @@ from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.index.embedded import EmbeddedIndex
-    from proxyhash.index.results import Matches
 
 index = App(name="index", help="Keep the codes of images, and search them.")
 
@@ -93,7 +92,7 @@ def info(index_: Annotated[Path, Parameter(name="index")], /, *, json_: _Json = 
     json_
         Print JSON instead of a table.
     """
-    with _open(index_) as opened:
+    with open_index(index_) as opened:
         facts = opened.info()
     if json_:
         print(json.dumps(facts.as_dict(), indent=2))
@@ -123,7 +122,7 @@ def remove(index_: Annotated[Path, Parameter(name="index")], /, *keys: str) -> N
     """
     if not keys:
         raise InputError("Say which keys to remove.")
-    with _open(index_) as opened:
+    with open_index(index_) as opened:
         removed = opened.remove(keys)
         print(f"{removed:,} removed; {index_} holds {len(opened):,} items.")
 
@@ -141,7 +140,7 @@ def verify(index_: Annotated[Path, Parameter(name="index")], /, *, json_: _Json 
     """
     from proxyhash.index.verifying import verify as verify_index
 
-    with _open(index_) as opened:
+    with open_index(index_) as opened:
         found = verify_index(opened)
     if json_:
         print(json.dumps(found.as_dict(), indent=2))
@@ -164,7 +163,7 @@ def compact(index_: Annotated[Path, Parameter(name="index")], /) -> None:
     """
     from proxyhash.index.maintenance import compact as compact_index
 
-    with _open(index_) as opened:
+    with open_index(index_) as opened:
         before, after = compact_index(opened)
     print(f"{index_}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now.")
 
@@ -195,7 +194,7 @@ def upgrade(
     from proxyhash.index.models import load_hasher
 
     problems = Problems()
-    with _open(index_) as opened, counting_bar("encoding", "images") as counted:
+    with open_index(index_) as opened, counting_bar("encoding", "images") as counted:
         moved = upgrade_index(opened, load_hasher(model), problems, drop_unreadable=drop_unreadable, counted=counted)
     console = Console(highlight=False, soft_wrap=True)
     for sentence in problems.sentences():
@@ -240,7 +239,7 @@ def duplicates(index_: Annotated[Path, Parameter(name="index")], /, *, radius: W
     """
     from proxyhash.index.duplicates import near_duplicates
 
-    with _open(index_) as opened, progress_bars() as progress:
+    with open_index(index_) as opened, progress_bars() as progress:
         groups = near_duplicates(opened, radius, progress=progress)
     if json_:
         print(json.dumps([list(group.keys) for group in groups], indent=2))
@@ -276,129 +275,6 @@ def calibrate(model: Path, /, *, data: str | None = None, protocol: str | None =
     print(f"A match is more likely right than wrong up to {found.radius()} bits.")
 
 
-def search(
-    index_: Annotated[Path, Parameter(name="index")],
-    /,
-    *images: Path,
-    k: Annotated[Whole, Parameter(name=["-k", "--k"])] = 10,
-    like: tuple[str, ...] = (),
-    within: Whole | None = None,
-    rerank: Whole = 0,
-    approximate: Whole = 0,
-    threshold: float = 0.5,
-    show: Path | None = None,
-    json_: _Json = False,
-) -> None:
-    """Search an index with images, or with items that are in it.
-
-      proxyhash search photos.index query.jpg -k 20 --show found.png
-      proxyhash search photos.index --like cats/7.jpg --within 4
-
-    Parameters
-    ----------
-    index_
-        The folder of the index.
-    images
-        Image files to search with.
-    k
-        How many items to find for each.
-    like
-        Keys of items to search with; may be given several times.
-    within
-        Find all items within so many bits instead.
-    rerank
-        Order that many candidates by how sure the query is of each bit: settles ties.
-    approximate
-        Look only into so many groups, by faiss: faster on very large indexes, but items may be missed.
-    threshold
-        The expected precision below which there is no match, where the model was calibrated.
-    show
-        Draw what was found, as a .png or .jpg file.
-    json_
-        Print JSON instead of tables.
-    """
-    if not images and not like:
-        raise InputError("Search with images, or with --like and the key of an item.")
-    with _open(index_) as opened:
-        found = _found(opened, images, like, k, within, rerank, approximate, threshold)
-        if show is not None:
-            _draw(opened, images, like, found, show)
-    if json_:
-        print(json.dumps([matches.as_dict() for matches in found], indent=2))
-        return
-    for matches in found:
-        _print_matches(matches)
-    if show is not None:
-        Console(highlight=False, soft_wrap=True).print(f"See the picture {show}.", markup=False)
-
-
-def _found(
-    opened: "EmbeddedIndex", images: tuple[Path, ...], like: tuple[str, ...], k: int, within: int | None, rerank: int,
-    approximate: int, threshold: float,
-) -> "list[Matches]":  # fmt: skip
-    from dataclasses import replace
-
-    import numpy as np
-
-    options = {"rerank": rerank, "approximate": approximate, "threshold": threshold}
-    found: list[Matches] = []
-    if images:
-        paths = list(images)
-        found += opened.search(paths, k, **options) if within is None else opened.within(paths, within)  # type: ignore[arg-type]
-    if like:
-        codes = np.concatenate([opened.code(key) for key in like])
-        options["rerank"] = 0  # a stored code has no real-valued query
-        more = opened.search(codes, k, **options) if within is None else opened.within(codes, within)  # type: ignore[arg-type]
-        found += [replace(matches, query=key) for key, matches in zip(like, more, strict=True)]
-    return found
-
-
-def _draw(
-    opened: "EmbeddedIndex", images: tuple[Path, ...], like: tuple[str, ...], found: "list[Matches]", show: Path
-) -> None:
-    from proxyhash.index.contact_sheet import Picture, draw_sheet
-    from proxyhash.index.items import items_at
-
-    files = items_at(opened.store, (match.position for matches in found for match in matches))
-    queries = [*images, *(opened.item(key).path for key in like)]
-    rows = []
-    for query, matches in zip(queries, found, strict=True):
-        note = "no match" if matches.matched is False else f"{len(matches):,} found"
-        row = [Picture(query, matches.query, note, query=True)]
-        for match in matches:
-            item = files.get(match.position)
-            labels = ", ".join(match.labels)
-            row.append(Picture(item.path if item else None, match.key, f"{match.distance} bits{labels and ', ' + labels}"))
-        rows.append(row)
-    draw_sheet(rows, show)
-
-
-def _print_matches(matches: "Matches") -> None:
-    console = Console(highlight=False)
-    approximate = "" if matches.exact else " (approximate)"
-    console.print(Text(f"{matches.query}{approximate}", "bold"), soft_wrap=True)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("bits", justify="right")
-    scored = any(match.score is not None for match in matches)
-    if scored:
-        table.add_column("re-ranked", justify="right")
-    calibrated = matches.matched is not None
-    if calibrated:
-        table.add_column("alike", justify="right")
-    table.add_column("item")
-    table.add_column("labels")
-    for match in matches:
-        cells = [str(match.distance)]
-        cells += [f"{match.score:.2f}"] if scored else []
-        cells += [f"{100 * (match.expected_precision or 0):.0f} %"] if calibrated else []
-        table.add_row(*cells, Text(match.key), Text(", ".join(match.labels)))
-    console.print(table)
-    if matches.matched is False:
-        console.print("No match: even the nearest item is so far that it is probably something else.")
-    elif not len(matches):
-        console.print("Nothing was found.")
-
-
 def _print_rows(rows: list[tuple[str, str]]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
@@ -407,7 +283,8 @@ def _print_rows(rows: list[tuple[str, str]]) -> None:
     Console(highlight=False).print(table)
 
 
-def _open(path: Path) -> "EmbeddedIndex":
+def open_index(path: Path) -> "EmbeddedIndex":
+    """Open an index that is there."""
     from proxyhash.index.embedded import EmbeddedIndex
 
     return EmbeddedIndex.open_folder(path)

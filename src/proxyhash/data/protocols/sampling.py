@@ -24,8 +24,7 @@ def per_class(indices: Indices, labels: Labels, count: int, seed: int, *purpose:
 def stratified_share(indices: Indices, labels: Labels, share: float, seed: int, *purpose: str | int) -> Indices:
     """Return about `share` of each class, sorted: at least one image of each class that has two, and never a whole class."""
     order = shuffled(indices, seed, *purpose)
-    classes, inverse, sizes = np.unique(labels[order], return_inverse=True, return_counts=True)
-    del classes
+    _, inverse, sizes = np.unique(labels[order], return_inverse=True, return_counts=True)
     wanted = np.minimum(np.maximum(1, np.round(sizes * share)), sizes - 1)
     return np.sort(order[_rank_in_class(labels[order]) < wanted[inverse]])
 
