@@ -150,7 +150,7 @@ def test_a_backbone_that_knows_the_unseen_classes(tmp_path: Path) -> None:
     data = load_dataset("ilsvrc2012", data_dir=tmp_path)
     split = make_split(data, "transfer", validation="images")
     report = check_dataset(data, split, pretrained_on="ILSVRC-2012")
-    known = finding(report, "the backbone was pretrained on ILSVRC-2012, which holds these very classes")
+    known = finding(report, "the backbone was pretrained on ILSVRC-2012, which holds these very unseen classes")
     assert (known.level, known.count) == ("error", 2)
     assert finding(report, "none of the 2 unseen classes occurs in training").level == "ok"
     assert check_dataset(data, split, pretrained_on="Places").worst != "error"
@@ -158,7 +158,7 @@ def test_a_backbone_that_knows_the_unseen_classes(tmp_path: Path) -> None:
 
     cifar = pictures(80, "cifar100", classes=8)
     report = check_dataset(cifar, make_split(cifar, "transfer"), pretrained_on="ILSVRC-2012")
-    assert finding(report, "which holds many of these classes").level == "warning"
+    assert finding(report, "which holds many of these unseen classes").level == "warning"
     split = make_split(cifar, "transfer")
     seen = replace(split, classes=np.arange(8))
     assert finding(check_dataset(cifar, seen), "both trained and called unseen").count == 2

@@ -118,5 +118,5 @@ def _unseen(dataset: Dataset, split: Split, pretrained_on: str | None) -> Iterat
     wordnet = [name for name in dataset.names if len(name) == 9 and name[0] == "n" and name[1:].isdigit()]
     if pretrained_on is not None and (pretrained_on in known or (pretrained_on == "ILSVRC-2012" and wordnet)):
         share = "these very" if wordnet else "many of these"
-        what = f"the backbone was pretrained on {pretrained_on}, which holds {share} classes: they are not unseen"
+        what = f"the backbone was pretrained on {pretrained_on}, which holds {share} unseen classes"
         yield Finding("error" if wordnet else "warning", what, len(asked))
