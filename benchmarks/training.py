@@ -70,7 +70,7 @@ def _finetune() -> tuple[float, float, float]:
     learner = Learner(Normalised(create_backbone("efficientnet_lite0")), [HashHead(HeadShape(1280, BITS))], [objective])
     learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     with tempfile.TemporaryDirectory() as folder:
-        source = ImageSource(images, find_transform("small", SIZE), 0)
+        source = ImageSource(images, find_transform("small", SIZE), Plan())
         trainer = Trainer(learner, plan, source, Material(np.arange(len(images)), labels), RunFolder(Path(folder)))
         clock = _Clock()
         for owner, name in (

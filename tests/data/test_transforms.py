@@ -146,6 +146,23 @@ def test_draws_belong_to_seed_and_epoch() -> None:
         assert not np.array_equal(draws, other)
 
 
+@pytest.mark.parametrize(
+    ("size", "share", "expected"),
+    [(96, 0.5, 64), (96, 0.8, 80), (96, 0.97, 96), (96, 1.0, 96), (224, 0.5, 112), (100, 1.0, 100), (32, 0.5, 32)],
+)
+def test_smaller_images_have_sides_that_networks_can_halve(size: int, share: float, expected: int) -> None:
+    assert find_transform("small", size).shrunk(share).size == expected
+
+
+def test_a_smaller_image_shows_the_same_part() -> None:
+    photo = find_transform("photo", 224)
+    half = photo.shrunk(0.5)
+    assert (half.size, half.side) == (112, 128)
+    square, draws = squares(1, 256), torch.rand(1, 5, generator=torch.Generator().manual_seed(0))
+    large = functional.interpolate(photo.for_training(square, draws), size=112, mode="area")
+    assert (half.for_training(square, draws) - large).abs().mean() < 4
+
+
 def test_transforms_by_name() -> None:
     assert list_transforms() == ["paper-cifar", "paper-256", "small", "photo"]
     assert (find_transform("photo").size, find_transform("photo").side) == (224, 256)

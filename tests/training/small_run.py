@@ -90,7 +90,7 @@ def small_trainer(
     trunk: nn.Module = Normalised(backbone) if finetune else nn.Identity()
     width = backbone.facts.width if finetune else 64
     head = objective.head(HeadShape(width, BITS, plan.hidden, plan.dropout))
-    source: Source = ImageSource(ArrayImages(pixels), TRANSFORM, 0) if finetune else FeatureSource(flat(pixels))
+    source: Source = ImageSource(ArrayImages(pixels), TRANSFORM, Plan()) if finetune else FeatureSource(flat(pixels))
     validation = Judged(np.arange(TRAIN, ALL), labels[TRAIN:], labels[TRAIN:])
     searched = Judged(np.arange(TRAIN), labels[:TRAIN], labels[:TRAIN])
     processes = processes or Processes()

@@ -22,6 +22,8 @@ from proxyhash.training.train import Order
         ({"dropout": -0.1}, "dropout must be at least 0 and below 1, not -0.1."),
         ({"ema": math.nan}, "ema must be at least 0 and below 1, not nan."),
         ({"momentum": 1.5}, "momentum must be at least 0 and below 1"),
+        ({"growth": 0.0}, "growth must be above 0 and at most 1, not 0.0."),
+        ({"growth": math.nan}, "growth must be above 0 and at most 1, not nan."),
         ({"backbone_rate": -1e-3}, "backbone_rate must be 0 or above, not -0.001."),
         ({"weight_decay": math.nan}, "weight_decay must be 0 or above, not nan."),
         ({"clip": -1.0}, "clip must be 0 or above"),
@@ -48,6 +50,13 @@ def test_the_rate_rises_and_falls_to_zero() -> None:
     falling = [plan.rate_factor(0.2 + 0.8 * step / 50) for step in range(51)]
     assert falling == sorted(falling, reverse=True)
     assert Plan(warmup=0.0).rate_factor(0.0) == 1.0
+
+
+def test_images_grow_evenly_and_are_whole_in_the_last_third() -> None:
+    plan = Plan(epochs=12, growth=0.5)
+    shares = [plan.image_share(epoch) for epoch in range(12)]
+    assert shares == pytest.approx([0.5, 0.5625, 0.625, 0.6875, 0.75, 0.8125, 0.875, 0.9375, 1, 1, 1, 1])
+    assert {Plan().image_share(epoch) for epoch in range(12)} == {1.0}
 
 
 @pytest.mark.parametrize("bits", [(), (0,), (8, 8), (-3, 4)])

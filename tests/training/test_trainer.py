@@ -16,6 +16,7 @@ from proxyhash.data.images import FileImages
 from proxyhash.data.transforms import find_transform
 from proxyhash.support.errors import InputError
 from proxyhash.training.interruption import Interruption
+from proxyhash.training.plan import Plan
 from proxyhash.training.run_folder import CHECKPOINT, LOG
 from proxyhash.training.sources import ImageSource
 from proxyhash.training.trainer import TrainingStoppedError
@@ -164,7 +165,7 @@ def test_a_vanished_image_is_named_and_its_return_continues_the_run(tmp_path: Pa
     pixels, _ = digits()
     for number, image in enumerate(pixels):
         Image.fromarray(image).save(tmp_path / f"{number}.png")
-    images = ImageSource(FileImages(tmp_path, [f"{n}.png" for n in range(len(pixels))]), find_transform("small", 8), 0)
+    images = ImageSource(FileImages(tmp_path, [f"{n}.png" for n in range(len(pixels))]), find_transform("small", 8), Plan())
 
     def trainer(folder: str) -> Recorded:
         made = small_trainer(tmp_path / folder, **FINETUNED, epochs=2)

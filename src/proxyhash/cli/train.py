@@ -39,6 +39,7 @@ def train(
     backbone_rate: float | None = None,
     hidden: Whole | None = None,
     dropout: float | None = None,
+    growth: float | None = None,
     ema: float | None = None,
     seed: Whole = 0,
     data_dir: Path | None = None,
@@ -93,6 +94,8 @@ def train(
         Keep only so many of the most frequent tags.
     epochs, batch, rate, backbone_rate, hidden, dropout, ema
         Change the plan: passes, images a step, learning rates, units of the hidden layer, regularisation.
+    growth
+        The share of their side that images have in the first epoch of --finetune; it grows to 1.
     seed
         The same seed gives the same model.
     data_dir
@@ -123,7 +126,7 @@ def train(
         raise InputError("--backbone-rate is the rate of --finetune: above 0 with it, and not given without it.")
     settings = {"tau": tau, "triplet": triplet, "margin": margin}
     changes = {"epochs": epochs, "batch": batch, "rate": rate, "hidden": hidden, "dropout": dropout, "ema": ema}
-    changes |= {"backbone_rate": backbone_rate, "freeze_statistics": freeze_statistics, "seed": seed}
+    changes |= {"backbone_rate": backbone_rate, "growth": growth, "freeze_statistics": freeze_statistics, "seed": seed}
     plan = Plan.finetune(**changes) if finetune else Plan.frozen(**changes)
     chosen = {name: value for name, value in settings.items() if value is not None}
     order = Order(lengths, method, chosen, backbone, not scratch, image_size, transform, plan)

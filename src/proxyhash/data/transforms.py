@@ -6,7 +6,7 @@ beforehand, five numbers for each image and epoch, so that batches, workers and 
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ Draws = NDArray[np.float32]
 AREA = (0.35, 1.0)  # of the square that an `area` crop keeps; less would often cut the object away
 RATIO = 4 / 3  # its widest and narrowest shape
 PADDING = 8  # a `padded` crop moves by up to an eighth of the side: 4 of CIFAR's 32 pixels, as is usual there
+STEP, LEAST = 16, 64  # sides that images are shrunk to: multiples of the one, as networks halve them; never below the other
 CENTRAL = 0.875  # of the side that is kept for testing where training crops
 
 
@@ -71,6 +72,13 @@ class Transform:
         kept = self.size if self.crop == "window" else round(side * CENTRAL) if self.crop == "area" else side
         first = (side - kept) // 2
         return _scaled(_floats(squares[:, first : first + kept, first : first + kept]), self.size)
+
+    def shrunk(self, share: float) -> Self:
+        """Return the same transform to images with about this share of the side."""
+        size = max(LEAST, round(self.size * share / STEP) * STEP)
+        if share == 1 or size >= self.size:
+            return self
+        return replace(self, size=size, side=round(self.side * size / self.size))
 
     @property
     def takes_parts(self) -> bool:

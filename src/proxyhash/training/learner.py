@@ -65,7 +65,7 @@ def optimizer_for(learner: Learner, plan: Plan) -> torch.optim.AdamW:
             {"params": matrices, "peak": rate, "weight_decay": decay},
             {"params": vectors, "peak": rate, "weight_decay": 0.0},
         ]
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=plan.rate)
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=plan.rate, fused=True)
 
 
 def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:

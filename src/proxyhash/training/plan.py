@@ -20,6 +20,7 @@ class Plan:
     warmup: float = 0.2  # share of the steps in which the rates rise; then they fall to zero along a cosine
     hidden: int = 2048  # units between frozen features and code: linear maps of them reach too few corners
     dropout: float = 0.0  # before the last layer; the database is what was learned, and better fitted it is better searched
+    growth: float = 1.0  # share of its side that an image has in the first epoch: small images teach early epochs as well
     ema: float = 0.0  # decay of an average of the weights that is used instead of them; 0: none
     momentum: float = 0.1  # of batch normalisation: the pretrained networks' 0.01 lags behind a few fast epochs
     freeze_statistics: bool = False  # of the backbone's batch normalisation: for batches too small to have good ones
@@ -35,7 +36,7 @@ class Plan:
     @classmethod
     def finetune(cls, **changes: Any) -> Self:
         """Return the plan for a network that is trained end to end; it bends its own features and needs no hidden layer."""
-        return cls(epochs=10, batch=128, rate=4e-3, backbone_rate=1e-3, hidden=0, dropout=0.2)._changed(changes)
+        return cls(epochs=12, batch=128, rate=4e-3, backbone_rate=1e-3, hidden=0, growth=0.5)._changed(changes)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -48,6 +49,8 @@ class Plan:
         for name in ("warmup", "dropout", "ema", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}.")
+        if not 0 < self.growth <= 1:
+            raise InputError(f"growth must be above 0 and at most 1, not {self.growth}.")
         for name in ("backbone_rate", "weight_decay", "clip"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be 0 or above, not {getattr(self, name)}.")
@@ -57,6 +60,11 @@ class Plan:
         if fraction < self.warmup:
             return fraction / self.warmup
         return 0.5 * (1 + math.cos(math.pi * (fraction - self.warmup) / (1 - self.warmup)))
+
+    def image_share(self, epoch: int) -> float:
+        """Return what share of their side images have in an epoch: it grows evenly, and is 1 in the last third."""
+        grown = min(1.0, 1.5 * epoch / self.epochs)
+        return self.growth + (1 - self.growth) * grown
 
     def _changed(self, changes: dict[str, Any]) -> Self:
         known = [field.name for field in fields(self)]

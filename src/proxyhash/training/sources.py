@@ -12,6 +12,7 @@ from torch import Tensor
 from proxyhash.data.images import Images, Indices
 from proxyhash.data.loading import load_batches
 from proxyhash.data.transforms import Transform, augmentation_draws
+from proxyhash.training.plan import Plan
 
 
 class Source(Protocol):
@@ -48,12 +49,13 @@ class ImageSource:
 
     images: Images
     transform: Transform
-    seed: int
+    plan: Plan
 
     def training(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:
-        """Yield augmented images; what is random depends on seed, epoch and image alone."""
-        draws = augmentation_draws(len(self.images), self.seed, epoch)
-        for batch in load_batches(self.images, batches, self.transform, draws=draws):
+        """Yield augmented images as large as the epoch has them; what is random depends on seed, epoch and image alone."""
+        draws = augmentation_draws(len(self.images), self.plan.seed, epoch)
+        transform = self.transform.shrunk(self.plan.image_share(epoch))
+        for batch in load_batches(self.images, batches, transform, draws=draws):
             yield batch.images
 
     def testing(self, batches: Sequence[Indices]) -> Iterator[Tensor]:

@@ -19,6 +19,7 @@ from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashNetwork, HeadShape, Normalised
 from proxyhash.support.errors import InputError
+from proxyhash.support.memory import keep_freed_memory
 from proxyhash.support.progress import Progress, silent
 from proxyhash.training.embedding import Judged, validation_metrics
 from proxyhash.training.learner import Learner
@@ -91,9 +92,10 @@ def train_hashers(
     processes.in_turn(lambda: folder.begin(settings, resume=resume))
     source: Source = FeatureSource(features.values)
     if order.finetunes:
-        source = ImageSource(dataset.images, transform, order.plan.seed)
+        source = ImageSource(dataset.images, transform, order.plan)
         backbone.set_batch_norm_momentum(order.plan.momentum)
         learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        keep_freed_memory()
     limit = JUDGED_IMAGES if order.finetunes else None
     trainer = Trainer(
         learner,

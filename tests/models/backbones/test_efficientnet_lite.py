@@ -56,6 +56,19 @@ def test_padding_is_tensorflows(kernel: int, stride: int, height: int, width: in
     padding = (*same_padding(width, kernel, stride), *same_padding(height, kernel, stride))
     expected = conv2d(torch.nn.functional.pad(image, padding), layer.weight, stride=stride, groups=2)
     torch.testing.assert_close(layer(image), expected)
+    torch.testing.assert_close(layer.eval()(image), expected)
+
+
+@pytest.mark.parametrize(("height", "width"), [(3, 3), (2, 2), (4, 7), (1, 1), (5, 4)])
+def test_gradients_on_small_images_are_those_of_the_usual_convolution(height: int, width: int) -> None:
+    """Training enlarges images that are smaller than the kernel; nothing but the speed may change."""
+    layer = SameConv2d(6, 6, 5, 1, groups=6)
+    image = torch.randn(2, 6, height, width, requires_grad=True)
+    weight = layer.weight.detach().clone().requires_grad_()
+    usual = conv2d(image, weight, padding=2, groups=6)
+    asked = torch.randn_like(usual)
+    expected = torch.autograd.grad(usual, (image, weight), asked)
+    torch.testing.assert_close(torch.autograd.grad(layer.train()(image), (image, layer.weight), asked), expected)
 
 
 @pytest.mark.parametrize(
