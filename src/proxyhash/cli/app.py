@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from proxyhash import __version__
-from proxyhash.cli import data, demo, evaluate, index, methods, proxies, search, train
+from proxyhash.cli import benchmark, data, demo, evaluate, index, methods, proxies, search, train
 from proxyhash.support.errors import InputError, ProxyhashWarning
 
 _HELP = """Turn labelled images into short binary codes that retrieve by meaning, and search them.
@@ -40,6 +40,7 @@ app.command(train.train, name="train")
 app.command(train.encode, name="encode")
 app.command(train.export, name="export")
 app.command(methods.methods, name="methods")
+app.command(benchmark.benchmark, name="benchmark")
 app.command(index.index)
 app.command(search.search, name="search")
 app.command(demo.demo, name="demo")

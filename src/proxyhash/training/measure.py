@@ -41,7 +41,7 @@ class Measured:
 
 def measure_hasher(hasher: Hasher, dataset: Dataset, split: Split, *, progress: Progress = silent) -> Measured:
     """Encode queries and database and evaluate; features that were frozen are taken from the cache."""
-    nu, readable = _embeddings(hasher, dataset, split, progress)
+    nu, readable = embed_split(hasher, dataset, split, progress)
     split = without(split, np.flatnonzero(~readable))
     codes = pack(nu >= 0)
     metrics = evaluate(
@@ -53,10 +53,10 @@ def measure_hasher(hasher: Hasher, dataset: Dataset, split: Split, *, progress: 
         progress=progress,
     )
     error = float(((np.abs(nu[split.query]) - 1) ** 2).mean())
-    return Measured(metrics, _accuracy(hasher, dataset, split.query, nu), error, split)
+    return Measured(metrics, proxy_accuracy(hasher, dataset, split.query, nu), error, split)
 
 
-def _embeddings(hasher: Hasher, dataset: Dataset, split: Split, progress: Progress) -> tuple[Floats, NDArray[np.bool_]]:
+def embed_split(hasher: Hasher, dataset: Dataset, split: Split, progress: Progress) -> tuple[Floats, NDArray[np.bool_]]:
     """Return nu (N, bits) of the images of the protocol, zeros elsewhere, and which could be read (N,)."""
     wanted = np.union1d(split.query, split.database)
     nu = np.zeros((len(dataset), hasher.bits), np.float32)
@@ -72,7 +72,8 @@ def _embeddings(hasher: Hasher, dataset: Dataset, split: Split, progress: Progre
     return nu, readable
 
 
-def _accuracy(hasher: Hasher, dataset: Dataset, queries: Indices, nu: Floats) -> float | None:
+def proxy_accuracy(hasher: Hasher, dataset: Dataset, queries: Indices, nu: Floats) -> float | None:
+    """Return how often the nearest proxy is that of a query's class, for nu (N, bits), if that can be asked."""
     if hasher.proxies is None or dataset.labels is None:
         return None
     number = {name: position for position, name in enumerate(hasher.names)}

@@ -79,13 +79,13 @@ def train_hashers(
     backbone = create_backbone(
         order.backbone, pretrained=order.pretrained and trained_on(order.backbone) is not None, seed=order.plan.seed
     )
-    transform = _transform(dataset, backbone, order)
+    transform = suitable_transform(dataset, backbone, order.image_size, order.transform, finetunes=order.finetunes)
     backbone.eval().to(device)
     features = processes.in_turn(lambda: cached_features(dataset, backbone, transform, progress=progress))
     split = without(split, np.flatnonzero(~features.readable))
     if not len(split.train):
         raise InputError(f"None of the images of {dataset.name} that are to be trained on can be read.")
-    classes = _classes(dataset, split.train)
+    classes = seen_classes(dataset, split.train)
     learner = _learner(dataset, split.train, classes, order, backbone, features, progress)
     folder = RunFolder(run, processes.first)
     settings = {"order": asdict(order), "protocol": split.record()}
@@ -128,20 +128,25 @@ def without(split: Split, unusable: Indices) -> Split:
     )
 
 
-def _transform(dataset: Dataset, backbone: Backbone, order: Order) -> Transform:
+def suitable_transform(
+    dataset: Dataset, backbone: Backbone, size: int | None = None, name: str | None = None, *, finetunes: bool = False
+) -> Transform:
+    """Return how images are prepared: as a person says, or else as suits the images and the backbone."""
+    if name is not None:
+        found = find_transform(name, size)
+        return replace(found, flip=found.flip and dataset.mirrors)
+    return default_transform(dataset, size or _suitable_size(dataset, backbone, finetunes))
+
+
+def _suitable_size(dataset: Dataset, backbone: Backbone, finetunes: bool) -> int:
+    size, pretrained = backbone.facts.image_size, backbone.facts.pretrained_on is not None
     stored = dataset.images.stored(np.zeros(1, np.int64)) if in_memory(dataset.images) else None
-    size = order.image_size
-    if size is None:
-        size = backbone.facts.image_size
-        if stored is not None and (order.finetunes or backbone.facts.pretrained_on is None):
-            size = min(size, SMALL) if backbone.facts.pretrained_on else stored.shape[1]
-    if order.transform is None:
-        return default_transform(dataset, size)
-    found = find_transform(order.transform, order.image_size)
-    return replace(found, flip=found.flip and dataset.mirrors)
+    if stored is None or (pretrained and not finetunes):
+        return size
+    return min(size, SMALL) if pretrained else stored.shape[1]
 
 
-def _classes(dataset: Dataset, train: Indices) -> Indices:
+def seen_classes(dataset: Dataset, train: Indices) -> Indices:
     """Return the classes, or tags, that training sees: not those of which all images are held out or cannot be read."""
     if dataset.labels is not None:
         return np.unique(dataset.labels[train])

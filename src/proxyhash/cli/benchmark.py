@@ -1,0 +1,153 @@
+"""`proxyhash benchmark`: methods side by side, on the same features and by the same protocol."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+
+from proxyhash.cli.numbers import Whole
+from proxyhash.cli.show import progress_bars
+from proxyhash.support.errors import InputError
+from proxyhash.support.files import check_writable
+
+if TYPE_CHECKING:
+    from proxyhash.experiments import Grid, Record
+
+_Flag = Parameter(negative=())
+
+
+def benchmark(
+    *,
+    dataset: str | None = None,
+    methods: str | None = None,
+    bits: str | None = None,
+    seeds: Whole | None = None,
+    protocol: str | None = None,
+    rounds: str | None = None,
+    tags: Whole | None = None,
+    backbone: str | None = None,
+    image_size: Whole | None = None,
+    finetune: Annotated[bool, _Flag] = False,
+    judged_on: Literal["test", "validation"] | None = None,
+    epochs: Whole | None = None,
+    recipe: Path | None = None,
+    data_dir: Path | None = None,
+    models: Path | None = None,
+    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    output: Annotated[Path, Parameter(alias="-o")],
+) -> None:
+    """Compare methods: every result is one record in a folder, and what is there is not run again.
+
+    For example, on frozen features, three seeds of each:
+
+      proxyhash benchmark --dataset cifar100 --methods itq,learned,shclm --bits 16,32,64 --seeds 3 -o results/mine
+
+    Stop it at any time: nothing finished is lost, and the same command goes on.
+
+    Parameters
+    ----------
+    dataset
+        A name from `proxyhash datasets`, or a folder.
+    methods
+        Names from `proxyhash methods`, with commas.
+    bits
+        Lengths, with commas; by default 16,32,64.
+    seeds
+        How many times each is trained; by default once.
+    protocol
+        How the data are cut; by default as the data set would expect.
+    rounds
+        The rounds of a transfer protocol, with commas; by default the first, 0.
+    tags
+        Keep only so many of the most frequent tags.
+    backbone
+        The network that all share.
+    image_size
+        Pixels that it sees; by default what suits it.
+    finetune
+        Train the backbone too: one network with a head for each length.
+    judged_on
+        Take the test, or rehearse on images held out of the training set, to choose settings.
+    epochs
+        Passes of the methods that train networks.
+    recipe
+        A .toml file with any of this, and with settings of the methods; options given here change it.
+    data_dir
+        Where to look for a named data set first.
+    models
+        Keep what was trained in this folder.
+    json_
+        Print the records as JSON instead of a table.
+    output
+        The folder of the records.
+    """
+    from proxyhash.experiments import run_grid
+
+    given = {"data": dataset, "methods": _names(methods), "bits": _numbers("bits", bits), "seeds": seeds}
+    given |= {"protocol": protocol, "rounds": _numbers("rounds", rounds), "tags": tags, "backbone": backbone}
+    given |= {"image_size": image_size, "finetune": finetune or None, "judged_on": judged_on}
+    grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs)
+    check_writable(output / "record.json")
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    with progress_bars() as progress:
+        records = run_grid(
+            grid, output, data_dir=data_dir, models=models, progress=progress, report=lambda r: console.print(_line(r))
+        )
+    if json_:
+        from dataclasses import asdict
+
+        print(json.dumps([asdict(record) for record in records], indent=1))
+        return
+    how = records[0].protocol
+    print(f"mAP in %, {how['protocol']}@{how['version']}, judged on {how['judged_on']}")
+    Console(highlight=False).print(_table(records))
+
+
+def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None) -> "Grid":
+    """Return the grid of a recipe, of the options, or of a recipe that options change."""
+    from dataclasses import replace
+
+    from proxyhash.experiments import Grid
+
+    if recipe is None and not {"data", "methods"} <= given.keys():
+        raise InputError("Say what to compare: --dataset and --methods, or a --recipe.")
+    grid = Grid(**given) if recipe is None else replace(Grid.from_toml(recipe), **given)
+    return grid if epochs is None else replace(grid, plan={**grid.plan, "epochs": epochs})
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _numbers(name: str, text: str | None) -> tuple[int, ...] | None:
+    try:
+        return None if text is None else tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--{name} takes whole numbers with commas between them, such as 16,32,64, not {text}.") from None
+
+
+def _line(record: "Record") -> str:
+    number = f", round {record.trial['round']}" if record.trial["round"] else ""
+    who = f"{record.trial['method']}, {record.bits} bits, seed {record.trial['seed']}{number}"
+    return f"{who}: mAP {record.metrics['map']:.4f} in {record.seconds['all']:.0f} s"
+
+
+def _table(records: "list[Record]") -> Table:
+    """Return mAP in percent, methods by lengths: the mean over seeds and rounds, and their spread."""
+    from statistics import mean, pstdev
+
+    lengths = sorted({record.bits for record in records})
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("method")
+    for bits in lengths:
+        table.add_column(f"{bits} bits", justify="right")
+    for name in dict.fromkeys(record.trial["method"] for record in records):
+        cells = []
+        for bits in lengths:
+            values = [100 * r.metrics["map"] for r in records if r.trial["method"] == name and r.bits == bits]
+            cells.append(f"{mean(values):.1f}" + (f" ± {pstdev(values):.1f}" if len(values) > 1 else ""))
+        table.add_row(name, *cells)
+    return table

@@ -1,0 +1,128 @@
+"""Training and measuring the trials of a grid."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.data import Dataset, Split
+from proxyhash.experiments import outcome
+from proxyhash.experiments.grid import Grid
+from proxyhash.experiments.records import Record, read_record
+from proxyhash.experiments.surroundings import machine, versions
+from proxyhash.experiments.trial import Trial, fingerprint
+from proxyhash.methods import Lesson, find_method, fit_method
+from proxyhash.models.backbones import create_backbone, trained_on
+from proxyhash.models.feature_cache import Features, cached_features
+from proxyhash.models.hasher import Hasher
+from proxyhash.models.runners import Floats
+from proxyhash.support.errors import InputError
+from proxyhash.support.progress import Progress
+from proxyhash.training.measure import PIECE, embed_split
+from proxyhash.training.run_folder import CHECKPOINT
+from proxyhash.training.train import Order, seen_classes, suitable_transform, train_hashers, without
+
+UNDER_WAY = ".under-way"  # a folder beside the records, for checkpoints
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Everything that the trials of a grid share."""
+
+    grid: Grid
+    dataset: Dataset
+    splits: dict[int, Split]
+    folder: Path
+    models: Path | None
+    progress: Progress
+
+    def kept(self, trial: Trial) -> list[Record] | None:
+        """Return the records of a trial if they are all there and whole."""
+        names = [self._record(trial, bits, {}, {}).file_name for bits in trial.lengths]
+        try:
+            return [read_record(self.folder / name) for name in names]
+        except InputError:
+            return None  # absent, or damaged and made again
+
+    def under_way(self, trial: Trial) -> Path:
+        """Return where the checkpoints of a trial lie."""
+        return self.folder / UNDER_WAY / self._key(trial)
+
+    def run(self, trial: Trial) -> Iterator[Record]:
+        """Train and measure."""
+        fit = self._trained if find_method(trial.method).trains else self._fitted
+        begun = time.monotonic()
+        for bits, metrics, fitted in fit(trial):
+            seconds = {"fit": round(fitted - begun, 1), "all": round(time.monotonic() - begun, 1)}
+            yield self._record(trial, bits, metrics, seconds)
+
+    def _trained(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
+        """Yield length, metrics and the time when the fit was done, for a network."""
+        split, grid, run = self.splits[trial.round], self.grid, self.under_way(trial)
+        order = Order(
+            trial.lengths, trial.method, trial.settings, grid.backbone, image_size=grid.image_size, plan=trial.plan
+        )
+        resume = (run / CHECKPOINT).is_file()
+        hashers = train_hashers(self.dataset, split, order, run, resume=resume, progress=self.progress)
+        fitted = time.monotonic()
+        for hasher in hashers:
+            nu, readable = self._embedded(hasher, trial)
+            usable = without(split, np.flatnonzero(~readable))
+            metrics = outcome.retrieval(nu, self.dataset, usable)
+            yield hasher.bits, metrics | outcome.embedding(hasher, nu, self.dataset, usable), fitted
+
+    def _embedded(self, hasher: Hasher, trial: Trial) -> tuple[Floats, NDArray[np.bool_]]:
+        """Embed the images of the protocol; a network that was trained whole is saved first, for a saved one is faster."""
+        split = self.splits[trial.round]
+        if self.models is not None:
+            name = self._record(trial, hasher.bits, {}, {}).file_name.removesuffix(".json")
+            hasher.record["data"] = {"path": self.grid.data, "tags": self.grid.tags, "round": trial.round}
+            hasher.save(self.models / name)
+        elif self.grid.finetune:
+            with tempfile.TemporaryDirectory(prefix="proxyhash-") as folder:
+                hasher.save(Path(folder) / "model")
+                return embed_split(hasher, self.dataset, split, self.progress)
+        return embed_split(hasher, self.dataset, split, self.progress)
+
+    def _fitted(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
+        """Yield the same for a method without a network."""
+        features = self._features()
+        split = without(self.splits[trial.round], np.flatnonzero(~features.readable))
+        dataset, train = self.dataset, split.train
+        classes = seen_classes(dataset, train)
+        labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])
+        tags = None if dataset.tags is None else dataset.tags[np.ix_(train, classes)]
+        for bits in trial.lengths:
+            lesson = Lesson(bits, features.values[train], labels, tags, trial.seed, self.progress)
+            encoder = fit_method(trial.method, lesson, **trial.settings)
+            fitted = time.monotonic()
+            nu = np.zeros((len(dataset), bits), np.float32)
+            wanted = np.union1d(split.query, split.database)
+            for part in np.array_split(wanted, 1 + len(wanted) // PIECE):
+                nu[part] = encoder.embed(features.values[part])
+            yield bits, outcome.retrieval(nu, dataset, split), fitted
+
+    def _features(self) -> Features:
+        name = self.grid.backbone
+        backbone = create_backbone(name, pretrained=trained_on(name) is not None).eval()
+        transform = suitable_transform(self.dataset, backbone, self.grid.image_size)
+        return cached_features(self.dataset, backbone, transform, progress=self.progress)
+
+    def _key(self, trial: Trial) -> str:
+        split = self.splits[trial.round]
+        protocol = [split.protocol, split.version, split.fingerprint(), self.grid.judged_on]
+        return fingerprint({"trial": trial.facts(), "data": self._data(), "protocol": protocol})
+
+    def _data(self) -> dict[str, Any]:
+        facts = {"name": self.dataset.name, "tags": self.grid.tags}
+        return facts | {"backbone": self.grid.backbone, "image_size": self.grid.image_size, "finetune": self.grid.finetune}
+
+    def _record(self, trial: Trial, bits: int, metrics: dict[str, Any], seconds: dict[str, float]) -> Record:
+        protocol = {**self.splits[trial.round].record(), "judged_on": self.grid.judged_on}
+        facts = trial.facts()
+        return Record(self._key(trial), self._data(), protocol, facts, bits, metrics, seconds, versions(), machine())

@@ -1,0 +1,88 @@
+"""What a comparison is made of: everything that is the same for all, and what is varied."""
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from proxyhash.experiments.trial import Trial
+from proxyhash.methods import find_method
+from proxyhash.support.checks import whole_number
+from proxyhash.support.errors import InputError
+from proxyhash.training.plan import Plan
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Methods x lengths x seeds x rounds on one data set, by one protocol, on one backbone."""
+
+    data: str
+    methods: tuple[str, ...]
+    bits: tuple[int, ...] = (16, 32, 64)
+    seeds: int = 1
+    protocol: str | None = None  # None: what the data set would expect
+    rounds: tuple[int, ...] = (0,)  # of a transfer protocol
+    tags: int | None = None  # keep only so many of the most frequent
+    backbone: str = "efficientnet_lite0"
+    image_size: int | None = None
+    finetune: bool = False  # one network with a head for each length, instead of heads on frozen features
+    judged_on: Literal["test", "validation"] = "test"
+    plan: dict[str, Any] = field(default_factory=dict)  # changes of the training plan
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # of each method
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run, before anything is."""
+        for names, kind, what in ((("methods", "bits", "rounds"), tuple, "list"), (("plan", "settings"), dict, "table")):
+            for name in names:
+                if not isinstance(getattr(self, name), kind):
+                    raise InputError(f"{name} must be a {what}, not {getattr(self, name)!r}.")
+        for name in ("methods", "bits", "rounds"):
+            given = getattr(self, name)
+            if not given or len(set(given)) != len(given):
+                raise InputError(f"A grid needs one or more different {name}, not {list(given)}.")
+        for name, least, values in (("bits", 1, self.bits), ("seeds", 1, (self.seeds,)), ("rounds", 0, self.rounds)):
+            for value in values:
+                whole_number(name, value, least)
+        if self.judged_on not in ("test", "validation"):
+            raise InputError(f"A grid is judged on test or validation, not {self.judged_on!r}.")
+        for name in self.settings:
+            if name not in self.methods:
+                raise InputError(f"The grid has settings for {name}, which is not among its methods.")
+        for name in self.methods:
+            if self.finetune and not find_method(name).trains:
+                raise InputError(f"{find_method(name).title} trains no network and cannot be fine-tuned.")
+        list(self.trials())  # each checks its own settings
+
+    def trials(self) -> Iterator[Trial]:
+        """Yield every training; the seeds turn slowest, so that what is cut short has all methods first."""
+        lengths = [self.bits] if self.finetune else [(bits,) for bits in self.bits]
+        for seed in range(self.seeds):
+            for number in self.rounds:
+                for method in self.methods:
+                    for together in lengths:
+                        yield Trial(method, self.settings.get(method, {}), together, seed, number, self.plan_of(seed))
+
+    def plan_of(self, seed: int) -> Plan:
+        """Return how the networks of a seed are trained."""
+        begin = Plan.finetune if self.finetune else Plan.frozen
+        return begin(**{**self.plan, "seed": seed})
+
+    @classmethod
+    def from_toml(cls, path: Path) -> Self:
+        """Read a grid from a recipe; a key that it does not have is an error."""
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(f"Cannot read {path}: {error.strerror}.") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} is not a recipe: {error}.") from error
+        known = [each.name for each in fields(cls)]
+        for key in content:
+            if key not in known:
+                raise InputError(f"{path} has an unknown key {key}; a recipe has {', '.join(known)}.")
+        listed: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
+        try:
+            return cls(**listed)
+        except TypeError as error:
+            raise InputError(f"{path} is not a recipe: {error}.") from error

@@ -1,0 +1,62 @@
+"""What is measured of embeddings (N, bits) by a protocol, ready for a record."""
+
+from typing import Any
+
+import numpy as np
+
+from proxyhash.codes import pack
+from proxyhash.data import Dataset, Split
+from proxyhash.evaluation import classify_codes, evaluate, precision_recall_curve
+from proxyhash.models.hasher import Hasher
+from proxyhash.models.runners import Floats
+from proxyhash.training.measure import proxy_accuracy
+
+NEAREST = (
+    1,
+    10,
+    50,
+    100,
+    200,
+    300,
+    400,
+    500,
+    600,
+    700,
+    800,
+    900,
+    1000,
+)  # where precision is measured, as the paper plots it
+BINS = 20  # of histograms
+
+
+def retrieval(nu: Floats, dataset: Dataset, split: Split) -> dict[str, Any]:
+    """Return every metric of searching with the signs of nu; `map` is the protocol's mAP."""
+    codes = [pack(nu[images] >= 0) for images in (split.query, split.database)]
+    asked, searched = dataset.relevance(split.query), dataset.relevance(split.database)
+    search = (codes[0], asked, codes[1], searched)
+    metrics = evaluate(*search, top=split.top, ks=NEAREST)
+    curve = precision_recall_curve(*search)
+    found = {
+        "map": metrics[0].value,
+        "queries_without_relevant": metrics[0].without_relevant,
+        "all": {metric.name: metric.value for metric in metrics},
+        "precision_recall": {"recall": curve.recall.tolist(), "precision": curve.precision.tolist()},
+    }
+    if dataset.labels is not None and not np.isin(searched, split.classes).any():
+        found["classification"] = classify_codes(*search, nu.shape[1]).value
+    return found
+
+
+def embedding(hasher: Hasher, nu: Floats, dataset: Dataset, split: Split) -> dict[str, Any]:
+    """Return how binary the embeddings of queries are, how often the nearest proxy is right, and how the proxies lie."""
+    errors = ((np.abs(nu[split.query]) - 1) ** 2).mean(1)
+    found: dict[str, Any] = {
+        "binarisation_error": float(errors.mean()),
+        "binarisation_histogram": np.histogram(errors, BINS, (0, 1))[0].tolist(),
+        "accuracy": proxy_accuracy(hasher, dataset, split.query, nu),
+    }
+    if hasher.proxies is not None:
+        weights = hasher.proxies.weights
+        found["proxies"] = hasher.proxies.quality.as_dict()
+        found["proxy_histogram"] = np.histogram(np.clip(weights, -2, 2), BINS, (-2, 2))[0].tolist()
+    return found

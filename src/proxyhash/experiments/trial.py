@@ -1,0 +1,59 @@
+"""One training of a comparison: a method, its settings, a seed, and the lengths that it is trained to."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from proxyhash.methods import find_method
+from proxyhash.support.errors import InputError
+from proxyhash.training.plan import Plan
+
+_NOT_IN_RESULTS = ("checkpoint_seconds",)  # of a plan: how often it is saved changes nothing that it learns
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is trained once; several lengths share one network. Shallow methods have a seed, but no plan."""
+
+    method: str
+    settings: dict[str, Any]
+    lengths: tuple[int, ...]
+    seed: int
+    round: int
+    plan: Plan
+
+    def __post_init__(self) -> None:
+        """Refuse a setting that the method does not have."""
+        self.resolved()
+
+    def resolved(self) -> dict[str, Any]:
+        """Return all settings of the method, those that nobody gave at their defaults."""
+        found = find_method(self.method)
+        known = [each.name for each in fields(found.settings)]
+        for name in self.settings:
+            if name not in known:
+                raise InputError(f"{found.title} has no setting {name}; it has {', '.join(known) or 'none'}.")
+        return asdict(found.settings(**self.settings))
+
+    def facts(self) -> dict[str, Any]:
+        """Return everything that the result may depend on: a changed default is another trial."""
+        plan = {key: value for key, value in asdict(self.plan).items() if key not in _NOT_IN_RESULTS}
+        return {
+            "method": self.method,
+            "settings": self.resolved(),
+            "lengths": list(self.lengths),
+            "seed": self.seed,
+            "round": self.round,
+            "plan": plan if find_method(self.method).trains else None,
+        }
+
+    def title(self) -> str:
+        """Return what a progress bar calls it."""
+        lengths = ", ".join(map(str, self.lengths))
+        return f"{self.method}, {lengths} bits, seed {self.seed}" + (f", round {self.round}" if self.round else "")
+
+
+def fingerprint(facts: dict[str, Any]) -> str:
+    """Return 12 hexadecimal digits that stand for these facts."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]

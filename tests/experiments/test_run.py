@@ -1,0 +1,143 @@
+"""Grids on digits: two methods without a network and one with, whole and interrupted."""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from proxyhash.experiments import Grid, Record, bench, read_records, run_grid
+from proxyhash.experiments.bench import Bench
+from proxyhash.experiments.trial import Trial
+from proxyhash.models.hasher import Hasher
+from proxyhash.support.errors import InputError
+from proxyhash.training.train import train_hashers
+
+GRID = Grid("digits", ("lsh", "itq", "shclm"), (8,), backbone="convnet", plan={"epochs": 2, "hidden": 64})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    torch.set_num_threads(1)
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record]]:
+    folder = tmp_path_factory.mktemp("records")
+    return folder, run_grid(GRID, folder)
+
+
+def test_records_say_what_was_run_and_measured(finished: tuple[Path, list[Record]]) -> None:
+    folder, records = finished
+    assert [record.trial["method"] for record in records] == ["lsh", "itq", "shclm"]
+    lsh, itq, shclm = (record.metrics["map"] for record in records)
+    assert 0.1 < lsh < itq < shclm
+    ours = records[2]
+    assert ours.trial["plan"]["epochs"] == 2
+    assert ours.trial["settings"]["tau"] == 6.0
+    assert 0.5 < ours.metrics["accuracy"] <= 1
+    assert sum(ours.metrics["binarisation_histogram"]) == ours.protocol["sizes"]["query"]
+    assert sum(ours.metrics["proxy_histogram"]) == 10 * 8
+    assert ours.metrics["proxies"]["min_distance"] >= 2
+    assert {"python", "torch", "numpy"} <= ours.versions.keys()
+    assert {record.file_name for record in records} == {path.name for path in folder.iterdir()}, "nothing else is left"
+
+
+def test_what_is_recorded_is_not_run_again(finished: tuple[Path, list[Record]], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, records = finished
+    ran: list[Trial] = []
+    usual = Bench.run
+
+    def run(ours: Bench, trial: Trial) -> Iterator[Record]:
+        ran.append(trial)
+        return usual(ours, trial)
+
+    monkeypatch.setattr(Bench, "run", run)
+    assert run_grid(GRID, folder) == records
+    assert ran == []
+    wider = run_grid(replace(GRID, bits=(8, 12), methods=("itq",)), folder)
+    assert [(trial.method, trial.lengths) for trial in ran] == [("itq", (12,))]
+    assert wider[0] == records[1]
+    (folder / wider[1].file_name).unlink()
+
+
+def test_a_damaged_record_is_made_again(finished: tuple[Path, list[Record]]) -> None:
+    folder, records = finished
+    path = folder / records[0].file_name
+    path.write_text(path.read_text()[:100])
+    again = run_grid(GRID, folder)
+    assert again[0].metrics == records[0].metrics
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(read_records(folder)) == 3
+
+
+def test_a_stopped_grid_goes_on_where_it_was(
+    finished: tuple[Path, list[Record]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in the middle of the network's training: the others are kept, and the same network comes out."""
+
+    class PulledPlugError(BaseException):
+        pass
+
+    def stop(work: str, fraction: float) -> None:
+        if work.startswith("training") and fraction > 0.6:
+            raise PulledPlugError
+
+    with pytest.raises(PulledPlugError):
+        run_grid(GRID, tmp_path, progress=stop)
+    assert len(list(tmp_path.glob("*.json"))) == 2
+    resumed: list[bool] = []
+    usual = train_hashers
+
+    def train(*given: Any, resume: bool, **named: Any) -> list[Hasher]:
+        resumed.append(resume)
+        return usual(*given, resume=resume, **named)
+
+    monkeypatch.setattr(bench, "train_hashers", train)
+    again = run_grid(GRID, tmp_path)
+    assert resumed == [True]
+    assert [record.metrics for record in again] == [record.metrics for record in finished[1]]
+
+
+def test_settings_are_chosen_on_the_training_set(tmp_path: Path) -> None:
+    """A rehearsal asks with images of the training set, and has records of its own."""
+    (rehearsed,) = run_grid(replace(GRID, methods=("itq",), judged_on="validation"), tmp_path)
+    (test,) = run_grid(replace(GRID, methods=("itq",)), tmp_path)
+    assert rehearsed.protocol["judged_on"] == "validation"
+    assert rehearsed.key != test.key
+    assert rehearsed.protocol["sizes"]["train"] == rehearsed.protocol["sizes"]["database"]
+    assert rehearsed.protocol["sizes"]["train"] + rehearsed.protocol["sizes"]["query"] == test.protocol["sizes"]["train"]
+
+
+def test_unseen_classes_are_also_classified(tmp_path: Path) -> None:
+    records = run_grid(replace(GRID, methods=("itq",), protocol="transfer", rounds=(0, 3)), tmp_path)
+    assert [record.trial["round"] for record in records] == [0, 3]
+    assert all(0.3 < record.metrics["classification"] <= 1 for record in records)
+    assert records[0].protocol["fingerprint"] != records[1].protocol["fingerprint"]
+
+
+def test_models_are_kept_if_asked(tmp_path: Path) -> None:
+    grid = replace(GRID, methods=("shclm",), bits=(8, 12), finetune=True, plan={"epochs": 1})
+    records = run_grid(grid, tmp_path / "records", models=tmp_path / "models")
+    assert [record.bits for record in records] == [8, 12]
+    assert len({record.key for record in records}) == 1
+    for record in records:
+        folder = tmp_path / "models" / record.file_name.removesuffix(".json")
+        assert Hasher.load(folder).bits == record.bits
+
+
+def test_tags_are_not_classes(tmp_path: Path) -> None:
+    rows = [f"{number}.png,{'sea' if number % 2 else 'sea sky'}" for number in range(8)]
+    (tmp_path / "metadata.csv").write_text("\n".join(["file_name,tags", *rows]))
+    for number in range(8):
+        Image.new("RGB", (8, 8), (30 * number, 0, 0)).save(tmp_path / f"{number}.png")
+    with pytest.raises(InputError, match=r"KSH learns from classes, and .* has tags"):
+        run_grid(Grid(str(tmp_path), ("itq", "ksh"), (4,), backbone="convnet"), tmp_path / "records")
+    assert not (tmp_path / "records").exists()
