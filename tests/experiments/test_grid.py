@@ -44,6 +44,18 @@ def test_what_cannot_be_run_is_refused_before_anything_is(changes: dict[str, Any
     assert sentence in str(error.value)
 
 
+def test_settings_make_rows_of_their_own() -> None:
+    grid = Grid("digits", ("shclm", "shclm:triplet=2:loss=nca"), (8,), settings={"shclm": {"tau": 4.0}})
+    plain, joint = grid.trials()
+    assert (plain.method, plain.settings) == ("shclm", {"tau": 4.0})
+    assert (joint.label, joint.method) == ("shclm:triplet=2:loss=nca", "shclm")
+    assert joint.settings == {"tau": 4.0, "triplet": 2, "loss": "nca"}
+    with pytest.raises(InputError, match="typed name:setting=value, not shclm:triplet"):
+        Grid("digits", ("shclm:triplet",))
+    with pytest.raises(InputError, match="has no setting depth"):
+        Grid("digits", ("shclm:depth=3",))
+
+
 def test_a_recipe_says_the_same(tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text(

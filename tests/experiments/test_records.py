@@ -10,7 +10,7 @@ RECORD = Record(
     "0123456789ab",
     {"name": "digits"},
     {"protocol": "holdout"},
-    {"method": "itq", "seed": 1, "round": 0},
+    {"label": "itq:iterations=9", "method": "itq", "seed": 1, "round": 0},
     16,
     {"map": 0.5},
     {"fit": 1.0, "all": 2.0},
@@ -21,7 +21,7 @@ RECORD = Record(
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     RECORD.write(tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == ["itq-16-seed1-0123456789ab.json"]
+    assert [file.name for file in tmp_path.iterdir()] == ["itq-iterations-9-16-seed1-0123456789ab.json"]
     assert read_records(tmp_path) == [RECORD]
 
 

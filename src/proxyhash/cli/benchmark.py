@@ -52,7 +52,7 @@ def benchmark(
     dataset
         A name from `proxyhash datasets`, or a folder.
     methods
-        Names from `proxyhash methods`, with commas.
+        Names from `proxyhash methods`, with commas; with settings as in shclm:triplet=1.
     bits
         Lengths, with commas; by default 16,32,64.
     seeds
@@ -131,7 +131,7 @@ def _numbers(name: str, text: str | None) -> tuple[int, ...] | None:
 
 def _line(record: "Record") -> str:
     number = f", round {record.trial['round']}" if record.trial["round"] else ""
-    who = f"{record.trial['method']}, {record.bits} bits, seed {record.trial['seed']}{number}"
+    who = f"{record.trial['label']}, {record.bits} bits, seed {record.trial['seed']}{number}"
     return f"{who}: mAP {record.metrics['map']:.4f} in {record.seconds['all']:.0f} s"
 
 
@@ -144,10 +144,10 @@ def _table(records: "list[Record]") -> Table:
     table.add_column("method")
     for bits in lengths:
         table.add_column(f"{bits} bits", justify="right")
-    for name in dict.fromkeys(record.trial["method"] for record in records):
+    for name in dict.fromkeys(record.trial["label"] for record in records):
         cells = []
         for bits in lengths:
-            values = [100 * r.metrics["map"] for r in records if r.trial["method"] == name and r.bits == bits]
+            values = [100 * r.metrics["map"] for r in records if r.trial["label"] == name and r.bits == bits]
             cells.append(f"{mean(values):.1f}" + (f" ± {pstdev(values):.1f}" if len(values) > 1 else ""))
         table.add_row(name, *cells)
     return table

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from proxyhash.experiments.trial import Trial
+from proxyhash.experiments.trial import Trial, parse_method
 from proxyhash.methods import find_method
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
@@ -18,7 +18,7 @@ class Grid:
     """Methods x lengths x seeds x rounds on one data set, by one protocol, on one backbone."""
 
     data: str
-    methods: tuple[str, ...]
+    methods: tuple[str, ...]  # such as shclm, or with settings that make it another row, shclm:triplet=1
     bits: tuple[int, ...] = (16, 32, 64)
     seeds: int = 1
     protocol: str | None = None  # None: what the data set would expect
@@ -29,39 +29,49 @@ class Grid:
     finetune: bool = False  # one network with a head for each length, instead of heads on frozen features
     judged_on: Literal["test", "validation"] = "test"
     plan: dict[str, Any] = field(default_factory=dict)  # changes of the training plan
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # of each method
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # of methods by name, in all their rows
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run, before anything is."""
-        for names, kind, what in ((("methods", "bits", "rounds"), tuple, "list"), (("plan", "settings"), dict, "table")):
-            for name in names:
-                if not isinstance(getattr(self, name), kind):
-                    raise InputError(f"{name} must be a {what}, not {getattr(self, name)!r}.")
-        for name in ("methods", "bits", "rounds"):
-            given = getattr(self, name)
-            if not given or len(set(given)) != len(given):
-                raise InputError(f"A grid needs one or more different {name}, not {list(given)}.")
+        self._check_shapes()
         for name, least, values in (("bits", 1, self.bits), ("seeds", 1, (self.seeds,)), ("rounds", 0, self.rounds)):
             for value in values:
                 whole_number(name, value, least)
         if self.judged_on not in ("test", "validation"):
             raise InputError(f"A grid is judged on test or validation, not {self.judged_on!r}.")
+        self._check_methods()
+        list(self.trials())  # each checks its own settings
+
+    def _check_shapes(self) -> None:
+        for name in ("plan", "settings"):
+            if not isinstance(getattr(self, name), dict):
+                raise InputError(f"{name} must be a table, not {getattr(self, name)!r}.")
+        for name in ("methods", "bits", "rounds"):
+            given = getattr(self, name)
+            if not isinstance(given, tuple):
+                raise InputError(f"{name} must be a list, not {given!r}.")
+            if not given or len(set(given)) != len(given):
+                raise InputError(f"A grid needs one or more different {name}, not {list(given)}.")
+
+    def _check_methods(self) -> None:
+        known = [parse_method(label)[0] for label in self.methods]
         for name in self.settings:
-            if name not in self.methods:
+            if name not in known:
                 raise InputError(f"The grid has settings for {name}, which is not among its methods.")
-        for name in self.methods:
+        for name in known:
             if self.finetune and not find_method(name).trains:
                 raise InputError(f"{find_method(name).title} trains no network and cannot be fine-tuned.")
-        list(self.trials())  # each checks its own settings
 
     def trials(self) -> Iterator[Trial]:
         """Yield every training; the seeds turn slowest, so that what is cut short has all methods first."""
         lengths = [self.bits] if self.finetune else [(bits,) for bits in self.bits]
         for seed in range(self.seeds):
             for number in self.rounds:
-                for method in self.methods:
+                for label in self.methods:
+                    name, own = parse_method(label)
+                    settings = {**self.settings.get(name, {}), **own}
                     for together in lengths:
-                        yield Trial(method, self.settings.get(method, {}), together, seed, number, self.plan_of(seed))
+                        yield Trial(label, name, settings, together, seed, number, self.plan_of(seed))
 
     def plan_of(self, seed: int) -> Plan:
         """Return how the networks of a seed are trained."""

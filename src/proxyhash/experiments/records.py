@@ -1,6 +1,7 @@
 """Records: one JSON file for each result, whole or absent, with all that it depends on."""
 
 import json
+import re
 import warnings
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -30,7 +31,8 @@ class Record:
     def file_name(self) -> str:
         """Return a name that people can read and that no other result has."""
         number = f"-round{self.trial['round']}" if self.trial["round"] else ""
-        return f"{self.trial['method']}-{self.bits}-seed{self.trial['seed']}{number}-{self.key}.json"
+        label = re.sub(r"[^\w.+-]+", "-", self.trial["label"])
+        return f"{label}-{self.bits}-seed{self.trial['seed']}{number}-{self.key}.json"
 
     def write(self, folder: Path) -> None:
         """Write the record to its file in a folder."""

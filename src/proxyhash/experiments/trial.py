@@ -16,6 +16,7 @@ _NOT_IN_RESULTS = ("checkpoint_seconds",)  # of a plan: how often it is saved ch
 class Trial:
     """What is trained once; several lengths share one network. Shallow methods have a seed, but no plan."""
 
+    label: str  # what results are listed under: the method, and the settings that make it another row
     method: str
     settings: dict[str, Any]
     lengths: tuple[int, ...]
@@ -40,6 +41,7 @@ class Trial:
         """Return everything that the result may depend on: a changed default is another trial."""
         plan = {key: value for key, value in asdict(self.plan).items() if key not in _NOT_IN_RESULTS}
         return {
+            "label": self.label,
             "method": self.method,
             "settings": self.resolved(),
             "lengths": list(self.lengths),
@@ -51,7 +53,22 @@ class Trial:
     def title(self) -> str:
         """Return what a progress bar calls it."""
         lengths = ", ".join(map(str, self.lengths))
-        return f"{self.method}, {lengths} bits, seed {self.seed}" + (f", round {self.round}" if self.round else "")
+        return f"{self.label}, {lengths} bits, seed {self.seed}" + (f", round {self.round}" if self.round else "")
+
+
+def parse_method(text: str) -> tuple[str, dict[str, Any]]:
+    """Return name and settings of a method as people type it: `shclm`, or `shclm:triplet=1:loss=nca`."""
+    name, *pairs = text.split(":")
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key and equals and value):
+            raise InputError(f"A method with settings is typed name:setting=value, not {text}.")
+        try:
+            settings[key] = json.loads(value)
+        except ValueError:
+            settings[key] = value
+    return name, settings
 
 
 def fingerprint(facts: dict[str, Any]) -> str:

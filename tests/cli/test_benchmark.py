@@ -1,0 +1,62 @@
+"""Comparing methods by the command a person types."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from proxyhash.cli.app import main
+
+DIGITS = "benchmark --dataset digits --backbone convnet --bits 8"
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
+
+
+def test_a_table_with_the_spread_over_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = f"{DIGITS} --methods lsh,itq:iterations=5 --seeds 2 -o {tmp_path}/records".split()
+    main(command)
+    first = capsys.readouterr()
+    lines = first.out.splitlines()
+    assert lines[0] == "mAP in %, holdout@1, judged on test"
+    assert lines[1].split() == ["method", "8", "bits"]
+    assert [line.split()[0] for line in lines[2:]] == ["lsh", "itq:iterations=5"]
+    assert all("±" in line for line in lines[2:])
+    assert first.err.count("mAP 0.") == 4
+    main(command)
+    again = capsys.readouterr()
+    assert (again.out, again.err) == (first.out, "")
+
+
+def test_options_change_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('data = "digits"\nbackbone = "convnet"\nmethods = ["lsh", "itq"]\nbits = [8, 12]\n')
+    main(f"benchmark --recipe {recipe} --bits 12 --judged-on validation --json -o {tmp_path}/records".split())
+    records = json.loads(capsys.readouterr().out)
+    assert [(record["trial"]["method"], record["bits"]) for record in records] == [("lsh", 12), ("itq", 12)]
+    assert {record["protocol"]["judged_on"] for record in records} == {"validation"}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--methods itq", "Say what to compare: --dataset and --methods, or a --recipe."),
+        ("--dataset digits --methods itq --bits 8,x", "--bits takes whole numbers with commas between them"),
+        ("--dataset digits --methods itp", "There is no method 'itp'; did you mean itq?"),
+        ("--dataset nowhere --methods itq", "nowhere"),
+        ("--dataset digits --methods itq --rounds 2", "has no rounds"),
+        ("--recipe nowhere.toml", "Cannot read nowhere.toml: No such file or directory."),
+    ],
+)
+def test_mistakes_are_answered_with_one_sentence(
+    tmp_path: Path, options: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(f"benchmark {options} -o {tmp_path}/records".split())
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "records").exists()
