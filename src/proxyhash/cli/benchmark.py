@@ -34,6 +34,7 @@ def benchmark(
     judged_on: Literal["test", "validation"] | None = None,
     epochs: Whole | None = None,
     recipe: Path | None = None,
+    tuned: Path | None = None,
     data_dir: Path | None = None,
     models: Path | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
@@ -75,6 +76,8 @@ def benchmark(
         Passes of the methods that train networks.
     recipe
         A .toml file with any of this, and with settings of the methods; options given here change it.
+    tuned
+        The file of what `proxyhash tune` chose.
     data_dir
         Where to look for a named data set first.
     models
@@ -86,10 +89,11 @@ def benchmark(
     """
     from proxyhash.experiments import run_grid
 
-    given = {"data": dataset, "methods": _names(methods), "bits": _numbers("bits", bits), "seeds": seeds}
+    given: dict[str, Any] = {"data": dataset, "methods": _names(methods), "bits": _numbers("bits", bits), "seeds": seeds}
     given |= {"protocol": protocol, "rounds": _numbers("rounds", rounds), "tags": tags, "backbone": backbone}
     given |= {"image_size": image_size, "finetune": finetune or None, "judged_on": judged_on}
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs)
+    grid = grid if tuned is None else grid.with_choices(tuned)
     check_writable(output / "record.json")
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with progress_bars() as progress:
@@ -104,6 +108,49 @@ def benchmark(
     how = records[0].protocol
     print(f"mAP in %, {how['protocol']}@{how['version']}, judged on {how['judged_on']}")
     Console(highlight=False).print(_table(records))
+
+
+def tune(
+    *,
+    dataset: str | None = None,
+    methods: str | None = None,
+    bits: str = "32",
+    protocol: str | None = None,
+    tags: Whole | None = None,
+    backbone: str | None = None,
+    epochs: Whole | None = None,
+    recipe: Path | None = None,
+    data_dir: Path | None = None,
+    output: Annotated[Path, Parameter(alias="-o")],
+) -> None:
+    """Choose settings of methods on images held out of the training set: every method gets the same small number of tries.
+
+    What was chosen is written to chosen.toml in the output folder, beside a record of every try, and used with:
+
+      proxyhash benchmark ... --tuned FOLDER/chosen.toml
+
+    Parameters
+    ----------
+    dataset, methods, protocol, tags, backbone, epochs, recipe, data_dir
+        As of `proxyhash benchmark`.
+    bits
+        The length that settings are chosen at, or several with commas: then the mean mAP decides.
+    output
+        The folder of the records and of the choice.
+    """
+    from proxyhash.experiments.tuning import CHOSEN
+    from proxyhash.experiments.tuning import tune as choose
+
+    given: dict[str, Any] = {"data": dataset, "methods": _names(methods), "bits": _numbers("bits", bits)}
+    given |= {"protocol": protocol, "tags": tags, "backbone": backbone}
+    grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs)
+    check_writable(output / CHOSEN)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    with progress_bars() as progress:
+        best = choose(grid, output, data_dir=data_dir, progress=progress, report=lambda r: console.print(_line(r)))
+    for name, chosen in best.items():
+        print(f"{name}: {' '.join([chosen.label, *(f'{key}={value:g}' for key, value in chosen.plan)])}")
+    print(f"Use it with --tuned {output / CHOSEN}")
 
 
 def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None) -> "Grid":

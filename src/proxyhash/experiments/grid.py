@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -30,6 +30,7 @@ class Grid:
     judged_on: Literal["test", "validation"] = "test"
     plan: dict[str, Any] = field(default_factory=dict)  # changes of the training plan
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # of methods by name, in all their rows
+    plans: dict[str, dict[str, Any]] = field(default_factory=dict)  # changes of the plan for methods by name
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run, before anything is."""
@@ -43,7 +44,7 @@ class Grid:
         list(self.trials())  # each checks its own settings
 
     def _check_shapes(self) -> None:
-        for name in ("plan", "settings"):
+        for name in ("plan", "settings", "plans"):
             if not isinstance(getattr(self, name), dict):
                 raise InputError(f"{name} must be a table, not {getattr(self, name)!r}.")
         for name in ("methods", "bits", "rounds"):
@@ -55,7 +56,7 @@ class Grid:
 
     def _check_methods(self) -> None:
         known = [parse_method(label)[0] for label in self.methods]
-        for name in self.settings:
+        for name in {**self.settings, **self.plans}:
             if name not in known:
                 raise InputError(f"The grid has settings for {name}, which is not among its methods.")
         for name in known:
@@ -71,22 +72,29 @@ class Grid:
                     name, own = parse_method(label)
                     settings = {**self.settings.get(name, {}), **own}
                     for together in lengths:
-                        yield Trial(label, name, settings, together, seed, number, self.plan_of(seed))
+                        yield Trial(label, name, settings, together, seed, number, self.plan_of(name, seed))
 
-    def plan_of(self, seed: int) -> Plan:
-        """Return how the networks of a seed are trained."""
+    def plan_of(self, method: str, seed: int) -> Plan:
+        """Return how the networks of a method and a seed are trained."""
         begin = Plan.finetune if self.finetune else Plan.frozen
-        return begin(**{**self.plan, "seed": seed})
+        return begin(**{**self.plan, **self.plans.get(method, {}), "seed": seed})
+
+    def with_choices(self, path: Path) -> Self:
+        """Return the grid with what tuning chose for its methods; what the grid says itself stays."""
+        chosen = _read_toml(path)
+        known = {parse_method(label)[0] for label in self.methods}
+        tables: dict[str, Any] = {}
+        for table in ("settings", "plans"):
+            found = {name: own for name, own in chosen.pop(table, {}).items() if name in known}
+            tables[table] = {**found, **getattr(self, table)}
+        if chosen:
+            raise InputError(f"{path} has an unknown key {next(iter(chosen))}; choices are settings and plans.")
+        return replace(self, **tables)
 
     @classmethod
     def from_toml(cls, path: Path) -> Self:
         """Read a grid from a recipe; a key that it does not have is an error."""
-        try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(f"Cannot read {path}: {error.strerror}.") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{path} is not a recipe: {error}.") from error
+        content = _read_toml(path)
         known = [each.name for each in fields(cls)]
         for key in content:
             if key not in known:
@@ -96,3 +104,12 @@ class Grid:
             return cls(**listed)
         except TypeError as error:
             raise InputError(f"{path} is not a recipe: {error}.") from error
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a recipe: {error}.") from error

@@ -1,6 +1,7 @@
 """BHC and SSDH: a classifier whose last hidden layer is the code (Lin et al. 2015; Yang, Lin and Chen 2018)."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
@@ -17,6 +18,12 @@ class BhcSettings:
 @dataclass(frozen=True)
 class SsdhSettings:
     """The weights of the two further terms; the authors use 1 for all three."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"ends": 0.1, "balance": 0.1},
+        {"ends": 1.0, "balance": 1.0},
+        {"ends": 1.0, "balance": 0.1},
+    )
 
     ends: float = 1.0  # pushes activations to 0 and 1
     balance: float = 1.0  # half of an image's bits should be on

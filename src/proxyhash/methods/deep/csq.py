@@ -1,6 +1,7 @@
 """CSQ: every image pulled to the hash centre of its class (Yuan et al. 2020)."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,6 +19,8 @@ from proxyhash.training.objectives import Objective, Task
 @dataclass(frozen=True)
 class CsqSettings:
     """The authors' weight of the quantisation term."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"quantisation": 1e-4}, {"quantisation": 1e-2}, {"quantisation": 0.1})
 
     quantisation: float = 1e-4
 

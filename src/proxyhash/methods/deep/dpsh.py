@@ -1,6 +1,7 @@
 """DPSH: the likelihood of pairs (Li, Wang and Kang 2016)."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -16,6 +17,8 @@ from proxyhash.training.objectives import Objective, Task
 class DpshSettings:
     """The weight of the quantisation term, and how many of a class a batch holds (ours: a plain batch of 100 classes has few
     similar pairs)."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"quantisation": 0.01}, {"quantisation": 0.1}, {"quantisation": 1.0})
 
     quantisation: float = 0.1
     per_class: int = 8

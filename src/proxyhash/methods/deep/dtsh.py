@@ -1,6 +1,7 @@
 """DTSH: the likelihood of triplets (Wang, Shi and Kitani 2016)."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -13,6 +14,8 @@ from proxyhash.training.objectives import Objective, Task
 @dataclass(frozen=True)
 class DtshSettings:
     """The authors' margin, half the code; the weight of the quantisation term; images of a class in a batch (ours)."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"margin": 0.25}, {"margin": 0.5}, {"margin": 0.5, "per_class": 8})
 
     margin: float = 0.5  # as a share of the code
     quantisation: float = 0.1

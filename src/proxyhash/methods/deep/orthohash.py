@@ -1,6 +1,7 @@
 """OrthoHash: one cosine cross-entropy to fixed random codes (Hoe, Ng, Zhang, Chan, Song and Xiang 2021)."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,6 +16,8 @@ from proxyhash.training.objectives import Objective, Task
 @dataclass(frozen=True)
 class OrthoHashSettings:
     """The authors' scale and margin for 100 classes."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"scale": 8.0}, {"scale": 8.0, "margin": 0.5}, {"scale": 16.0})
 
     scale: float = 8.0
     margin: float = 0.2

@@ -1,6 +1,7 @@
 """ITQ and ITQ-CCA (Gong, Lazebnik, Gordo and Perronnin 2013): project, then rotate towards the corners of the cube."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -25,6 +26,8 @@ class ItqSettings:
 @dataclass(frozen=True)
 class ItqCcaSettings:
     """The same, and what keeps the covariances invertible."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"ridge": 1e-4}, {"ridge": 1e-2}, {"ridge": 0.1}, {"ridge": 1.0})
 
     iterations: int = 50
     ridge: float = 1e-4  # the authors' r, relative to the mean variance so that it fits features of any scale

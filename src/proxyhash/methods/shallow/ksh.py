@@ -1,6 +1,7 @@
 """KSH, supervised hashing with kernels (Liu, Wang, Ji, Jiang and Chang 2012): bits that add up to the pairs' similarity."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -19,6 +20,13 @@ Doubles = NDArray[np.float64]
 @dataclass(frozen=True)
 class KshSettings:
     """The authors' 300 anchors; more labelled images than their 2,000, since pairs are never written out."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"anchors": 300},
+        {"anchors": 1000},
+        {"anchors": 1000, "samples": 5_000},
+        {"anchors": 1000, "steps": 200},
+    )
 
     anchors: int = 300
     samples: int = 10_000

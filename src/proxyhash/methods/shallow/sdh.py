@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -20,6 +21,13 @@ Floats = NDArray[np.float32]
 @dataclass(frozen=True)
 class SdhSettings:
     """The authors' settings."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"anchors": 1000},
+        {"anchors": 3000},
+        {"anchors": 3000, "regression": 0.1},
+        {"anchors": 3000, "fit": 1e-3},
+    )
 
     anchors: int = 1_000
     rounds: int = 5

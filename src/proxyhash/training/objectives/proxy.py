@@ -1,7 +1,7 @@
 """Embeddings trained around proxies, sections 3 and 4: the paper's own method, and what it is compared with."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -28,6 +28,8 @@ from proxyhash.training.objectives.registry import objective
 @dataclass(frozen=True)
 class ProxySettings:
     """How the proxy loss is scaled, and how much of the triplet loss is added to it."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"tau": 4.0}, {"tau": 6.0}, {"tau": 10.0})
 
     tau: float = 6.0  # logits are (tau / d) w.nu; the larger, the sooner the loss stops pushing nu to saturate
     triplet: float = 0.0  # lambda of the joint loss; the paper's best is 1 to 10

@@ -1,6 +1,7 @@
 """The Hamming triplet loss alone, section 4.4: what the paper's ablation compares the joint loss with."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -14,6 +15,8 @@ from proxyhash.training.objectives.registry import objective
 @dataclass(frozen=True)
 class TripletSettings:
     """How far apart, and how many of a kind."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"per_class": 4}, {"per_class": 8}, {"per_class": 16})
 
     margin: float = 0.0  # in bits; 0: a quarter of the code
     per_class: int = 4  # images of a class in a batch
