@@ -39,6 +39,13 @@ class ProxySettings:
     similarity: Literal["auto", "means", "tags"] = "auto"  # of classes: from mean features, or from shared tags
 
 
+@dataclass(frozen=True)
+class JointSettings(ProxySettings):
+    """Those, and how far apart the kind `joint` keeps all classes."""
+
+    floor: float = 0.0  # as a share of the least distance that the kind `code` reaches; 0: three quarters
+
+
 class ProxyObjective(Objective):
     """L = L_p + lambda L_t around proxies that are fixed, or learned if that is their kind."""
 
@@ -101,16 +108,27 @@ def _build(kind: str, task: Task, settings: ProxySettings) -> ProxyObjective:
         raise InputError("tau must be positive, and neither triplet nor margin may be negative.")
     whole_number("per_class", settings.per_class, 2)
     similarity = class_similarity(task, settings.similarity) if find_kind(kind).semantic else None
-    proxies = design_proxies(len(task.names), task.bits, kind, similarity, task.seed, progress=task.progress)
+    floor = _floor(task, settings.floor) if isinstance(settings, JointSettings) else None
+    proxies = design_proxies(len(task.names), task.bits, kind, similarity, task.seed, floor=floor, progress=task.progress)
     frequencies = None if task.tags is None else tag_frequencies(torch.from_numpy(task.tags))
     return ProxyObjective(proxies, settings, frequencies)
 
 
-def _register(kind: str) -> None:
-    @objective(kind, f"cross-entropy around {kind} proxies", ProxySettings)
+def _floor(task: Task, share: float) -> int | None:
+    """Return the least distance in bits for a share of what is possible; None leaves it to the kind."""
+    if not 0 <= share <= 1:
+        raise InputError(f"floor is a share of the distance that is possible, from 0 to 1, not {share}.")
+    if share == 0:
+        return None
+    reached = design_proxies(len(task.names), task.bits, "code", seed=task.seed, progress=task.progress).quality.min_distance
+    return max(1, round(share * reached))
+
+
+def _register(kind: str, settings: type[ProxySettings]) -> None:
+    @objective(kind, f"cross-entropy around {kind} proxies", settings)
     def build(task: Task, settings: ProxySettings) -> ProxyObjective:
         return _build(kind, task, settings)
 
 
 for _kind in list_kinds():
-    _register(_kind)
+    _register(_kind, JointSettings if _kind == "joint" else ProxySettings)
