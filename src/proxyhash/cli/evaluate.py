@@ -11,7 +11,6 @@ from rich.text import Text
 
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.show import progress_bars
-from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.evaluation import Metric
@@ -102,21 +101,12 @@ def model(
     json_
         Print the numbers as JSON, with mAP under the key map.
     """
-    from proxyhash.data import load_dataset, make_split
     from proxyhash.models.hasher import Hasher
-    from proxyhash.training.measure import measure_hasher
+    from proxyhash.training.measure import measure_hasher, what_it_was_trained_for
 
     hasher = Hasher.load(model_)
-    if not {"protocol", "data"} <= hasher.record.keys():
-        raise InputError(f"{model_} does not say what it was trained on; encode images with it and use evaluate codes.")
-    history = hasher.record["protocol"]
     with progress_bars() as progress:
-        dataset = load_dataset(data or hasher.record["data"]["path"], data_dir=data_dir, progress=progress)
-        frequent = hasher.record["data"]["tags"]
-        dataset = dataset.with_frequent_tags(frequent) if frequent else dataset
-        name = protocol or (history["protocol"] if data is None else None)
-        number = hasher.record["data"]["round"] if round_ is None else round_
-        split = make_split(dataset, name, seed=history["seed"], round=number, validation="none")
+        dataset, split = what_it_was_trained_for(hasher, data, protocol, round_, data_dir=data_dir, progress=progress)
         measured = measure_hasher(hasher, dataset, split, progress=progress)
     if json_:
         print(json.dumps(measured.as_dict(), indent=2))

@@ -60,6 +60,8 @@ def read_records(folder: Path) -> list[Record]:
     """Read all records below a folder; a damaged one is named in a warning and left out."""
     records = []
     for path in sorted(folder.rglob("*.json")):
+        if any(part.startswith(".") for part in path.relative_to(folder).parts):
+            continue  # what is under way, or half written
         try:
             records.append(read_record(path))
         except InputError as error:

@@ -1,18 +1,20 @@
 """A trained hasher measured by a protocol: codes of queries and database, and every metric on them."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes import pack
-from proxyhash.data import Dataset, Split
+from proxyhash.data import Dataset, Split, load_dataset, make_split
 from proxyhash.data.images import Indices, Some
 from proxyhash.evaluation import Metric, evaluate
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.runners import Floats
+from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress, silent
 from proxyhash.training.train import without
 
@@ -37,6 +39,27 @@ class Measured:
             "metrics": [metric.as_dict() for metric in self.metrics],
             "protocol": self.split.record(),
         }
+
+
+def what_it_was_trained_for(
+    hasher: Hasher,
+    data: str | None = None,
+    protocol: str | None = None,
+    round: int | None = None,
+    *,
+    data_dir: Path | None = None,
+    progress: Progress = silent,
+) -> tuple[Dataset, Split]:
+    """Return the data and the split that a trained hasher is measured by, or others if they are given."""
+    if not {"protocol", "data"} <= hasher.record.keys():
+        whose = hasher.folder or "The model"
+        raise InputError(f"{whose} does not say what it was trained on; encode images with it and use evaluate codes.")
+    history, trained = hasher.record["protocol"], hasher.record["data"]
+    dataset = load_dataset(data or trained["path"], data_dir=data_dir, progress=progress)
+    dataset = dataset.with_frequent_tags(trained["tags"]) if trained["tags"] else dataset
+    name = protocol or (history["protocol"] if data is None else None)
+    number = trained["round"] if round is None else round
+    return dataset, make_split(dataset, name, seed=history["seed"], round=number, validation="none")
 
 
 def measure_hasher(hasher: Hasher, dataset: Dataset, split: Split, *, progress: Progress = silent) -> Measured:

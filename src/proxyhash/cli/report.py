@@ -1,0 +1,73 @@
+"""`proxyhash report`: records as a page that people look at."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from proxyhash.cli.show import progress_bars
+from proxyhash.support.errors import InputError
+from proxyhash.support.files import check_writable, written_whole
+
+if TYPE_CHECKING:
+    from proxyhash.report.gallery import Gallery
+    from proxyhash.support.progress import Progress
+
+
+def report(
+    results: Path,
+    /,
+    *,
+    output: Annotated[Path, Parameter(alias="-o")] = Path("report.html"),
+    title: str = "Comparison of hashing methods",
+    gallery: tuple[Path, ...] = (),
+    data_dir: Path | None = None,
+) -> None:
+    """Show records as tables and figures beside the paper's numbers: one page that needs no network.
+
+    The name of the output says what is written: .html, .md or .csv.
+
+    Parameters
+    ----------
+    results
+        A folder of records that `proxyhash benchmark` made; folders inside it count too.
+    output
+        The file to write.
+    title
+        Of the page.
+    gallery
+        Models whose retrievals are shown as pictures, on the page.
+    data_dir
+        Where to look for the data sets of those models.
+    """
+    from proxyhash.experiments import read_records
+    from proxyhash.report import as_csv, as_markdown, compare, write_page
+
+    writers = {".md": as_markdown, ".csv": as_csv}
+    if output.suffix not in {*writers, ".html"}:
+        raise InputError(f"A report is an .html, .md or .csv file, not {output}.")
+    check_writable(output)
+    if not results.is_dir():
+        raise InputError(f"There is no folder {results}.")
+    comparisons = compare(read_records(results))
+    if not comparisons:
+        raise InputError(f"There are no records in {results}; proxyhash benchmark makes them.")
+    if output.suffix == ".html":
+        with progress_bars() as progress:
+            galleries = [_gallery(model, data_dir, progress) for model in gallery]
+        write_page(comparisons, output, title=title, galleries=galleries)
+    else:
+        with written_whole(output) as temporary:
+            temporary.write_text(writers[output.suffix](comparisons), encoding="utf-8")
+    count = sum(len(comparison.records) for comparison in comparisons)
+    Console(highlight=False, soft_wrap=True).print(f"{count:,} results are in {output}.")
+
+
+def _gallery(model: Path, data_dir: Path | None, progress: "Progress") -> "Gallery":
+    from proxyhash.models.hasher import Hasher
+    from proxyhash.report.gallery import gallery
+    from proxyhash.training.measure import what_it_was_trained_for
+
+    hasher = Hasher.load(model)
+    return gallery(hasher, *what_it_was_trained_for(hasher, data_dir=data_dir, progress=progress), progress=progress)

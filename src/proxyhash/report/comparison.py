@@ -1,0 +1,107 @@
+"""Records that may stand in one table: same data, same protocol, same network. What stands in its cells."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import mean, stdev
+from typing import Any
+
+from proxyhash.experiments import Record
+from proxyhash.report.paper import paper_number
+
+METRICS = {
+    "map": "mAP",
+    "classification": "accuracy of softmax regression on codes",
+    "accuracy": "accuracy by nearest proxy",
+    "binarisation_error": "binarisation error",
+}
+PERCENT = ("map", "classification", "accuracy")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The mean of some runs, their standard deviation if there are several, and the paper's number."""
+
+    mean: float
+    spread: float | None
+    runs: int
+    paper: float | None = None
+
+    @property
+    def difference(self) -> float | None:
+        """Return how far above the paper it is."""
+        return None if self.paper is None else self.mean - self.paper
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Records in the same circumstances."""
+
+    records: tuple[Record, ...]
+
+    @property
+    def title(self) -> str:
+        """Return what is compared, in words."""
+        first = self.records[0]
+        data, protocol = first.data, first.protocol
+        tags = f", {data['tags']} most frequent tags" if data["tags"] else ""
+        network = f"{'fine-tuned' if data['finetune'] else 'frozen'} {data['backbone']}"
+        size = f" at {data['image_size']} pixels" if data["image_size"] else ""
+        rehearsed = ", rehearsed on the training set" if protocol["judged_on"] == "validation" else ""
+        return f"{data['name']}{tags}: {protocol['protocol']}@{protocol['version']}, {network}{size}{rehearsed}"
+
+    @property
+    def lengths(self) -> list[int]:
+        """Return the code lengths, shortest first."""
+        return sorted({record.bits for record in self.records})
+
+    @property
+    def labels(self) -> list[str]:
+        """Return the rows, by their mean mAP over all that was run, the best last."""
+        found = dict.fromkeys(record.trial["label"] for record in self.records)
+        return sorted(found, key=lambda label: mean(r.metrics["map"] for r in self.records if r.trial["label"] == label))
+
+    @property
+    def metrics(self) -> list[str]:
+        """Return what was measured and can be compared."""
+        return [name for name in METRICS if any(isinstance(r.metrics.get(name), float) for r in self.records)]
+
+    def measured(self, metric: str) -> list[str]:
+        """Return the rows that have a metric."""
+        return [label for label in self.labels if any(self.cell(label, bits, metric) for bits in self.lengths)]
+
+    def of(self, label: str, bits: int) -> list[Record]:
+        """Return the records of a row and a length."""
+        return [record for record in self.records if record.trial["label"] == label and record.bits == bits]
+
+    def cell(self, label: str, bits: int, metric: str) -> Cell | None:
+        """Return what stands in a cell; None where nothing was run."""
+        scale = 100 if metric in PERCENT else 1
+        found = self.of(label, bits)
+        values = [scale * r.metrics[metric] for r in found if isinstance(r.metrics.get(metric), float)]
+        if not values:
+            return None
+        first = found[0]
+        judged_by_paper = first.protocol["judged_on"] == "test"
+        row = paper_row(first.trial)
+        paper = paper_number(first.data["name"], first.protocol["protocol"], metric, row, bits) if judged_by_paper else None
+        return Cell(mean(values), stdev(values) if len(values) > 1 else None, len(values), paper)
+
+    def best(self, bits: int, metric: str) -> float | None:
+        """Return the best mean of a column; of an error, the least."""
+        cells = [self.cell(label, bits, metric) for label in self.measured(metric)]
+        means = [cell.mean for cell in cells if cell]
+        return (max if metric in PERCENT else min)(means) if means else None
+
+
+def paper_row(trial: dict[str, Any]) -> str:
+    """Return what the paper would call a trial: the joint loss is a row of its own."""
+    return f"{trial['method']}+triplet" if trial["settings"].get("triplet") else str(trial["method"])
+
+
+def compare(records: Iterable[Record]) -> list[Comparison]:
+    """Put records into comparisons, by all that must be the same."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        facts = [record.data, record.protocol["protocol"], record.protocol["version"], record.protocol["judged_on"]]
+        groups.setdefault(repr(facts), []).append(record)
+    return sorted((Comparison(tuple(group)) for group in groups.values()), key=lambda comparison: comparison.title)

@@ -1,0 +1,143 @@
+"""The paper's figures with our numbers: retrieval against length, precision and recall, margins, histograms."""
+
+import base64
+import io
+from collections.abc import Callable, Iterator
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from proxyhash.report.comparison import Comparison
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST_LINES = 12  # that eyes can tell apart; the best are drawn
+_STYLE: Any = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "font.size": 9,
+    "svg.hashsalt": "proxyhash",  # the same numbers give the same bytes
+}
+
+
+def figures(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield captions and pictures (SVG as data: addresses) of a comparison, each if there is something to draw."""
+    middle = comparison.lengths[len(comparison.lengths) // 2]
+    drawings: list[tuple[str, bool, Callable[[Axes], None]]] = [
+        ("Retrieval against length", len(comparison.lengths) > 1, lambda axes: _retrieval(axes, comparison)),
+        (f"Precision of the nearest, {middle} bits", True, lambda axes: _nearest(axes, comparison, middle)),
+        (f"Precision against recall, {middle} bits", True, lambda axes: _recall(axes, comparison, middle)),
+        ("Margins of the proxies", _has(comparison, "proxies"), lambda axes: _margins(axes, comparison)),
+        (
+            f"Binarisation error of queries, {middle} bits",
+            _has(comparison, "binarisation_histogram"),
+            lambda axes: _histogram(axes, comparison, middle, "binarisation_histogram", (0, 1), "mean of (|nu| - 1)^2"),
+        ),
+        (
+            f"Weights of the proxies, {middle} bits",
+            _has(comparison, "proxy_histogram"),
+            lambda axes: _histogram(axes, comparison, middle, "proxy_histogram", (-2, 2), "weight"),
+        ),
+    ]
+    for caption, wanted, draw in drawings:
+        if wanted:
+            yield caption, _picture(draw)
+
+
+def _picture(draw: "Callable[[Axes], None]") -> str:
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(5.6, 3.9), layout="constrained")
+        draw(figure.subplots())
+        out = io.BytesIO()
+        figure.savefig(out, format="svg", metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(out.getvalue()).decode()
+
+
+def _has(comparison: Comparison, name: str) -> bool:
+    return any(record.metrics.get(name) is not None for record in comparison.records)
+
+
+def _drawn(comparison: Comparison) -> list[str]:
+    """Return the rows to draw, the best first, as legends are read."""
+    return comparison.labels[::-1][:_MOST_LINES]
+
+
+def _colour(comparison: Comparison, label: str) -> tuple[float, float, float, float]:
+    """Return the colour of a row: the same in every figure."""
+    from matplotlib import colormaps
+
+    return colormaps["tab20"](sorted(comparison.labels).index(label) % 20)
+
+
+def _retrieval(axes: "Axes", comparison: Comparison) -> None:
+    for label in _drawn(comparison):
+        cells = [(bits, comparison.cell(label, bits, "map")) for bits in comparison.lengths]
+        points = [(bits, cell.mean, cell.spread or 0.0) for bits, cell in cells if cell]
+        bits, means, spreads = zip(*points, strict=True)
+        colour = _colour(comparison, label)
+        axes.errorbar(bits, means, spreads, marker="o", markersize=4, capsize=2, label=label, color=colour)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(comparison.lengths, [str(bits) for bits in comparison.lengths])
+    axes.set(xlabel="bits", ylabel="mAP, %")
+    axes.legend(fontsize=7)
+
+
+def _nearest(axes: "Axes", comparison: Comparison, bits: int) -> None:
+    for label in _drawn(comparison):
+        curves = [_precisions(record.metrics["all"]) for record in comparison.of(label, bits)]
+        if curves:
+            items = sorted(curves[0])
+            means = [100 * mean(curve[k] for curve in curves) for k in items]
+            axes.plot(items, means, label=label, color=_colour(comparison, label))
+    axes.set(xlabel="items retrieved", ylabel="precision, %")
+    axes.legend(fontsize=7)
+
+
+def _precisions(metrics: dict[str, float]) -> dict[int, float]:
+    """Return precision by number of items, from names such as `precision@10 [ties expected]`."""
+    named = ((name.partition("@")[2].partition(" ")[0], value) for name, value in metrics.items() if "precision@" in name)
+    return {int(items): value for items, value in named}
+
+
+def _recall(axes: "Axes", comparison: Comparison, bits: int) -> None:
+    for label in _drawn(comparison):
+        curves = [record.metrics["precision_recall"] for record in comparison.of(label, bits)]
+        if curves:
+            recall, precision = (np.mean([curve[name] for curve in curves], 0) for name in ("recall", "precision"))
+            axes.plot(100 * recall, 100 * precision, label=label, color=_colour(comparison, label))
+    axes.set(xlabel="recall, %", ylabel="precision, %", xlim=(0, 100), ylim=(0, 102))
+    axes.legend(fontsize=7)
+
+
+def _margins(axes: "Axes", comparison: Comparison) -> None:
+    fixed = {record.trial["label"] for record in comparison.records if record.metrics.get("proxies")}
+    labels = [label for label in _drawn(comparison) if label in fixed]
+    width = 0.8 / len(labels)
+    for number, label in enumerate(labels):
+        for place, bits in enumerate(comparison.lengths):
+            found = [r.metrics["proxies"]["nearest_mean"] for r in comparison.of(label, bits) if r.metrics.get("proxies")]
+            if found:
+                name = label if place == 0 else "_"
+                at = place + (number - (len(labels) - 1) / 2) * width
+                axes.bar(at, 100 * mean(found) / bits, width, color=_colour(comparison, label), label=name)
+    axes.set_xticks(range(len(comparison.lengths)), [str(bits) for bits in comparison.lengths])
+    axes.set(xlabel="bits", ylabel="distance to the nearest class, % of the bits")
+    axes.legend(fontsize=7)
+
+
+def _histogram(axes: "Axes", comparison: Comparison, bits: int, name: str, span: tuple[float, float], what: str) -> None:
+    for label in _drawn(comparison):
+        found = [r.metrics[name] for r in comparison.of(label, bits) if r.metrics.get(name)]
+        if found:
+            counts = np.mean(found, 0)
+            edges = np.linspace(*span, len(counts) + 1)
+            axes.stairs(100 * counts / counts.sum(), edges, label=label, color=_colour(comparison, label), linewidth=1.5)
+    axes.set(xlabel=what, ylabel="share, %")
+    axes.legend(fontsize=7)

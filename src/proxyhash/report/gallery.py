@@ -1,0 +1,81 @@
+"""Queries and what is found for them, as pictures: right and wrong marked."""
+
+import base64
+import io
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from proxyhash.codes import pack, top_k
+from proxyhash.data import Dataset, Split
+from proxyhash.data.images import Indices
+from proxyhash.models.hasher import Hasher
+from proxyhash.support.progress import Progress, silent
+from proxyhash.support.seeds import generator
+from proxyhash.training.measure import embed_split
+from proxyhash.training.train import without
+
+SIDE = 96  # pixels of a thumbnail
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One image: its picture as a data: address, what it shows, how far it is from the query and whether it is relevant."""
+
+    picture: str
+    names: str
+    distance: int | None = None
+    right: bool | None = None
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Rows of a query and its nearest images."""
+
+    title: str
+    rows: tuple[tuple[Shown, ...], ...]
+
+
+def gallery(
+    hasher: Hasher, dataset: Dataset, split: Split, *, queries: int = 8, matches: int = 10, progress: Progress = silent
+) -> Gallery:
+    """Draw some queries, the same for every model, and search the database for them."""
+    nu, readable = embed_split(hasher, dataset, split, progress)
+    split = without(split, np.flatnonzero(~readable))
+    chosen = np.sort(generator(0, "gallery").permutation(len(split.query))[:queries])
+    asked, codes = split.query[chosen], pack(nu >= 0)
+    found = top_k(codes[asked], codes[split.database], min(matches, len(split.database)))
+    rows = []
+    for image, near, places in zip(asked, found.distances, found.indices, strict=True):
+        right = _relevant(dataset, int(image), split.database[places])
+        answers = zip(split.database[places], near, right, strict=True)
+        matched = (_shown(dataset, int(other), int(bits), bool(is_right)) for other, bits, is_right in answers)
+        rows.append((_shown(dataset, int(image)), *matched))
+    return Gallery(f"{hasher.record['order']['method']}, {hasher.bits} bits", tuple(rows))
+
+
+def _relevant(dataset: Dataset, query: int, others: Indices) -> NDArray[np.bool_]:
+    known = dataset.relevance(np.array([query, *others]))
+    if known.ndim == 1:
+        same: NDArray[np.bool_] = known[1:] == known[0]
+        return same
+    shared: NDArray[np.bool_] = (known[1:].astype(bool) & known[0].astype(bool)).any(1)
+    return shared
+
+
+def _shown(dataset: Dataset, image: int, distance: int | None = None, right: bool | None = None) -> Shown:
+    if dataset.labels is not None:
+        names = dataset.names[dataset.labels[image]]
+    else:
+        assert dataset.tags is not None
+        names = ", ".join(dataset.names[tag] for tag in np.flatnonzero(dataset.tags[image]))
+    return Shown(_thumbnail(dataset, image), names, distance, right)
+
+
+def _thumbnail(dataset: Dataset, image: int) -> str:
+    picture = Image.fromarray(dataset.images.read_square(image, SIDE, "cover"))
+    out = io.BytesIO()
+    picture.save(out, "JPEG", quality=80)
+    return "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode()

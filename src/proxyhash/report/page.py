@@ -1,0 +1,72 @@
+"""One page with everything on it: tables, figures, galleries, and how each number came to be."""
+
+import json
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from proxyhash.report.comparison import METRICS, PERCENT, Comparison
+from proxyhash.report.figures import figures
+from proxyhash.report.gallery import Gallery
+from proxyhash.report.plain import shown
+from proxyhash.support.files import written_whole
+
+
+def write_page(
+    comparisons: Sequence[Comparison],
+    path: Path,
+    *,
+    title: str = "Comparison of hashing methods",
+    galleries: Sequence[Gallery] = (),
+) -> None:
+    """Write the page; all text that comes from data is escaped."""
+    template = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    page = environment.from_string(template).render(
+        title=title,
+        count=sum(len(comparison.records) for comparison in comparisons),
+        sections=[_section(comparison) for comparison in comparisons],
+        galleries=galleries,
+    )
+    with written_whole(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def _section(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "title": comparison.title,
+        "lengths": comparison.lengths,
+        "tables": [_table(comparison, metric) for metric in comparison.metrics],
+        "figures": list(figures(comparison)),
+        "recipes": _recipes(comparison),
+    }
+
+
+def _table(comparison: Comparison, metric: str) -> dict[str, Any]:
+    rows = [
+        {"label": label, "cells": [_cell(comparison, label, bits, metric) for bits in comparison.lengths]}
+        for label in comparison.measured(metric)
+    ]
+    return {"title": METRICS[metric] + (", %" if metric in PERCENT else ""), "rows": rows}
+
+
+def _cell(comparison: Comparison, label: str, bits: int, metric: str) -> dict[str, Any]:
+    cell = comparison.cell(label, bits, metric)
+    if cell is None:
+        return {"text": "", "paper": "", "best": False}
+    paper = "" if cell.difference is None else f"paper {cell.paper:.1f} ({cell.difference:+.1f})"
+    return {"text": shown(cell, metric), "paper": paper, "best": cell.mean == comparison.best(bits, metric)}
+
+
+def _recipes(comparison: Comparison) -> str:
+    """Return settings, seeds, seconds, versions and machine of every result, one line each, and what they share."""
+    first = comparison.records[0]
+    shared = {"data": first.data, "protocol": first.protocol, "versions": first.versions, "machine": first.machine}
+    lines = [json.dumps(shared, indent=1, ensure_ascii=False), ""]
+    for record in comparison.records:
+        trial = {key: record.trial[key] for key in ("label", "settings", "seed", "round", "plan")}
+        lines.append(json.dumps({"bits": record.bits, **trial, "seconds": record.seconds}, ensure_ascii=False))
+    return "\n".join(lines)

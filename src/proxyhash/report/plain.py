@@ -1,0 +1,65 @@
+"""Comparisons as Markdown for people and as CSV for programs."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+
+from proxyhash.report.comparison import METRICS, PERCENT, Cell, Comparison
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet calculate
+
+
+def as_markdown(comparisons: Iterable[Comparison]) -> str:
+    """Return one table for each comparison and metric, with the paper's numbers where it has them."""
+    return "\n".join(line for comparison in comparisons for line in _section(comparison))
+
+
+def _section(comparison: Comparison) -> Iterator[str]:
+    yield f"## {_escaped(comparison.title)}\n"
+    for metric in comparison.metrics:
+        yield f"{METRICS[metric]}{', %' if metric in PERCENT else ''}\n"
+        yield "| method | " + " | ".join(f"{bits} bits" for bits in comparison.lengths) + " |"
+        yield "|---|" + "---:|" * len(comparison.lengths)
+        for label in comparison.measured(metric):
+            cells = (_cell(comparison, label, bits, metric) for bits in comparison.lengths)
+            yield f"| {_escaped(label)} | " + " | ".join(cells) + " |"
+        yield ""
+
+
+def _cell(comparison: Comparison, label: str, bits: int, metric: str) -> str:
+    cell = comparison.cell(label, bits, metric)
+    if cell is None:
+        return ""
+    text = shown(cell, metric)
+    text = f"**{text}**" if cell.mean == comparison.best(bits, metric) else text
+    return text if cell.paper is None else f"{text} (paper {cell.paper:.1f})"
+
+
+def shown(cell: Cell, metric: str) -> str:
+    """Return mean and spread as people read them."""
+    digits = 1 if metric in PERCENT else 3
+    return f"{cell.mean:.{digits}f}" + ("" if cell.spread is None else f" ± {cell.spread:.{digits}f}")
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{letter}" if letter in r"\`*_{}[]<>()#|!" else letter for letter in text)
+
+
+def as_csv(comparisons: Iterable[Comparison]) -> str:
+    """Return one line for each cell; no text of the data becomes a formula."""
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(["comparison", "method", "bits", "metric", "mean", "spread", "runs", "paper"])
+    for comparison in comparisons:
+        for metric in comparison.metrics:
+            for label in comparison.measured(metric):
+                for bits in comparison.lengths:
+                    if cell := comparison.cell(label, bits, metric):
+                        spread, paper = ("" if value is None else f"{value:.6g}" for value in (cell.spread, cell.paper))
+                        texts = [_harmless(comparison.title), _harmless(label)]
+                        table.writerow([*texts, bits, metric, f"{cell.mean:.6g}", spread, cell.runs, paper])
+    return out.getvalue()
+
+
+def _harmless(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,135 @@
+import csv
+import io
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from made_records import RECORDS, made
+
+from proxyhash.methods import list_methods
+from proxyhash.report import as_csv, as_markdown, compare, write_page
+from proxyhash.report.comparison import paper_row
+from proxyhash.report.gallery import Gallery, Shown
+from proxyhash.report.paper import paper_number, paper_tables
+
+
+def test_cells_hold_mean_spread_and_the_papers_number() -> None:
+    (comparison,) = compare(RECORDS)
+    assert comparison.title == "cifar100: cifar100-paper@1, frozen convnet"
+    assert comparison.lengths == [16, 32]
+    assert comparison.labels == ["lsh", "shclm", "shclm:triplet=1"]
+    cell = comparison.cell("shclm", 16, "map")
+    assert cell is not None
+    assert (cell.mean, cell.spread, cell.runs) == pytest.approx((71.0, 2**0.5, 2))
+    assert (cell.paper, cell.difference) == pytest.approx((71.1, -0.1))
+    joint = comparison.cell("shclm:triplet=1", 32, "map")
+    assert joint is not None
+    assert joint.paper == 76.1
+    assert joint.spread is None
+    assert comparison.cell("shclm:triplet=1", 16, "map") is None
+    assert comparison.measured("accuracy") == ["shclm", "shclm:triplet=1"]
+    assert comparison.best(16, "binarisation_error") == pytest.approx(0.05)
+
+
+def test_only_what_was_measured_alike_stands_in_one_table() -> None:
+    other = made("itq", 16, 0.1, protocol={"protocol": "cifar100-paper", "version": 1, "judged_on": "validation"})
+    network = made("itq", 16, 0.1, data={**RECORDS[0].data, "finetune": True, "image_size": 112})
+    titles = [comparison.title for comparison in compare([*RECORDS, other, network])]
+    assert titles == [
+        "cifar100: cifar100-paper@1, fine-tuned convnet at 112 pixels",
+        "cifar100: cifar100-paper@1, frozen convnet",
+        "cifar100: cifar100-paper@1, frozen convnet, rehearsed on the training set",
+    ]
+    (rehearsed,) = compare([other])
+    cell = rehearsed.cell("itq", 16, "map")
+    assert cell is not None
+    assert cell.paper is None, "the paper took the test"
+
+
+def test_the_papers_numbers() -> None:
+    assert paper_number("cifar100", "cifar100-paper", "map", "shclm", 64) == 78.0
+    assert paper_number("cifar100", "transfer", "classification", "shclm+triplet", 16) == 44.9
+    assert paper_number("cifar10", "cifar10-paper", "map", "dqn", 16) is None
+    assert paper_number("mine", "transfer", "map", "shclm", 16) is None, "any set has the protocol, the paper has one"
+    assert paper_number("cifar100", "cifar100-paper", "map", "shclm", 24) is None
+    for table in paper_tables():
+        assert all(len(row) == len(table.bits) for row in table.rows.values())
+    ours = {row.removesuffix("+triplet") for table in paper_tables() for row in table.rows}
+    assert {"lsh", "itq", "shclm"} <= ours & set(list_methods())
+
+
+def test_the_joint_loss_is_a_row_of_its_own() -> None:
+    assert paper_row(RECORDS[-1].trial) == "shclm+triplet"
+    assert paper_row(RECORDS[0].trial) == "lsh"
+
+
+def test_markdown_has_the_best_in_bold() -> None:
+    text = as_markdown(compare(RECORDS))
+    assert "| lsh | 3.0 (paper 3.4) | 5.0 (paper 4.7) |" in text
+    assert "| shclm | **71.0 ± 1.4** (paper 71.1) | **76.0** (paper 75.6) |" in text
+    assert "| shclm:triplet=1 |  | 74.0 (paper 76.1) |" in text
+    assert as_markdown(compare([made("a|b*c", 16, 0.5)])).count(r"a\|b\*c") == 1
+
+
+def test_csv_is_one_line_a_cell_and_no_formula() -> None:
+    evil = made("=HYPERLINK(1)", 16, 0.5, data={**RECORDS[0].data, "name": "@sum"})
+    rows = list(csv.DictReader(io.StringIO(as_csv(compare([*RECORDS, evil])))))
+    assert {row["method"] for row in rows} == {"lsh", "shclm", "shclm:triplet=1", "'=HYPERLINK(1)"}
+    assert not any(value.startswith(("=", "+", "@")) for row in rows for value in row.values())
+    cell = next(row for row in rows if (row["method"], row["bits"], row["metric"]) == ("shclm", "16", "map"))
+    assert (float(cell["mean"]), float(cell["spread"]), cell["runs"], cell["paper"]) == (71.0, 1.41421, "2", "71.1")
+
+
+class Elements(HTMLParser):
+    """Collects what a page is made of, and checks that it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.sources: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.sources += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Elements:
+    nasty = made("<img onerror=alert(1)>", 16, 0.4, data={**RECORDS[0].data, "name": "<script>x</script>"})
+    query = Shown("data:image/jpeg;base64,AAAA", "<b>cat</b>")
+    found = Gallery("shclm, 32 bits", ((query, Shown("data:image/jpeg;base64,AAAA", "dog", 3, right=False)),))
+    write_page(compare([*RECORDS, nasty]), tmp_path / "report.html", title="A & B", galleries=[found])
+    elements = Elements()
+    elements.feed((tmp_path / "report.html").read_text(encoding="utf-8"))
+    return elements
+
+
+def test_the_page_needs_no_network_and_runs_no_script(page: Elements) -> None:
+    assert page.open == []
+    assert all(re.match(r"data:image/(svg\+xml|jpeg);base64,|#", source) for source in page.sources)
+    assert "script" not in page.tags
+    assert "<script>x</script>" in page.text, "it is shown, not run"
+    assert "<img onerror=alert(1)>" in page.text
+    assert "<b>cat</b>" in page.text
+    assert "A & B" in page.text
+
+
+def test_the_page_shows_tables_figures_and_what_was_found(page: Elements) -> None:
+    text = " ".join(page.text.split())
+    assert "71.0 ± 1.4 paper 71.1 (-0.1)" in text
+    for caption in ("Retrieval against length", "Margins of the proxies", "Weights of the proxies, 32 bits"):
+        assert caption in text
+    assert page.tags.count("img") == 6 + 2 + 2, "six figures of the one, two of the other, two in the gallery"
+    assert "3 bits, wrong" in text
+    assert '"versions"' in text
