@@ -19,7 +19,7 @@ _STYLE: Any = {
     "axes.spines.right": False,
     "axes.grid": True,
     "grid.alpha": 0.25,
-    "font.size": 9,
+    "font.size": 10,
     "svg.hashsalt": "proxyhash",  # the same numbers give the same bytes
 }
 
@@ -53,8 +53,10 @@ def _picture(draw: "Callable[[Axes], None]") -> str:
     from matplotlib.figure import Figure
 
     with rc_context(_STYLE):
-        figure = Figure(figsize=(5.6, 3.9), layout="constrained")
-        draw(figure.subplots())
+        figure = Figure(figsize=(5.6, 4.3), layout="constrained")
+        axes = figure.subplots()
+        draw(axes)
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
         out = io.BytesIO()
         figure.savefig(out, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(out.getvalue()).decode()
@@ -86,7 +88,6 @@ def _retrieval(axes: "Axes", comparison: Comparison) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks(comparison.lengths, [str(bits) for bits in comparison.lengths])
     axes.set(xlabel="bits", ylabel="mAP, %")
-    axes.legend(fontsize=7)
 
 
 def _nearest(axes: "Axes", comparison: Comparison, bits: int) -> None:
@@ -97,7 +98,6 @@ def _nearest(axes: "Axes", comparison: Comparison, bits: int) -> None:
             means = [100 * mean(curve[k] for curve in curves) for k in items]
             axes.plot(items, means, label=label, color=_colour(comparison, label))
     axes.set(xlabel="items retrieved", ylabel="precision, %")
-    axes.legend(fontsize=7)
 
 
 def _precisions(metrics: dict[str, float]) -> dict[int, float]:
@@ -113,7 +113,6 @@ def _recall(axes: "Axes", comparison: Comparison, bits: int) -> None:
             recall, precision = (np.mean([curve[name] for curve in curves], 0) for name in ("recall", "precision"))
             axes.plot(100 * recall, 100 * precision, label=label, color=_colour(comparison, label))
     axes.set(xlabel="recall, %", ylabel="precision, %", xlim=(0, 100), ylim=(0, 102))
-    axes.legend(fontsize=7)
 
 
 def _margins(axes: "Axes", comparison: Comparison) -> None:
@@ -129,7 +128,6 @@ def _margins(axes: "Axes", comparison: Comparison) -> None:
                 axes.bar(at, 100 * mean(found) / bits, width, color=_colour(comparison, label), label=name)
     axes.set_xticks(range(len(comparison.lengths)), [str(bits) for bits in comparison.lengths])
     axes.set(xlabel="bits", ylabel="distance to the nearest class, % of the bits")
-    axes.legend(fontsize=7)
 
 
 def _histogram(axes: "Axes", comparison: Comparison, bits: int, name: str, span: tuple[float, float], what: str) -> None:
@@ -140,4 +138,3 @@ def _histogram(axes: "Axes", comparison: Comparison, bits: int, name: str, span:
             edges = np.linspace(*span, len(counts) + 1)
             axes.stairs(100 * counts / counts.sum(), edges, label=label, color=_colour(comparison, label), linewidth=1.5)
     axes.set(xlabel=what, ylabel="share, %")
-    axes.legend(fontsize=7)
