@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxyhash.cli.app import main
+from proxyhash.experiments import Grid, recipes
 
 DIGITS = "benchmark --dataset digits --backbone convnet --bits 8"
 
@@ -20,7 +21,7 @@ def test_a_table_with_the_spread_over_seeds(tmp_path: Path, capsys: pytest.Captu
     main(command)
     first = capsys.readouterr()
     lines = first.out.splitlines()
-    assert lines[0] == "mAP in %, holdout@1, judged on test"
+    assert lines[0] == "mAP in %, digits: holdout@1, frozen convnet"
     assert lines[1].split() == ["method", "8", "bits"]
     assert [line.split()[0] for line in lines[2:]] == ["lsh", "itq:iterations=5"]
     assert all("±" in line for line in lines[2:])
@@ -60,3 +61,19 @@ def test_mistakes_are_answered_with_one_sentence(
     assert sentence in error
     assert error.count("\n") == 1
     assert not (tmp_path / "records").exists()
+
+
+def test_an_experiment_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Grid("digits", ("lsh", "itq"), (8,), backbone="convnet")
+    monkeypatch.setattr(recipes, "read_recipe", lambda _: small)
+    main(f"reproduce ablation --seeds 2 -o {tmp_path}/records".split())
+    out = capsys.readouterr().out
+    assert out.count("±") == 2
+    assert f"The report is {tmp_path}/records/report.html." in "".join(out.splitlines())
+    assert "Experiment ablation" in (tmp_path / "records" / "report.html").read_text()
+    main(["reproduce", "--list"])
+    assert "six kinds of proxies" in " ".join(capsys.readouterr().out.split())
+    for command, sentence in (("reproduce", "Say which experiment: ablation, "), ("reproduce abc", "no experiment 'abc'")):
+        with pytest.raises(SystemExit):
+            main(command.split())
+        assert sentence in capsys.readouterr().err

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from proxyhash.experiments import Grid
+from proxyhash.experiments.recipes import find_recipe, read_recipe, recipes, summary
 from proxyhash.support.errors import InputError
 
 GRID = Grid("digits", ("lsh", "shclm"), (8, 16), seeds=2)
@@ -87,3 +88,12 @@ def test_a_bad_recipe_is_refused_in_one_sentence(tmp_path: Path, text: str, sent
 def test_a_recipe_that_is_not_there() -> None:
     with pytest.raises(InputError, match=r"Cannot read nowhere\.toml: No such file or directory\."):
         Grid.from_toml(Path("nowhere.toml"))
+
+
+def test_every_experiment_of_the_project_says_what_it_is_for() -> None:
+    assert {"ablation", "cifar10", "cifar100", "ilsvrc2012", "nuswide", "tags"} <= recipes().keys()
+    for name, path in recipes().items():
+        assert list(read_recipe(name).trials())
+        assert summary(path).endswith((".", "?"))
+    with pytest.raises(InputError, match=r"There is no experiment 'ablatoin'; did you mean ablation\?"):
+        find_recipe("ablatoin")

@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from proxyhash import __version__
-from proxyhash.cli import benchmark, data, demo, evaluate, index, methods, proxies, report, search, train
+from proxyhash.cli import benchmark, data, demo, evaluate, index, methods, proxies, report, reproduce, search, train
 from proxyhash.support.errors import InputError, ProxyhashWarning
 
 _HELP = """Turn labelled images into short binary codes that retrieve by meaning, and search them.
@@ -43,6 +43,7 @@ app.command(methods.methods, name="methods")
 app.command(benchmark.benchmark, name="benchmark")
 app.command(benchmark.tune, name="tune")
 app.command(report.report, name="report")
+app.command(reproduce.reproduce, name="reproduce")
 app.command(index.index)
 app.command(search.search, name="search")
 app.command(demo.demo, name="demo")

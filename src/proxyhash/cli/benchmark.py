@@ -1,6 +1,7 @@
 """`proxyhash benchmark`: methods side by side, on the same features and by the same protocol."""
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -87,27 +88,30 @@ def benchmark(
     output
         The folder of the records.
     """
-    from proxyhash.experiments import run_grid
-
     given: dict[str, Any] = {"data": dataset, "methods": _names(methods), "bits": _numbers("bits", bits), "seeds": seeds}
     given |= {"protocol": protocol, "rounds": _numbers("rounds", rounds), "tags": tags, "backbone": backbone}
     given |= {"image_size": image_size, "finetune": finetune or None, "judged_on": judged_on}
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs)
     grid = grid if tuned is None else grid.with_choices(tuned)
-    check_writable(output / "record.json")
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    with progress_bars() as progress:
-        records = run_grid(
-            grid, output, data_dir=data_dir, models=models, progress=progress, report=lambda r: console.print(_line(r))
-        )
+    records = run_shown(grid, output, data_dir=data_dir, models=models)
     if json_:
-        from dataclasses import asdict
-
         print(json.dumps([asdict(record) for record in records], indent=1))
         return
-    how = records[0].protocol
-    print(f"mAP in %, {how['protocol']}@{how['version']}, judged on {how['judged_on']}")
-    Console(highlight=False).print(_table(records))
+    print_table(records)
+
+
+def run_shown(grid: "Grid", output: Path, *, data_dir: Path | None = None, models: Path | None = None) -> "list[Record]":
+    """Run a grid with bars, and a line for each new record."""
+    from proxyhash.experiments import run_grid
+
+    check_writable(output / "record.json")
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def report(record: "Record") -> None:
+        console.print(_line(record))
+
+    with progress_bars() as progress:
+        return run_grid(grid, output, data_dir=data_dir, models=models, progress=progress, report=report)
 
 
 def tune(
@@ -155,8 +159,6 @@ def tune(
 
 def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None) -> "Grid":
     """Return the grid of a recipe, of the options, or of a recipe that options change."""
-    from dataclasses import replace
-
     from proxyhash.experiments import Grid
 
     if recipe is None and not {"data", "methods"} <= given.keys():
@@ -182,19 +184,18 @@ def _line(record: "Record") -> str:
     return f"{who}: mAP {record.metrics['map']:.4f} in {record.seconds['all']:.0f} s"
 
 
-def _table(records: "list[Record]") -> Table:
-    """Return mAP in percent, methods by lengths: the mean over seeds and rounds, and their spread."""
-    from statistics import mean, pstdev
+def print_table(records: "list[Record]") -> None:
+    """Print mAP in percent, methods by lengths: the mean over seeds and rounds, and their spread."""
+    from proxyhash.report import compare
+    from proxyhash.report.plain import shown
 
-    lengths = sorted({record.bits for record in records})
+    (comparison,) = compare(records)
+    print(f"mAP in %, {comparison.title}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("method")
-    for bits in lengths:
+    for bits in comparison.lengths:
         table.add_column(f"{bits} bits", justify="right")
-    for name in dict.fromkeys(record.trial["label"] for record in records):
-        cells = []
-        for bits in lengths:
-            values = [100 * r.metrics["map"] for r in records if r.trial["label"] == name and r.bits == bits]
-            cells.append(f"{mean(values):.1f}" + (f" ± {pstdev(values):.1f}" if len(values) > 1 else ""))
-        table.add_row(name, *cells)
-    return table
+    for label in dict.fromkeys(record.trial["label"] for record in records):
+        cells = [comparison.cell(label, bits, "map") for bits in comparison.lengths]
+        table.add_row(label, *(shown(cell, "map") if cell else "" for cell in cells))
+    Console(highlight=False).print(table)

@@ -1,0 +1,79 @@
+"""`proxyhash reproduce`: the paper's experiments, each one command."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+
+from proxyhash.cli.benchmark import print_table, run_shown
+from proxyhash.cli.numbers import Whole
+from proxyhash.support.errors import InputError
+
+
+def reproduce(
+    name: str | None = None,
+    /,
+    *,
+    list_: Annotated[bool, Parameter(name="--list", negative=())] = False,
+    dataset: str | None = None,
+    seeds: Whole | None = None,
+    tuned: Path | None = None,
+    data_dir: Path | None = None,
+    models: Path | None = None,
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+) -> None:
+    """Run an experiment of the paper, and write its report: tables beside the paper's, and figures.
+
+      proxyhash reproduce --list
+      proxyhash reproduce ablation -o results/ablation
+
+    It may be stopped; the same command goes on. `proxyhash benchmark --recipe` changes everything else.
+
+    Parameters
+    ----------
+    name
+        The experiment.
+    list_
+        List the experiments.
+    dataset
+        Run it on another data set: a name, or a folder.
+    seeds
+        How many times each method is trained.
+    tuned
+        The file of what `proxyhash tune` chose.
+    data_dir
+        Where to look for a named data set first.
+    models
+        Keep what was trained in this folder.
+    output
+        The folder of the records and of report.html; by default results/NAME.
+    """
+    from proxyhash.experiments.recipes import find_recipe, read_recipe, recipes
+    from proxyhash.report import compare, write_page
+
+    if list_ or name is None:
+        if not list_:
+            raise InputError(f"Say which experiment: {', '.join(recipes())}.")
+        _print_list(recipes())
+        return
+    grid = read_recipe(name)
+    grid = grid if dataset is None else replace(grid, data=dataset)
+    grid = grid if seeds is None else replace(grid, seeds=seeds)
+    grid = grid if tuned is None else grid.with_choices(tuned)
+    folder = output or Path("results") / find_recipe(name).stem
+    records = run_shown(grid, folder, data_dir=data_dir, models=models)
+    print_table(records)
+    write_page(compare(records), folder / "report.html", title=f"Experiment {name}")
+    print(f"The report is {folder / 'report.html'}.")
+
+
+def _print_list(found: dict[str, Path]) -> None:
+    from proxyhash.experiments.recipes import summary
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, path in found.items():
+        table.add_row(name, summary(path))
+    Console(highlight=False).print(table)

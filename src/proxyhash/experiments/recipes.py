@@ -1,0 +1,34 @@
+"""The experiments that come with the project, by name."""
+
+from pathlib import Path
+
+from proxyhash.experiments.grid import Grid
+from proxyhash.support.errors import InputError
+from proxyhash.support.lookup import look_up
+
+_PLACES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")  # in a wheel, in the repository
+
+
+def recipes() -> dict[str, Path]:
+    """Return the recipes by name."""
+    for place in _PLACES:
+        if found := {path.stem: path for path in sorted(place.glob("*.toml"))}:
+            return found
+    raise InputError("This installation has no recipes; install proxyhash again.")
+
+
+def find_recipe(name: str) -> Path:
+    """Return the file of a recipe by name."""
+    return look_up("experiment", name, recipes())
+
+
+def summary(path: Path) -> str:
+    """Return what a recipe is for: its comment before the first key."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    head = lines[: next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))]
+    return " ".join(line.removeprefix("#").strip() for line in head)
+
+
+def read_recipe(name: str) -> Grid:
+    """Return the grid of a recipe by name."""
+    return Grid.from_toml(find_recipe(name))
