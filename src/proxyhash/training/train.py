@@ -207,6 +207,6 @@ def _hasher(
     order: Order,
 ) -> Hasher:
     trained = learner.trunk.backbone if isinstance(learner.trunk, Normalised) else backbone
-    network = HashNetwork(trained, learner.heads[number]).eval().float()
+    network = HashNetwork(trained, learner.coders[number]).eval().float()
     record = {"order": {**asdict(order), "bits": order.bits[number]}, "lengths": order.bits, "protocol": split.record()}
     return Hasher(network, transform, names, learner.methods[number].proxies(), record)
