@@ -2,15 +2,22 @@
 
 from proxyhash.methods import shallow  # noqa: F401  its methods register themselves
 from proxyhash.methods.deep import (  # noqa: F401  so do these
+    adsh,
     bhc,
+    cnnh,
     csq,
     dpn,
     dpsh,
+    drsch,
+    dsdh,
+    dsrh,
     dtsh,
     greedyhash,
     hashnet,
+    hbmp,
     mdsh,
     mihash,
+    ninh,
     orthohash,
     proxies,
     talr,

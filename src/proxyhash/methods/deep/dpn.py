@@ -21,8 +21,8 @@ class DpnSettings:
 class Polarisation(Centres):
     """The mean over images and bits of max(0, m - u_k t_k), u not bounded, t the random code of the image's class.
 
-    The authors draw the codes with probability 1/2 and add the loss to a classifier's; alone, as here and in their released
-    code, it retrieves better. For tags t is the vote of the tags' codes.
+    The authors draw the codes with probability 1/2, as here, or adapt them to the classes. For tags t is the vote of the
+    tags' codes.
     """
 
     def __init__(self, task: Task, settings: DpnSettings) -> None:

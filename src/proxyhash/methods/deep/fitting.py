@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from proxyhash.codes import pack
 from proxyhash.methods.lesson import Lesson
 from proxyhash.models.heads import Head, HeadShape, Queries, describe_head, make_head
 from proxyhash.support.errors import InputError
@@ -25,6 +26,7 @@ from proxyhash.training.sources import FeatureSource
 from proxyhash.training.trainer import Material, Trainer
 
 FORMAT = "proxyhash.head-hasher/1"
+TRAINING_CODES = "training_codes"  # no parameter of a head has this name
 
 Floats = NDArray[np.float32]
 
@@ -35,6 +37,7 @@ class HeadHasher:
 
     method: str
     head: Head
+    training_codes: NDArray[np.uint8] | None = None  # of the training images, if they were learned apart from the head
 
     @property
     def searches(self) -> str:
@@ -66,8 +69,11 @@ class HeadHasher:
     def save(self, path: Path) -> None:
         """Write a .safetensors file."""
         facts = {"format": FORMAT, "method": self.method, "head": json.dumps(describe_head(self.head))}
+        tensors = {name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}
+        if self.training_codes is not None:
+            tensors[TRAINING_CODES] = torch.from_numpy(self.training_codes)
         with written_whole(path) as temporary:
-            save_file({name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}, temporary, facts)
+            save_file(tensors, temporary, facts)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -79,12 +85,13 @@ class HeadHasher:
             if facts.get("format") != FORMAT:
                 raise InputError(f"{path} is not a saved method of this version.")
             head = make_head(json.loads(facts["head"]))
+            codes = tensors.pop(TRAINING_CODES, None)
             head.load_state_dict(tensors)
         except FileNotFoundError:
             raise InputError(f"There is no file {path}.") from None
         except (OSError, SafetensorError, RuntimeError, KeyError, TypeError) as error:
             raise InputError(f"{path} is not a saved method: {error}.") from error
-        return cls(facts["method"], head.eval())
+        return cls(facts["method"], head.eval(), None if codes is None else codes.numpy())
 
 
 def fit_head(name: str, lesson: Lesson, settings: Any, plan: Plan | None = None) -> HeadHasher:
@@ -107,4 +114,5 @@ def fit_head(name: str, lesson: Lesson, settings: Any, plan: Plan | None = None)
                 progress=lesson.progress,
             )
             learner = trainer.fit()
-    return HeadHasher(name, learner.coders[0].eval())
+    codes = learner.methods[0].training_codes()
+    return HeadHasher(name, learner.coders[0].eval(), None if codes is None else pack(codes.numpy() >= 0))

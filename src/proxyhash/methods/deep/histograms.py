@@ -23,4 +23,4 @@ def batch_histograms(nu: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the histograms (N, bits + 1) of each image's distances to similar images, and to dissimilar ones."""
     distances = hamming_distances(nu, nu)
     similar, dissimilar = pairs_of_a_batch(targets)
-    return tuple(soft_histograms(distances, chosen, nu.shape[1]) for chosen in (similar, dissimilar))  # type: ignore[return-value]
+    return soft_histograms(distances, similar, nu.shape[1]), soft_histograms(distances, dissimilar, nu.shape[1])

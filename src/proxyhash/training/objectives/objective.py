@@ -28,6 +28,13 @@ class Task:
     seed: int = 0
     progress: Progress = field(default=silent, repr=False)
 
+    def indicator(self) -> NDArray[np.float32]:
+        """Return which image has which class or tag, (n, C) of 0 and 1."""
+        if self.tags is not None:
+            return self.tags.astype(np.float32)
+        assert self.labels is not None
+        return np.eye(len(self.names), dtype=np.float32)[self.labels]
+
 
 class Objective(nn.Module, ABC):
     """A loss with what belongs to it: learned parameters, a head if it needs its own, a step between epochs.
@@ -53,6 +60,10 @@ class Objective(nn.Module, ABC):
 
     def scores(self, nu: Tensor) -> Tensor | None:  # noqa: ARG002
         """Return how well each class or tag fits (N, C), or None if the method does not classify."""
+        return None
+
+    def training_codes(self) -> Tensor | None:
+        """Return codes (n, bits) of the training images if the method learns them apart from its network, or None."""
         return None
 
     def proxies(self) -> ProxySet | None:
