@@ -8,6 +8,7 @@ from proxyhash.methods.deep import (  # noqa: F401  so do these
     csq,
     dpn,
     dpsh,
+    dqn,
     drsch,
     dsdh,
     dsrh,
@@ -20,6 +21,8 @@ from proxyhash.methods.deep import (  # noqa: F401  so do these
     ninh,
     orthohash,
     proxies,
+    softmax_pq,
+    subic,
     talr,
 )
 from proxyhash.methods.lesson import Encoder, Lesson

@@ -30,8 +30,8 @@ class Asymmetric(Objective):
     """The mean over i, j of (u_i.v_j / K - S_ij)^2, plus g mean_k (u_ik - v_ik)^2: u by the network, v the database's codes.
 
     S is 1 in a class and -r across, r the ratio of similar to dissimilar pairs, as in the authors' code; the same goal of
-    -1 for the many dissimilar pairs would drown the others. It is never written out: with one-hot classes Y, S = (1 + r) YY' - r,
-    so that the sum over all j needs only V'V, Y'V and the sum of V. After each epoch V is updated bit by bit, each
+    -1 for the many dissimilar pairs would drown the others. It is never written out: with one-hot classes Y, S = (1 + r)
+    YY' - r, so that the sum over all j needs only V'V, Y'V and the sum of V. After each epoch V is updated bit by bit, each
     exactly; all training images are queries (the authors draw 2,000 a round). V starts as one random code a class (ours).
     New images are coded by the network.
     """
