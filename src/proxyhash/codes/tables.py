@@ -28,7 +28,7 @@ def symbol_bits(bits: int) -> int:
 def pack_symbols(symbols: NDArray[np.integer], each: int) -> Packed:
     """Return symbols (N, M) of `each` bits as packed codes (N, ceil(M * each / 8))."""
     on = (symbols[:, :, None] >> np.arange(each)) & 1
-    return pack(on.reshape(len(symbols), -1).astype(bool))
+    return pack(on.reshape(len(symbols), symbols.shape[1] * each).astype(bool))
 
 
 def unpack_symbols(packed: Packed, count: int, each: int) -> Symbols:

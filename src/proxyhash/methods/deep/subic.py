@@ -14,7 +14,7 @@ from proxyhash.training.objectives import Objective, Task
 
 @dataclass(frozen=True)
 class SubicSettings:
-    """The weights of the two entropies (ours: at 1 and 1 they outdo the classifier, and held-out digits are found less well)."""
+    """The weights of the two entropies (ours: at 1 and 1 they outdo the classifier, and retrieve held-out digits worse)."""
 
     sparse: float = 0.1  # gamma: an image's blocks should be one-hot
     spread: float = 0.1  # mu: over a batch, a block should use all its values

@@ -42,4 +42,4 @@ class BlockHead(Head):
         return -self._blocks(outputs)
 
     def _blocks(self, outputs: Floats) -> Floats:
-        return outputs.reshape(len(outputs), -1, 1 << self.each)
+        return outputs.reshape(len(outputs), self.shape.bits // self.each, 1 << self.each)

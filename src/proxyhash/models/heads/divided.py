@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from proxyhash.models.heads.head import Head, HeadShape, layers_before
 from proxyhash.models.heads.registry import head_kind
 
-SLICE = 50  # units a bit reads if the shape does not say: the authors'
+SLICE = 50  # units that a bit reads, at least: the authors'
 SATURATED = 0.4  # epsilon: a sigmoid farther than this from 1/2 counts as 0 or 1
 
 
@@ -20,7 +20,7 @@ class DividedHead(Head):
 
     def __init__(self, shape: HeadShape) -> None:
         super().__init__(shape)
-        each = max(1, shape.hidden // shape.bits) if shape.hidden else SLICE
+        each = max(SLICE, shape.hidden // shape.bits)
         layers, width = layers_before(shape, each * shape.bits)
         self.layers = nn.Sequential(*layers)
         self.slices = nn.Parameter(torch.randn(shape.bits, width // shape.bits) / each**0.5)
