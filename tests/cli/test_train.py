@@ -284,6 +284,5 @@ def test_a_system_that_does_not_search_by_bits_is_measured_and_has_no_index(
     assert "real distances" in numbers["metrics"][0]["name"]
     assert numbers["map"] > 0.3
     assert "Binarisation" not in run(f"evaluate model {tmp_path}/model", capsys)
-    shutil.copytree(tmp_path / "model", tmp_path / "folder" / "model")
-    message = error(f"index create {tmp_path}/index --model {tmp_path}/model", capsys)
+    message = error(f"index add {tmp_path} --model {tmp_path}/model --index {tmp_path}/index", capsys)
     assert "This model searches by product quantiser, and an index only by Hamming distance; use evaluate model." in message

@@ -1,5 +1,7 @@
 """Product quantisation against faiss."""
 
+from itertools import pairwise
+
 import faiss
 import numpy as np
 import pytest
@@ -44,7 +46,7 @@ def test_no_round_raises_the_error() -> None:
     for number in range(6):
         books = learn_codebooks(VECTORS, books, np.random.default_rng(number), 1)
         errors.append(error(books))
-    assert all(later <= earlier + 1e-6 for earlier, later in zip(errors, errors[1:], strict=False))
+    assert all(later <= earlier + 1e-6 for earlier, later in pairwise(errors))
     assert errors[-1] < 0.9 * errors[0]
 
 

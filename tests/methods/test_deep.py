@@ -72,7 +72,10 @@ def test_mdsh_by_hand() -> None:
     assert value(objective, centres[:1].clone(), torch.tensor([0])) == pytest.approx(expected)
 
 
-NO_GRADIENT = {"greedyhash", *list_kinds()}  # the sign has none but the one it is given; proxies are tested with their losses
+NO_GRADIENT = {
+    "greedyhash",
+    *list_kinds(),
+}  # the sign has none but the one it is given; proxies are tested with their losses
 
 
 @pytest.mark.parametrize("name", [name for name in list_objectives() if name not in NO_GRADIENT])

@@ -120,7 +120,7 @@ def test_label_sets_are_all_that_similarity_depends_on() -> None:
     np.testing.assert_array_equal(found.rows[found.member], tags)
     written_out = np.where(tags @ tags.T > 0, 1, -1)
     np.testing.assert_array_equal(found.similarity()[found.member][:, found.member], written_out)
-    np.testing.assert_array_equal(found.similarity(2), found.similarity()[:, :2])
+    np.testing.assert_array_equal(found.similarity(slice(1, 3), slice(2)), found.similarity()[1:3, :2])
 
 
 def test_regressed_weights_are_the_least_squares_ones() -> None:

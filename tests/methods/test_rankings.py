@@ -36,7 +36,9 @@ def test_soft_histograms_of_saturated_embeddings_are_the_hard_ones(seed: int, bi
         distances = (nu[query] != nu).sum(1).numpy()
         for histogram, same in zip(found, (True, False), strict=True):
             chosen = others & ((labels == labels[query]).numpy() == same)
-            np.testing.assert_allclose(histogram[query].numpy(), np.bincount(distances[chosen], minlength=bits + 1), atol=1e-9)
+            np.testing.assert_allclose(
+                histogram[query].numpy(), np.bincount(distances[chosen], minlength=bits + 1), atol=1e-9
+            )
 
 
 def test_mutual_information_by_hand() -> None:

@@ -16,9 +16,9 @@ class LabelSets:
     counts: NDArray[np.int64]
     member: NDArray[np.int64]
 
-    def similarity(self, columns: int | None = None) -> Doubles:
-        """Return S (U, columns): +1 for sets that share something, else -1, against the first `columns` sets (None: all)."""
-        shared: Doubles = np.where(self.rows @ self.rows[:columns].T > 0, 1.0, -1.0)
+    def similarity(self, some: slice = slice(None), others: slice = slice(None)) -> Doubles:
+        """Return S between some sets and others: +1 for two that share something, else -1."""
+        shared: Doubles = np.where(self.rows[some] @ self.rows[others].T > 0, 1.0, -1.0)
         return shared
 
 

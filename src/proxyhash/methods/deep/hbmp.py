@@ -17,6 +17,7 @@ from proxyhash.support.seeds import generator
 from proxyhash.training.objectives import Objective, Task
 
 Doubles = NDArray[np.float64]
+PIECE = 2048  # label sets whose similarity to the anchors is held at once
 
 
 @dataclass(frozen=True)
@@ -63,21 +64,27 @@ def pursue(
 ) -> tuple[Doubles, Doubles]:
     """Return codes (U, bits) of label sets and weights (bits,).
 
-    Bits are found for the `most` frequent sets, the anchors; another set's bit is the sign of its residual's product with
-    theirs.
+    Bits are found for the `most` frequent sets, the anchors; the others follow them, a piece at a time.
     """
-    similarity = sets.similarity(most)  # (U, anchors)
-    anchors = similarity[: similarity.shape[1]]
-    codes, weights = np.zeros((len(similarity), 0)), np.zeros(0)
+    anchors = sets.similarity(slice(most), slice(most))
+    codes, steps = np.zeros((len(anchors), 0)), [np.zeros(0)]
     for bit in range(bits):
-        held = codes[: len(anchors)]
-        residual = anchors - (held * weights) @ held.T
-        y = improve_bit(_top_signs(residual, random), residual, np.ones(len(anchors)))
-        rest = (similarity[len(anchors) :] - (codes[len(anchors) :] * weights) @ held.T) @ y
-        codes = np.column_stack([codes, np.concatenate([y, np.where(rest >= 0, 1.0, -1.0)])])
-        held = codes[: len(anchors)]
-        weights = regressed_weights(held, anchors) if regressed else np.full(bit + 1, 1 / bits)
-    return codes, weights
+        residual = anchors - (codes * steps[-1]) @ codes.T
+        found = improve_bit(_top_signs(residual, random), residual, np.ones(len(anchors)))
+        codes = np.column_stack([codes, found])
+        steps.append(regressed_weights(codes, anchors) if regressed else np.full(bit + 1, 1 / bits))
+    pieces = [slice(first, first + PIECE) for first in range(len(anchors), len(sets.rows), PIECE)]
+    rest = [_following(sets.similarity(piece, slice(most)), codes, steps) for piece in pieces]
+    return np.concatenate([codes, *rest]), steps[-1]
+
+
+def _following(similarity: Doubles, anchors: Doubles, steps: list[Doubles]) -> Doubles:
+    """Return the codes (n, bits) of sets by their similarity (n, A) to anchors: signs of residual times anchors."""
+    codes = np.zeros((len(similarity), 0))
+    for bit, weights in enumerate(steps[:-1]):
+        pull = (similarity - (codes * weights) @ anchors[:, :bit].T) @ anchors[:, bit]
+        codes = np.column_stack([codes, np.where(pull >= 0, 1.0, -1.0)])
+    return codes
 
 
 def regressed_weights(codes: Doubles, similarity: Doubles) -> Doubles:
