@@ -1,6 +1,7 @@
 """Product quantisation against faiss."""
 
 from itertools import pairwise
+from typing import Any
 
 import faiss
 import numpy as np
@@ -24,14 +25,14 @@ def learned() -> np.ndarray:
 
 
 def test_the_error_is_that_of_faiss(learned: np.ndarray) -> None:
-    theirs = faiss.ProductQuantizer(12, 4, 4)
+    theirs: Any = faiss.ProductQuantizer(12, 4, 4)
     theirs.train(VECTORS)
     rebuilt = theirs.decode(theirs.compute_codes(VECTORS))
     assert error(learned) == pytest.approx(float(np.square(VECTORS - rebuilt).sum(1).mean()), rel=0.05)
 
 
 def test_codes_and_distances_with_its_centroids_are_those_of_faiss() -> None:
-    theirs = faiss.ProductQuantizer(12, 3, 8)
+    theirs: Any = faiss.ProductQuantizer(12, 3, 8)
     theirs.train(VECTORS)
     codebooks = faiss.vector_to_array(theirs.centroids).reshape(3, 256, 4)
     codes = theirs.compute_codes(VECTORS)
