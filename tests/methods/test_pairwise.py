@@ -66,7 +66,7 @@ def test_no_step_of_dsdh_raises_its_objective(seed: int) -> None:
     weights = np.linalg.solve(gram, before.T @ labels).astype(np.float32)
     found = discrete_value(before, nu, labels, weights, settings)
     for _ in range(3):  # the regression is the best there is
-        other = weights + random.normal(0, 0.01, weights.shape).astype(np.float32)
+        other = (weights + random.normal(0, 0.01, weights.shape)).astype(np.float32)
         assert discrete_value(before, nu, labels, other, settings) >= found - 1e-5
     after = discrete_step(before, nu, labels, settings)
     assert discrete_value(after, nu, labels, weights, settings) <= found + 1e-4

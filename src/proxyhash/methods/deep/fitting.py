@@ -89,7 +89,7 @@ class HeadHasher:
             head.load_state_dict(tensors)
         except FileNotFoundError:
             raise InputError(f"There is no file {path}.") from None
-        except (OSError, SafetensorError, RuntimeError, KeyError, TypeError) as error:
+        except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, json.JSONDecodeError) as error:
             raise InputError(f"{path} is not a saved method: {error}.") from error
         return cls(facts["method"], head.eval(), None if codes is None else codes.numpy())
 

@@ -1,10 +1,11 @@
 """Heads by name: what a file says of a head is a name and a few numbers, so that nothing in a file can run code."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 from proxyhash.models.heads.head import Head, HeadShape
+from proxyhash.support.errors import InputError
 from proxyhash.support.lookup import look_up
 
 Kind = TypeVar("Kind", bound=type[Head])
@@ -24,8 +25,10 @@ def head_kind(name: str) -> Callable[[Kind], Kind]:
     return register
 
 
-def make_head(facts: Mapping[str, Any]) -> Head:
+def make_head(facts: object) -> Head:
     """Return the head that `describe_head` has described, its weights still to be loaded."""
+    if not isinstance(facts, dict):
+        raise InputError(f"A head is described by its kind and its shape, not by {facts!r}.")
     numbers = dict(facts)
     return look_up("head", numbers.pop("kind", PLAIN), _HEADS)(HeadShape(**numbers))
 
