@@ -272,3 +272,17 @@ def test_other_systems_train_networks_by_their_name(tmp_path: Path, capsys: pyte
     assert "has no setting tau" in error(f"{TRAIN} --bits 8 --method dpsh --tau 3 -o {tmp_path}/other", capsys)
     listed = {row["name"]: row for row in json.loads(run("methods --json", capsys))}
     assert (listed["itq"]["family"], listed["dpsh"]["year"]) == ("shallow", 2016)
+    assert listed["subic"]["searches"] == "one-hot blocks"
+
+
+def test_a_system_that_does_not_search_by_bits_is_measured_and_has_no_index(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(f"{TRAIN} --bits 8 --epochs 2 --method softmax-pq -o {tmp_path}/model", capsys)
+    numbers = json.loads(run(f"evaluate model {tmp_path}/model --json", capsys))
+    assert numbers["binarisation_error"] is None
+    assert "real distances" in numbers["metrics"][0]["name"]
+    assert numbers["map"] > 0.3
+    assert "Binarisation" not in run(f"evaluate model {tmp_path}/model", capsys)
+    message = error(f"index add {tmp_path} --model {tmp_path}/model --index {tmp_path}/index", capsys)
+    assert "This model searches by product quantiser, and an index only by Hamming distance; use evaluate model." in message

@@ -24,8 +24,8 @@ def lesson() -> Lesson:
 
 
 def retrieval(encoder: Encoder) -> float:
-    codes = encoder.encode(digits().query), digits().query_labels, encoder.encode(digits().train), digits().labels
-    return mean_average_precision(*codes).value
+    search = encoder.queries(digits().query), digits().query_labels, encoder.encode(digits().train), digits().labels
+    return mean_average_precision(*search).value
 
 
 @pytest.mark.filterwarnings("ignore:All proxies are equally far apart")
@@ -34,12 +34,15 @@ def test_fits_encodes_saves_and_repeats(name: str, tmp_path: Path) -> None:
     encoder = fit_method(name, lesson(), SHORT)
     codes = encoder.encode(digits().query)
     assert (encoder.method, encoder.bits, codes.shape) == (name, 16, (len(digits().query), 2))
+    assert encoder.searches == find_method(name).searches
+    assert encoder.queries(digits().query[:3]).ndim == (2 if encoder.searches == "Hamming" else 3)
     assert retrieval(encoder) > FLOOR.get(name, 0.7)
 
     encoder.save(tmp_path / "method.safetensors")
     kind = FeatureHasher if isinstance(encoder, FeatureHasher) else HeadHasher
     loaded = kind.load(tmp_path / "method.safetensors")
     np.testing.assert_array_equal(loaded.encode(digits().query), codes)
+    np.testing.assert_array_equal(loaded.queries(digits().query), encoder.queries(digits().query))
     assert loaded.method == name
 
     again = fit_method(name, lesson(), SHORT)
@@ -70,8 +73,9 @@ def test_learns_from_tags(name: str) -> None:
     few = slice(0, 300)
     encoder = fit_method(name, Lesson(16, digits().train[few], tags=tags[few]), SHORT)
     codes = encoder.encode(digits().train[few])
-    chance = mean_average_precision(np.roll(codes, 1, axis=0), tags[few], codes, tags[few]).value
-    assert mean_average_precision(codes, tags[few], codes, tags[few]).value > chance + 0.05
+    queries = encoder.queries(digits().train[few])
+    chance = mean_average_precision(np.roll(queries, 1, axis=0), tags[few], codes, tags[few]).value
+    assert mean_average_precision(queries, tags[few], codes, tags[few]).value > chance + 0.05
 
 
 def test_unknown_names_are_answered() -> None:
@@ -90,3 +94,26 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
     for kind in (FeatureHasher, HeadHasher):
         with pytest.raises(InputError, match="is not a saved method"):
             kind.load(path)
+
+
+def test_codes_that_were_learned_apart_from_the_network_are_kept(tmp_path: Path) -> None:
+    encoder = fit_method("adsh", lesson(), SHORT)
+    assert isinstance(encoder, HeadHasher)
+    assert encoder.training_codes is not None
+    learned = encoder.training_codes, digits().labels
+    queries = encoder.queries(digits().query), digits().query_labels
+    assert mean_average_precision(*queries, *learned).value > retrieval(encoder) - 0.02
+    encoder.save(tmp_path / "adsh.safetensors")
+    np.testing.assert_array_equal(HeadHasher.load(tmp_path / "adsh.safetensors").training_codes, encoder.training_codes)
+
+
+def test_a_file_cannot_name_what_is_no_head(tmp_path: Path) -> None:
+    encoder = fit_method("dpsh", lesson(), SHORT)
+    encoder.save(tmp_path / "good.safetensors")
+    content = (tmp_path / "good.safetensors").read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = content[8 : 8 + size].replace(b'{\\"width\\": 64', b'{\\"kind\\": \\"evil\\", \\"width\\": 64')
+    assert header != content[8 : 8 + size]
+    (tmp_path / "bad.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + content[8 + size :])
+    with pytest.raises(InputError, match="There is no head 'evil'"):
+        HeadHasher.load(tmp_path / "bad.safetensors")

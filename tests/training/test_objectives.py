@@ -39,21 +39,24 @@ def embeddings() -> torch.Tensor:
 def test_every_method_keeps_the_contract(name: str, kind: str) -> None:
     if kind == "tags" and not find_objective(name).takes_tags:
         pytest.skip("for classes only")
-    made, nu = build_objective(name, task(kind), {}), embeddings()
+    made = build_objective(name, task(kind), {})
+    head = made.head(HeadShape(6, BITS))
+    outputs = head(torch.from_numpy(FEATURES)).detach()
+    assert outputs.shape == (COUNT, head.outputs)
+    assert head.codes(outputs.numpy()).shape == (COUNT, 1)
+    nu = embeddings() if head.searches == "Hamming" else outputs.requires_grad_()
     loss = made(nu, targets(kind), torch.arange(COUNT))
     assert loss.shape == ()
     assert torch.isfinite(loss)
     loss.backward()
     assert nu.grad is not None
     assert nu.grad.abs().sum() > 0
-    head = made.head(HeadShape(6, BITS))
-    assert head(torch.randn(4, 6)).shape == (4, BITS)
     scores, proxies = made.scores(nu), made.proxies()
     assert scores is None or scores.shape == (COUNT, len(NAMES))
     assert proxies is None or proxies.weights.shape == (len(NAMES), BITS)
     assert made.per_class >= 0
     assert find_objective(name).summary
-    made.after_epoch(nu.detach)
+    made.after_epoch(nu.detach, head)
     again = build_objective(name, task(kind), {})
     torch.testing.assert_close(again(nu, targets(kind), torch.arange(COUNT)), loss, rtol=0, atol=0)
 
@@ -123,7 +126,7 @@ def test_a_floor_is_a_share_of_what_is_possible() -> None:
     ("name", "settings", "sentence"),
     [
         ("shcml", {}, "There is no training method 'shcml'; did you mean shclm?"),
-        ("resnet", {}, "There is no training method 'resnet'; choose from learned, random"),
+        ("zzz", {}, "There is no training method 'zzz'; choose from learned, random"),
         ("shclm", {"taw": 3}, "The method shclm has no setting taw; it has tau, triplet"),
         ("shclm", {"tau": 0.0}, "tau must be positive"),
         ("shclm", {"triplet": -1.0}, "neither triplet nor margin may be negative"),

@@ -114,7 +114,8 @@ def model(
     Console().print(_table(measured.metrics, len(measured.split.database)))
     if measured.accuracy is not None:
         print(f"Accuracy by nearest proxy: {measured.accuracy:.4f}.")
-    print(f"Binarisation error, mean of (|nu| - 1)^2: {measured.binarisation_error:.4f}.")
+    if measured.binarisation_error is not None:
+        print(f"Binarisation error, mean of (|nu| - 1)^2: {measured.binarisation_error:.4f}.")
     print(f"Protocol {measured.split.protocol}@{measured.split.version}, fingerprint {measured.split.fingerprint()}.")
 
 

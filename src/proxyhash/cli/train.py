@@ -190,7 +190,6 @@ def encode(
     """
     import numpy as np
 
-    from proxyhash.codes import pack
     from proxyhash.data import FileImages, Problems, load_dataset
     from proxyhash.models.hasher import Hasher
 
@@ -206,7 +205,7 @@ def encode(
         raise InputError(f"None of the images in {images} could be read.")
     keys = np.array([found.key(int(index)) for index in kept])
     with written_whole(output) as temporary, temporary.open("wb") as handle:
-        np.savez(handle, codes=pack(nu >= 0), keys=keys, bits=np.int64(hasher.bits))
+        np.savez(handle, codes=hasher.head.codes(nu), keys=keys, bits=np.int64(hasher.bits))
     console = Console(highlight=False)
     for sentence in problems.sentences():
         console.print(f"Left out: {sentence}")
@@ -230,9 +229,8 @@ def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")]) ->
     hasher = Hasher.load(model)
     export_onnx(hasher.network, output, hasher.transform.size)
     facts = asdict(hasher.transform)
-    print(
-        f"{output}: pixels (n, 3, {facts['size']}, {facts['size']}) from 0 to 255 -> nu (n, {hasher.bits}); signs verified."
-    )
+    size, outputs = facts["size"], hasher.head.outputs
+    print(f"{output}: pixels (n, 3, {size}, {size}) from 0 to 255 -> nu (n, {outputs}); signs verified.")
 
 
 def run_folder(output: Path) -> Path:

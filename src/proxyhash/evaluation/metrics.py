@@ -5,6 +5,7 @@ and (N, T) of 0 and 1, where sharing a tag is relevant.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,8 +46,10 @@ def mean_average_precision(
     database, which makes the result depend on it. `denominator` is what the sum of precisions is divided by: `relevant` (all
     relevant items), `capped` (at most `top`) or `retrieved` (the hits inside the top, as many scripts do).
 
-    Queries may be real values (Q, bits) instead of packed codes, or bits may have weights: distances are then real numbers,
-    and sorted. `legacy` names a script whose number is to be reproduced, see `proxyhash.evaluation.legacy`.
+    Queries may be real values (Q, bits) instead of packed codes, or tables (Q, M, k) as `codes.tables` has them, or bits may
+    have weights: distances are then real numbers, and sorted.
+
+    `legacy` names a script whose number is to be reproduced, see `proxyhash.evaluation.legacy`.
     """
     top = None if top is None else whole_number("top", top, at_least=1)
     search = (query_codes, query_labels, db_codes, db_labels)
@@ -146,20 +149,36 @@ def evaluate(
     threads: int | None = None,
     progress: Progress = silent,
 ) -> list[Metric]:
-    """Return the usual metrics from one pass over all pairs: mAP and its bounds, precision and recall, and radius 2."""
+    """Return the usual metrics from one pass over all pairs: mAP and its bounds, precision and recall, and radius 2.
+
+    Queries as for mAP; where distances are real numbers there is no radius.
+    """
     top = None if top is None else whole_number("top", top, at_least=1)
-    counts = [count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads, progress=progress)]
-    cutoff = _cutoff(top)
-    results = [
-        _metric(f"mAP{cutoff} [ties {ties}, over relevant]", counts, lambda part, t=ties: average_precision(part, top, t))  # type: ignore[misc]
+    real = _is_real(query_codes, None)
+    scorers = _usual_scorers(top, ks, real)
+    parts = _rankings((query_codes, query_labels, db_codes, db_labels), "expected", None, threads, progress)
+    scores: dict[str, list[Scores]] = {name: [] for name in scorers}
+    lonely = 0
+    for part in parts:  # real distances come query by query, and are too many to keep
+        lonely += int((part.relevant_in_all == 0).sum())
+        for name, score in scorers.items():
+            scores[name].append(score(part))
+    return [Metric(name, np.concatenate(pieces), lonely) for name, pieces in scores.items()]
+
+
+def _usual_scorers(top: int | None, ks: tuple[int, ...], real: bool) -> dict[str, Callable[[TieCounts], Scores]]:
+    kind = "real distances, " if real else ""
+    scorers: dict[str, Callable[[TieCounts], Scores]] = {
+        f"mAP{_cutoff(top)} [{kind}ties {ties}, over relevant]": partial(average_precision, top=top, ties=ties)
         for ties in ("expected", "worst", "best")
-    ]
+    }
     for k in ks:
-        results.append(_metric(f"precision@{k} [ties expected]", counts, lambda part, n=k: precision.precision_at(part, n)))  # type: ignore[misc]
-        results.append(_metric(f"recall@{k} [ties expected]", counts, lambda part, n=k: precision.recall_at(part, n)))  # type: ignore[misc]
-    results.append(_metric("precision within radius 2", counts, lambda part: precision.precision_within(part, 2)))
-    results.append(_metric("mAP within radius 2", counts, lambda part: precision.average_precision_within(part, 2)))
-    return results
+        scorers[f"precision@{k} [ties expected]"] = partial(precision.precision_at, k=k)
+        scorers[f"recall@{k} [ties expected]"] = partial(precision.recall_at, k=k)
+    if not real:
+        scorers["precision within radius 2"] = partial(precision.precision_within, radius=2)
+        scorers["mAP within radius 2"] = partial(precision.average_precision_within, radius=2)
+    return scorers
 
 
 def _metric(name: str, parts: Iterable[TieCounts], score: Callable[[TieCounts], Scores]) -> Metric:

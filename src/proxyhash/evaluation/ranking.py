@@ -1,11 +1,12 @@
-"""The sort path: retrieval by real-valued distances, of real queries against codes or with a weight for each bit."""
+"""The sort path: retrieval by real-valued distances, of real queries or tables against codes, or with a weight a bit."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyhash.codes.bits import checked_packed, unpack
+from proxyhash.codes.bits import Packed, checked_packed, unpack
+from proxyhash.codes.tables import checked_tables, sum_entries
 from proxyhash.evaluation.counts import TieCounts
 from proxyhash.evaluation.relevance import relevance
 from proxyhash.support.errors import InputError
@@ -24,17 +25,29 @@ def count_ranked(
     """Yield for each query its groups of tied items, nearest first, as counts (1, groups).
 
     Queries are real values (Q, bits), compared by (bits - q.b) / 2, or packed codes compared bit by bit with `bit_weights`
-    (bits,). Distances that agree to nine digits are ties.
+    (bits,), or tables (Q, M, k), see `codes.tables`. Distances that agree to nine digits are ties.
     """
     database = checked_packed("The database", db_codes)
-    queries, weights = _real_queries(query_codes, bit_weights, database.shape[1])
-    labels = relevance(query_labels, db_labels, len(queries), len(database))
+    count, distances = _scorer(query_codes, bit_weights, database)
+    labels = relevance(query_labels, db_labels, count, len(database))
     size = max(1, _PAIRS_AT_ONCE // len(database))
-    for first in range(0, len(queries), size):
+    for first in range(0, count, size):
         rows = slice(first, first + size)
-        distances = _distances(queries[rows] * weights, database, float(weights.sum()))
-        for row, relevant in zip(distances, labels.matrix(rows), strict=True):
-            yield _tie_groups(row, relevant)
+        for row, relevant in zip(distances(rows), labels.matrix(rows), strict=True):
+            yield _tie_groups(np.round(row, 9), relevant)
+
+
+def _scorer(
+    query_codes: ArrayLike, bit_weights: ArrayLike | None, database: Packed
+) -> tuple[int, Callable[[slice], NDArray[np.float64]]]:
+    """Return how many queries there are, and what gives the distances (rows, N) of some of them."""
+    if np.ndim(query_codes) == 3:
+        if bit_weights is not None:
+            raise InputError("Tables hold every bit's weight already; give no bit weights with them.")
+        tables, symbols = checked_tables(query_codes, database)
+        return len(tables), lambda rows: sum_entries(tables[rows], symbols)
+    queries, weights = _real_queries(query_codes, bit_weights, database.shape[1])
+    return len(queries), lambda rows: _distances(queries[rows] * weights, database, float(weights.sum()))
 
 
 def _real_queries(
@@ -65,7 +78,7 @@ def _distances(queries: NDArray[np.float64], database: NDArray[np.uint8], span: 
     for first in range(0, len(database), _ITEMS_AT_ONCE):
         part = slice(first, first + _ITEMS_AT_ONCE)
         distances[:, part] = (span - queries @ unpack(database[part], bits).T.astype(np.float64)) / 2
-    return np.round(distances, 9)
+    return distances
 
 
 def _tie_groups(distances: NDArray[np.float64], relevant: NDArray[np.bool_]) -> TieCounts:

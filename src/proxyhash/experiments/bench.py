@@ -73,7 +73,10 @@ class Bench:
         for hasher in hashers:
             nu, readable = self._embedded(hasher, trial)
             usable = without(split, np.flatnonzero(~readable))
-            metrics = outcome.retrieval(nu, self.dataset, usable)
+            queries, codes = hasher.head.queries(nu[usable.query]), hasher.head.codes(nu[usable.database])
+            if hasher.training_codes is not None and np.array_equal(usable.database, usable.train):
+                codes = hasher.training_codes  # learned for just these images
+            metrics = outcome.retrieval(queries, codes, hasher.bits, self.dataset, usable)
             yield hasher.bits, metrics | outcome.embedding(hasher, nu, self.dataset, usable), fitted
 
     def _embedded(self, hasher: Hasher, trial: Trial) -> tuple[Floats, NDArray[np.bool_]]:
@@ -101,11 +104,10 @@ class Bench:
             lesson = Lesson(bits, features.values[train], labels, tags, trial.seed, self.progress)
             encoder = fit_method(trial.method, lesson, **trial.settings)
             fitted = time.monotonic()
-            nu = np.zeros((len(dataset), bits), np.float32)
-            wanted = np.union1d(split.query, split.database)
-            for part in np.array_split(wanted, 1 + len(wanted) // PIECE):
-                nu[part] = encoder.embed(features.values[part])
-            yield bits, outcome.retrieval(nu, dataset, split), fitted
+            queries = encoder.queries(features.values[split.query])
+            parts = np.array_split(split.database, 1 + len(split.database) // PIECE)
+            codes = np.concatenate([encoder.encode(features.values[part]) for part in parts])
+            yield bits, outcome.retrieval(queries, codes, bits, dataset, split), fitted
 
     def _features(self) -> Features:
         name = self.grid.backbone

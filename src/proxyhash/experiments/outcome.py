@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from proxyhash.codes import pack
+from proxyhash.codes.bits import Packed
 from proxyhash.data import Dataset, Split
 from proxyhash.evaluation import classify_codes, evaluate, precision_recall_curve
 from proxyhash.models.hasher import Hasher
+from proxyhash.models.heads import Queries
 from proxyhash.models.runners import Floats
 from proxyhash.training.measure import proxy_accuracy
 
@@ -29,32 +30,31 @@ NEAREST = (
 BINS = 20  # of histograms
 
 
-def retrieval(nu: Floats, dataset: Dataset, split: Split) -> dict[str, Any]:
-    """Return every metric of searching with the signs of nu; `map` is the protocol's mAP."""
-    codes = [pack(nu[images] >= 0) for images in (split.query, split.database)]
+def retrieval(queries: Queries, codes: Packed, bits: int, dataset: Dataset, split: Split) -> dict[str, Any]:
+    """Return every metric of searching the database's codes with what the queries are; `map` is the protocol's mAP."""
     asked, searched = dataset.relevance(split.query), dataset.relevance(split.database)
-    search = (codes[0], asked, codes[1], searched)
+    search = (queries, asked, codes, searched)
     metrics = evaluate(*search, top=split.top, ks=NEAREST)
-    curve = precision_recall_curve(*search)
     found = {
         "map": metrics[0].value,
         "queries_without_relevant": metrics[0].without_relevant,
         "all": {metric.name: metric.value for metric in metrics},
-        "precision_recall": {"recall": curve.recall.tolist(), "precision": curve.precision.tolist()},
     }
-    if dataset.labels is not None and not np.isin(searched, split.classes).any():
-        found["classification"] = classify_codes(*search, nu.shape[1]).value
+    if queries.dtype == np.uint8:  # distances are whole numbers, and few
+        curve = precision_recall_curve(*search)
+        found["precision_recall"] = {"recall": curve.recall.tolist(), "precision": curve.precision.tolist()}
+        if dataset.labels is not None and not np.isin(searched, split.classes).any():
+            found["classification"] = classify_codes(*search, bits).value
     return found
 
 
 def embedding(hasher: Hasher, nu: Floats, dataset: Dataset, split: Split) -> dict[str, Any]:
     """Return how binary the embeddings of queries are, how often the nearest proxy is right, and how the proxies lie."""
-    errors = ((np.abs(nu[split.query]) - 1) ** 2).mean(1)
-    found: dict[str, Any] = {
-        "binarisation_error": float(errors.mean()),
-        "binarisation_histogram": np.histogram(errors, BINS, (0, 1))[0].tolist(),
-        "accuracy": proxy_accuracy(hasher, dataset, split.query, nu),
-    }
+    found: dict[str, Any] = {"accuracy": proxy_accuracy(hasher, dataset, split.query, nu)}
+    if hasher.head.searches == "Hamming":
+        errors = ((np.abs(nu[split.query]) - 1) ** 2).mean(1)
+        found["binarisation_error"] = float(errors.mean())
+        found["binarisation_histogram"] = np.histogram(errors, BINS, (0, 1))[0].tolist()
     if hasher.proxies is not None:
         weights = hasher.proxies.weights
         found["proxies"] = hasher.proxies.quality.as_dict()

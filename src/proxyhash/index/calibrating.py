@@ -8,6 +8,7 @@ from proxyhash.codes.bits import Packed, pack, signs
 from proxyhash.data import Dataset, Problems, load_dataset, make_split
 from proxyhash.data.images import Indices, Some
 from proxyhash.index.calibration import Calibration, calibrate
+from proxyhash.index.models import load_hasher
 from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress, silent
 from proxyhash.support.seeds import permutation
@@ -23,9 +24,7 @@ def calibrate_model(
     progress: Progress = silent,
 ) -> Calibration:
     """Measure the model in a folder by its own protocol's validation set, store the result there, and return it."""
-    from proxyhash.models.hasher import Hasher
-
-    hasher = Hasher.load(model)
+    hasher = load_hasher(model)
     history, trained_on = hasher.record.get("protocol", {}), hasher.record.get("data", {})
     if data is None and "path" not in trained_on:
         raise InputError(f"{model} does not say what it was trained with; name the data with --data.")

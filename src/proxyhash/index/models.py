@@ -20,10 +20,15 @@ FOLDER = "models"
 
 
 def load_hasher(model: "Path | str | Hasher", device: str = "cpu") -> "Hasher":
-    """Return a hasher from its folder, or the hasher itself."""
+    """Return a hasher from its folder, or the hasher itself; one that does not search by Hamming distance is refused."""
     from proxyhash.models.hasher import Hasher
 
-    return model if isinstance(model, Hasher) else Hasher.load(Path(model), device)
+    hasher = model if isinstance(model, Hasher) else Hasher.load(Path(model), device)
+    if hasher.head.searches != "Hamming":
+        raise InputError(
+            f"This model searches by {hasher.head.searches}, and an index only by Hamming distance; use evaluate model."
+        )
+    return hasher
 
 
 def keep_copy(hasher: "Hasher", index: Path) -> str:

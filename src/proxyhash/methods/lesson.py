@@ -30,7 +30,10 @@ class Lesson:
 
 
 class Encoder(Protocol):
-    """What every fit gives: features (N, width) in, packed codes out."""
+    """What every fit gives: features (N, width) in, packed codes out, and what a query is compared with them by.
+
+    However it searches, `mean_average_precision(encoder.queries(q), q_labels, encoder.encode(db), db_labels)` is its mAP.
+    """
 
     @property
     def method(self) -> str:
@@ -42,12 +45,21 @@ class Encoder(Protocol):
         """Return the length of its codes."""
         ...
 
+    @property
+    def searches(self) -> str:
+        """Return how its codes are compared: "Hamming" or, by tables, something else."""
+        ...
+
     def embed(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the real values (N, bits) whose signs are the codes."""
+        """Return the values that codes are made of: (N, bits), whose signs are the codes, if it searches by Hamming."""
         ...
 
     def encode(self, features: NDArray[np.float32]) -> NDArray[np.uint8]:
         """Return packed codes (N, ceil(bits / 8))."""
+        ...
+
+    def queries(self, features: NDArray[np.float32]) -> NDArray[np.uint8] | NDArray[np.float32]:
+        """Return what is compared with codes: packed codes (Q, bytes), or tables (Q, M, k) as `codes.tables` has them."""
         ...
 
     def save(self, path: Path) -> None:

@@ -54,24 +54,31 @@ def method(
 
 
 def deep_method(
-    name: str, title: str, family: str, year: int, settings: type, *, takes_tags: bool = True
+    name: str,
+    title: str,
+    family: str,
+    year: int,
+    settings: type,
+    *,
+    takes_tags: bool = True,
+    searches: str = "Hamming",
 ) -> Callable[[Callable[[Task, Any], Objective]], Callable[[Task, Any], Objective]]:
     """Register a training objective: it trains networks by its name, and here a head on given features."""
 
     def register(build: Callable[[Task, Any], Objective]) -> Callable[[Task, Any], Objective]:
         objective(name, title, settings, takes_tags=takes_tags)(build)
-        list_as_method(name, title, family, year)
+        list_as_method(name, title, family, year, searches)
         return build
 
     return register
 
 
-def list_as_method(name: str, title: str, family: str, year: int) -> None:
+def list_as_method(name: str, title: str, family: str, year: int, searches: str = "Hamming") -> None:
     """List a training objective among the systems."""
     found = find_objective(name)
     learns_from: LearnsFrom = "classes or tags" if found.takes_tags else "classes"
     _METHODS[name] = Method(
-        name, title, family, year, found.settings, learns_from, "Hamming", partial(fit_head, name), trains=True
+        name, title, family, year, found.settings, learns_from, searches, partial(fit_head, name), trains=True
     )
 
 

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from proxyhash.codes import pack
+from proxyhash.codes.bits import Packed
 from proxyhash.data.images import ArrayImages, FileImages, Images, Indices
 from proxyhash.data.problems import Problems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones import create_backbone
+from proxyhash.models.heads import Head, Queries, describe_head, make_head
 from proxyhash.models.model_folder import (
     CONFIG,
     FORMAT,
@@ -28,7 +29,7 @@ from proxyhash.models.model_folder import (
     check_replaceable,
     read_config,
 )
-from proxyhash.models.network import HashHead, HashNetwork, HeadShape
+from proxyhash.models.network import HashNetwork
 from proxyhash.models.onnx_export import export_onnx
 from proxyhash.models.runners import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
 from proxyhash.models.running import run_images
@@ -53,6 +54,7 @@ class Hasher:
     record: dict[str, Any] = field(default_factory=dict)  # how it came to be: data, protocol, method, settings, validation
     onnx: Runner | None = field(default=None, repr=False)  # the same network by onnxruntime, once it is in a folder
     folder: Path | None = None  # where it was loaded from or saved to
+    training_codes: Packed | None = field(default=None, repr=False)  # if learned apart from the network; not saved
 
     @property
     def bits(self) -> int:
@@ -60,14 +62,17 @@ class Hasher:
         return self.head.shape.bits
 
     @property
-    def head(self) -> HashHead:
+    def head(self) -> Head:
         """Return what maps features to nu."""
-        assert isinstance(self.network.head, HashHead)
         return self.network.head
 
     def encode(self, images: Anything, *, progress: Progress = silent) -> NDArray[np.uint8]:
-        """Return packed codes (N, ceil(bits / 8)): the signs of nu."""
-        return pack(self.embed(images, progress=progress) >= 0)
+        """Return packed codes (N, ceil(bits / 8)): the signs of nu, unless its head codes otherwise."""
+        return self.head.codes(self.embed(images, progress=progress))
+
+    def queries(self, images: Anything, *, progress: Progress = silent) -> Queries:
+        """Return what the evaluation compares with the codes of a database: codes, or tables where these are searched."""
+        return self.head.queries(self.embed(images, progress=progress))
 
     def embed(self, images: Anything, *, progress: Progress = silent) -> Floats:
         """Return nu (N, bits); an image that cannot be read is an error."""
@@ -77,7 +82,7 @@ class Hasher:
         self, images: Anything, problems: Problems | None, *, progress: Progress = silent
     ) -> tuple[Indices, Floats]:
         """Return which images could be read (n,) and their nu (n, bits); the others are counted in `problems`."""
-        return self._run(as_images(images), self._runner(), problems, progress, self.bits)
+        return self._run(as_images(images), self._runner(), problems, progress, self.head.outputs)
 
     def embed_batches(
         self, images: Anything, problems: Problems, *, indices: Indices | None = None, progress: Progress = silent
@@ -128,7 +133,7 @@ class Hasher:
         try:
             check_files(folder, config["sha256"])
             backbone = create_backbone(config["backbone"], pretrained=False)
-            network = HashNetwork(backbone, HashHead(HeadShape(**config["head"])))
+            network = HashNetwork(backbone, make_head(config["head"]))
             network.load_state_dict(load_file(folder / WEIGHTS))
             transform, names, record = Transform(**config["transform"]), tuple(config["names"]), config["record"]
         except (OSError, SafetensorError, KeyError, AttributeError, TypeError, RuntimeError) as error:
@@ -141,7 +146,7 @@ class Hasher:
         return {
             "format": FORMAT,
             "backbone": self.network.features.backbone.facts.name,
-            "head": asdict(self.head.shape),
+            "head": describe_head(self.head),
             "transform": asdict(self.transform),
             "names": self.names,
             "sha256": sums,

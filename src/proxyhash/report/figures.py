@@ -108,7 +108,7 @@ def _precisions(metrics: dict[str, float]) -> dict[int, float]:
 
 def _recall(axes: "Axes", comparison: Comparison, bits: int) -> None:
     for label in _drawn(comparison):
-        curves = [record.metrics["precision_recall"] for record in comparison.of(label, bits)]
+        curves = [r.metrics["precision_recall"] for r in comparison.of(label, bits) if "precision_recall" in r.metrics]
         if curves:
             recall, precision = (np.mean([curve[name] for curve in curves], 0) for name in ("recall", "precision"))
             axes.plot(100 * recall, 100 * precision, label=label, color=_colour(comparison, label))

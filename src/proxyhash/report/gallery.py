@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from proxyhash.codes import pack, top_k
+from proxyhash.codes import top_k
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices
 from proxyhash.models.hasher import Hasher
+from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress, silent
 from proxyhash.support.seeds import generator
 from proxyhash.training.measure import embed_split
@@ -42,10 +43,12 @@ def gallery(
     hasher: Hasher, dataset: Dataset, split: Split, *, queries: int = 8, matches: int = 10, progress: Progress = silent
 ) -> Gallery:
     """Draw some queries, the same for every model, and search the database for them."""
+    if hasher.head.searches != "Hamming":
+        raise InputError(f"A gallery is searched by Hamming distance, and this model by {hasher.head.searches}.")
     nu, readable = embed_split(hasher, dataset, split, progress)
     split = without(split, np.flatnonzero(~readable))
     chosen = np.sort(generator(0, "gallery").permutation(len(split.query))[:queries])
-    asked, codes = split.query[chosen], pack(nu >= 0)
+    asked, codes = split.query[chosen], hasher.head.codes(nu)
     found = top_k(codes[asked], codes[split.database], min(matches, len(split.database)))
     rows = []
     for image, near, places in zip(asked, found.distances, found.indices, strict=True):

@@ -8,7 +8,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from proxyhash.codes import pack
 from proxyhash.data.images import Indices
 from proxyhash.evaluation import mean_average_precision
 from proxyhash.training.learner import Learner
@@ -52,10 +51,11 @@ def validation_metrics(
     """Return mAP (the mean over lengths, and each), accuracy by nearest proxy and binarisation error of the queries."""
     asked, searched = embed(learner, source, queries.images), embed(learner, source, database.images)
     metrics: dict[str, float] = {}
-    for bits, nu, others, objective in zip(lengths, asked, searched, learner.methods, strict=True):
-        codes = pack(nu >= 0), queries.relevance, pack(others >= 0), database.relevance
-        metrics[f"map_{bits}"] = mean_average_precision(*codes, top).value
-        metrics[f"binarisation_error_{bits}"] = float(binarisation_error(torch.from_numpy(nu)).mean())
+    for bits, nu, others, objective, head in zip(lengths, asked, searched, learner.methods, learner.coders, strict=True):
+        search = head.queries(nu), queries.relevance, head.codes(others), database.relevance
+        metrics[f"map_{bits}"] = mean_average_precision(*search, top).value
+        if head.searches == "Hamming":
+            metrics[f"binarisation_error_{bits}"] = float(binarisation_error(torch.from_numpy(nu)).mean())
         scores = objective.scores(torch.from_numpy(nu).to(next(learner.heads.parameters()).device))
         if scores is not None and queries.classes is not None:
             known = queries.classes >= 0

@@ -7,6 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from proxyhash.models.heads import Head
 from proxyhash.training.objectives import Objective
 from proxyhash.training.plan import Plan
 
@@ -17,7 +18,7 @@ class Learner(nn.Module):
     def __init__(
         self,
         trunk: nn.Module,
-        heads: Sequence[nn.Module],
+        heads: Sequence[Head],
         objectives: Sequence[Objective],
         *,
         freeze_statistics: bool = False,
@@ -32,6 +33,11 @@ class Learner(nn.Module):
     def methods(self) -> list[Objective]:
         """Return the objectives by their type, which torch's own list forgets."""
         return [objective for objective in self.objectives if isinstance(objective, Objective)]
+
+    @property
+    def coders(self) -> list[Head]:
+        """Return the heads by their type."""
+        return [head for head in self.heads if isinstance(head, Head)]
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training; the trunk's batch normalisation keeps to its statistics if these are frozen."""
@@ -88,5 +94,9 @@ class MovingAverage:
         weight = 1 - min(self.decay, (1 + self.steps) / (10 + self.steps))
         for ours, theirs in zip(self.learner.parameters(), learner.parameters(), strict=True):
             ours.lerp_(theirs, weight)
+        self.copy_buffers(learner)
+
+    def copy_buffers(self, learner: Learner) -> None:
+        """Take over what is not averaged."""
         for kept, seen in zip(self.learner.buffers(), learner.buffers(), strict=True):
             kept.copy_(seen)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split, load_dataset, make_split
 from proxyhash.data.images import Indices, Some
 from proxyhash.evaluation import Metric, evaluate
@@ -27,7 +26,7 @@ class Measured:
 
     metrics: list[Metric]
     accuracy: float | None
-    binarisation_error: float
+    binarisation_error: float | None  # of a code that is the signs of nu
     split: Split
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,23 +65,22 @@ def measure_hasher(hasher: Hasher, dataset: Dataset, split: Split, *, progress: 
     """Encode queries and database and evaluate; features that were frozen are taken from the cache."""
     nu, readable = embed_split(hasher, dataset, split, progress)
     split = without(split, np.flatnonzero(~readable))
-    codes = pack(nu >= 0)
     metrics = evaluate(
-        codes[split.query],
+        hasher.head.queries(nu[split.query]),
         dataset.relevance(split.query),
-        codes[split.database],
+        hasher.head.codes(nu[split.database]),
         dataset.relevance(split.database),
         top=split.top,
         progress=progress,
     )
-    error = float(((np.abs(nu[split.query]) - 1) ** 2).mean())
+    error = float(((np.abs(nu[split.query]) - 1) ** 2).mean()) if hasher.head.searches == "Hamming" else None
     return Measured(metrics, proxy_accuracy(hasher, dataset, split.query, nu), error, split)
 
 
 def embed_split(hasher: Hasher, dataset: Dataset, split: Split, progress: Progress) -> tuple[Floats, NDArray[np.bool_]]:
     """Return nu (N, bits) of the images of the protocol, zeros elsewhere, and which could be read (N,)."""
     wanted = np.union1d(split.query, split.database)
-    nu = np.zeros((len(dataset), hasher.bits), np.float32)
+    nu = np.zeros((len(dataset), hasher.head.outputs), np.float32)
     readable = np.ones(len(dataset), bool)
     if not hasher.record.get("order", {}).get("plan", {}).get("backbone_rate", 1):
         features = cached_features(dataset, hasher.network.features.backbone, hasher.transform, progress=progress)

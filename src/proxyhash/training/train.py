@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices, in_memory
 from proxyhash.data.transforms import Transform, default_transform, find_transform
@@ -212,6 +213,8 @@ def _hasher(
     order: Order,
 ) -> Hasher:
     trained = learner.trunk.backbone if isinstance(learner.trunk, Normalised) else backbone
-    network = HashNetwork(trained, learner.heads[number]).eval().float()
+    network = HashNetwork(trained, learner.coders[number]).eval().float()
     record = {"order": {**asdict(order), "bits": order.bits[number]}, "lengths": order.bits, "protocol": split.record()}
-    return Hasher(network, transform, names, learner.methods[number].proxies(), record)
+    codes = learner.methods[number].training_codes()
+    packed = None if codes is None else pack(codes.cpu().numpy() >= 0)
+    return Hasher(network, transform, names, learner.methods[number].proxies(), record, training_codes=packed)

@@ -153,8 +153,10 @@ class Trainer:
         """Do what is done between epochs, validate, keep the weights if they are the best so far, and log."""
         begun, state = time.monotonic(), running.state
         self._seed(state)
-        for number, objective in enumerate(running.learner.methods):
-            objective.after_epoch(partial(self._embed_training, running.learner, number))
+        for number, (objective, head) in enumerate(zip(running.learner.methods, running.learner.coders, strict=True)):
+            objective.after_epoch(partial(self._embed_training, running.learner, number), head)
+        if running.average is not None:
+            running.average.copy_buffers(running.learner)
         metrics = {"epoch": state.epoch + 1, **metrics}
         if self.validate is not None:
             metrics |= self.validate(running.judged)

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
-from torch.nn.functional import softplus
 
+from proxyhash.methods.deep.pairs import mean_over, pair_losses, pairs_of_a_batch
 from proxyhash.methods.deep.quantisation import quantisation
 from proxyhash.methods.registry import deep_method
-from proxyhash.training.losses import similar_pairs
 from proxyhash.training.losses.products import inner_products
 from proxyhash.training.objectives import Objective, Task
 
@@ -38,10 +37,8 @@ class PairLikelihood(Objective):
     def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
         theta = inner_products(nu, nu) / 2
-        likelihood = similar_pairs(targets) * theta - softplus(theta)
-        pairs = len(nu) * (len(nu) - 1)
-        total = likelihood.sum() - likelihood.diagonal().sum()
-        return -total / max(1, pairs) + self.weight * quantisation(nu)
+        similar, dissimilar = pairs_of_a_batch(targets)
+        return mean_over(pair_losses(theta, similar), similar | dissimilar) + self.weight * quantisation(nu)
 
 
 @deep_method("dpsh", "DPSH", "pairwise", 2016, DpshSettings)

@@ -15,7 +15,7 @@ from torch import nn
 
 from proxyhash.codes import pack
 from proxyhash.methods.lesson import Lesson
-from proxyhash.models.network import HashHead, HeadShape
+from proxyhash.models.heads import Head, HeadShape, Queries, describe_head, make_head
 from proxyhash.support.errors import InputError
 from proxyhash.support.files import written_whole
 from proxyhash.training.learner import Learner
@@ -26,16 +26,23 @@ from proxyhash.training.sources import FeatureSource
 from proxyhash.training.trainer import Material, Trainer
 
 FORMAT = "proxyhash.head-hasher/1"
+TRAINING_CODES = "training_codes"  # no parameter of a head has this name
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class HeadHasher:
-    """nu = tanh(L' h(q) + b) on given features; its signs are the code."""
+    """A trained head on given features, nu = tanh(L' h(q) + b) and its signs if the method has no other."""
 
     method: str
-    head: HashHead
+    head: Head
+    training_codes: NDArray[np.uint8] | None = None  # of the training images, if they were learned apart from the head
+
+    @property
+    def searches(self) -> str:
+        """Return how its codes are compared."""
+        return self.head.searches
 
     @property
     def bits(self) -> int:
@@ -43,23 +50,30 @@ class HeadHasher:
         return self.head.shape.bits
 
     def embed(self, features: Floats) -> Floats:
-        """Return nu (N, bits)."""
+        """Return nu (N, bits), or what else the head puts out."""
         if features.ndim != 2 or features.shape[1] != self.head.shape.width:
             raise InputError(f"{self.method} was fitted on features of width {self.head.shape.width}, not {features.shape}.")
         with torch.inference_mode():
             pieces = (features[first : first + 4096] for first in range(0, len(features), 4096))
             parts = [self.head(torch.from_numpy(np.array(piece, np.float32))).numpy() for piece in pieces]
-        return np.concatenate([np.zeros((0, self.bits), np.float32), *parts])
+        return np.concatenate([np.zeros((0, self.head.outputs), np.float32), *parts])
 
     def encode(self, features: Floats) -> NDArray[np.uint8]:
         """Return packed codes (N, ceil(bits / 8))."""
-        return pack(self.embed(features) >= 0)
+        return self.head.codes(self.embed(features))
+
+    def queries(self, features: Floats) -> Queries:
+        """Return what is compared with the codes of a database."""
+        return self.head.queries(self.embed(features))
 
     def save(self, path: Path) -> None:
         """Write a .safetensors file."""
-        facts = {"format": FORMAT, "method": self.method, "head": json.dumps(asdict(self.head.shape))}
+        facts = {"format": FORMAT, "method": self.method, "head": json.dumps(describe_head(self.head))}
+        tensors = {name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}
+        if self.training_codes is not None:
+            tensors[TRAINING_CODES] = torch.from_numpy(self.training_codes)
         with written_whole(path) as temporary:
-            save_file({name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}, temporary, facts)
+            save_file(tensors, temporary, facts)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -70,13 +84,14 @@ class HeadHasher:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dictionary
             if facts.get("format") != FORMAT:
                 raise InputError(f"{path} is not a saved method of this version.")
-            head = HashHead(HeadShape(**json.loads(facts["head"])))
+            head = make_head(json.loads(facts["head"]))
+            codes = tensors.pop(TRAINING_CODES, None)
             head.load_state_dict(tensors)
         except FileNotFoundError:
             raise InputError(f"There is no file {path}.") from None
-        except (OSError, SafetensorError, RuntimeError, KeyError, TypeError) as error:
+        except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, json.JSONDecodeError) as error:
             raise InputError(f"{path} is not a saved method: {error}.") from error
-        return cls(facts["method"], head.eval())
+        return cls(facts["method"], head.eval(), None if codes is None else codes.numpy())
 
 
 def fit_head(name: str, lesson: Lesson, settings: Any, plan: Plan | None = None) -> HeadHasher:
@@ -99,6 +114,5 @@ def fit_head(name: str, lesson: Lesson, settings: Any, plan: Plan | None = None)
                 progress=lesson.progress,
             )
             learner = trainer.fit()
-    trained = learner.heads[0]
-    assert isinstance(trained, HashHead)
-    return HeadHasher(name, trained.eval())
+    codes = learner.methods[0].training_codes()
+    return HeadHasher(name, learner.coders[0].eval(), None if codes is None else pack(codes.numpy() >= 0))

@@ -36,6 +36,11 @@ class FeatureHasher:
         """Return the length of its codes."""
         return int(self.projection.shape[1])
 
+    @property
+    def searches(self) -> str:
+        """Return how its codes are compared."""
+        return "Hamming"
+
     def embed(self, features: Floats) -> Floats:
         """Return P'(phi(q) - m) (N, bits) for features (N, width), a piece at a time."""
         width = self.anchors.points.shape[1] if self.anchors is not None else len(self.mean)
@@ -48,6 +53,10 @@ class FeatureHasher:
     def encode(self, features: Floats) -> NDArray[np.uint8]:
         """Return packed codes (N, ceil(bits / 8))."""
         return pack(self.embed(features) >= 0)
+
+    def queries(self, features: Floats) -> NDArray[np.uint8]:
+        """Return what is compared with the codes of a database: codes as well."""
+        return self.encode(features)
 
     def _phi(self, features: Floats) -> Floats:
         return features if self.anchors is None else self.anchors.kernel(features)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from proxyhash.models.network import HashHead, HeadShape
+from proxyhash.models.heads import HashHead, Head, HeadShape
 from proxyhash.proxies import ProxySet
 from proxyhash.support.progress import Progress, silent
 
@@ -28,6 +28,13 @@ class Task:
     seed: int = 0
     progress: Progress = field(default=silent, repr=False)
 
+    def indicator(self) -> NDArray[np.float32]:
+        """Return which image has which class or tag, (n, C) of 0 and 1."""
+        if self.tags is not None:
+            return self.tags.astype(np.float32)
+        assert self.labels is not None
+        return np.eye(len(self.names), dtype=np.float32)[self.labels]
+
 
 class Objective(nn.Module, ABC):
     """A loss with what belongs to it: learned parameters, a head if it needs its own, a step between epochs.
@@ -37,19 +44,26 @@ class Objective(nn.Module, ABC):
 
     per_class = 0  # images of one class that a batch should hold; 0: batches are drawn without regard to classes
 
-    def head(self, shape: HeadShape) -> nn.Module:
-        """Return the head that turns features (N, width) into nu (N, bits)."""
+    def head(self, shape: HeadShape) -> Head:
+        """Return the head that turns features (N, width) into nu (N, bits), or into other outputs that code for images."""
         return HashHead(shape)
 
     @abstractmethod
     def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:
         """Return the loss of a batch: `nu` (N, bits), classes (N,) or tags (N, T), and the numbers of its images (N,)."""
 
-    def after_epoch(self, embed: Callable[[], Tensor]) -> None:
-        """Do what is done between epochs; by default nothing. `embed()` gives nu (n, bits) of all training images."""
+    def after_epoch(self, embed: Callable[[], Tensor], head: Head) -> None:
+        """Do what is done between epochs; by default nothing.
+
+        `embed()` gives nu (n, bits) of all training images; `head` may be told what it needs to code (weights, codebooks).
+        """
 
     def scores(self, nu: Tensor) -> Tensor | None:  # noqa: ARG002
         """Return how well each class or tag fits (N, C), or None if the method does not classify."""
+        return None
+
+    def training_codes(self) -> Tensor | None:
+        """Return codes (n, bits) of the training images if the method learns them apart from its network, or None."""
         return None
 
     def proxies(self) -> ProxySet | None:

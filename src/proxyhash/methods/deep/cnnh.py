@@ -1,0 +1,63 @@
+"""CNNH: codes whose products are the similarities, then a network that predicts them (Xia, Pan, Lai, Liu and Yan 2014)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from proxyhash.methods.bit_descent import improve_bit
+from proxyhash.methods.deep.centres import Centres, random_signs
+from proxyhash.methods.label_sets import label_sets
+from proxyhash.methods.registry import deep_method
+from proxyhash.support.seeds import generator
+from proxyhash.training.objectives import Task
+
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CnnhSettings:
+    """How often coordinate descent passes over all bits of all codes, at most."""
+
+    sweeps: int = 10
+
+
+class TwoStages(Centres):
+    """||nu - h||^2, h the code of the image's class from the first stage: min ||S - H H' / K||^2 by coordinate descent.
+
+    S = +1 within a class and -1 across, so that images of a class get one code (ours): the problem is as large as the
+    classes, each weighing as many as it has images. The authors relax entries to [-1, 1]; ours are signs throughout. CNNH+,
+    which adds the classes to what the network predicts, is not here.
+    """
+
+    def __init__(self, task: Task, settings: CnnhSettings) -> None:
+        found = label_sets(task.indicator())
+        start = random_signs((len(found.rows), task.bits), generator(task.seed, "cnnh")).astype(np.float64)
+        codes = np.ones((len(task.names), task.bits), np.float32)
+        weights = found.counts.astype(np.float64)
+        codes[found.rows.argmax(1)] = similarity_codes(start, found.similarity(), weights, settings.sweeps)
+        super().__init__(task, codes)
+
+    def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the loss of a batch."""
+        return (nu - self.goal(targets)).square().mean()
+
+
+def similarity_codes(codes: Doubles, similarity: Doubles, counts: Doubles, sweeps: int) -> Doubles:
+    """Return codes (U, bits) of +1 and -1 that lower sum n_c n_d (S_cd - h_c.h_d / K)^2, bit by bit; no step raises it."""
+    codes, bits = codes.copy(), codes.shape[1]
+    for _ in range(sweeps):
+        before = codes.copy()
+        for bit in range(bits):
+            rest = np.delete(codes, bit, axis=1)
+            codes[:, bit] = improve_bit(codes[:, bit], bits * similarity - rest @ rest.T, counts, 1)
+        if (codes == before).all():
+            break
+    return codes
+
+
+@deep_method("cnnh", "CNNH", "pairwise", 2014, CnnhSettings, takes_tags=False)
+def cnnh(task: Task, settings: CnnhSettings) -> TwoStages:
+    """Return the objective."""
+    return TwoStages(task, settings)

@@ -1,0 +1,49 @@
+"""DPN: each bit pushed past a margin on its class's side (Fan, Ng, Ju, Zhang, Liu, Chan and Yang 2020)."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from proxyhash.methods.deep.centres import Centres, random_signs
+from proxyhash.methods.registry import deep_method
+from proxyhash.models.heads import HeadShape, LinearHead
+from proxyhash.support.seeds import generator
+from proxyhash.training.objectives import Task
+
+
+@dataclass(frozen=True)
+class DpnSettings:
+    """The authors' margin."""
+
+    margin: float = 1.0
+
+
+class Polarisation(Centres):
+    """The mean over images and bits of max(0, m - u_k t_k), u not bounded, t the random code of the image's class.
+
+    The authors draw the codes with probability 1/2, as here, or adapt them to the classes. For tags t is the vote of the
+    tags' codes.
+    """
+
+    def __init__(self, task: Task, settings: DpnSettings) -> None:
+        super().__init__(task, random_signs((len(task.names), task.bits), generator(task.seed, "dpn")))
+        self.margin = settings.margin
+
+    def head(self, shape: HeadShape) -> LinearHead:
+        """Return a head without tanh, under which every bit would stay short of the margin."""
+        return LinearHead(shape)
+
+    def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the loss of a batch."""
+        return polarisation(nu, self.goal(targets), self.margin)
+
+
+def polarisation(u: Tensor, goal: Tensor, margin: float) -> Tensor:
+    """Return the mean of max(0, m - u t), for u and t (N, bits): a hinge for every bit."""
+    return (margin - u * goal).clamp(min=0).mean()
+
+
+@deep_method("dpn", "DPN", "centres", 2020, DpnSettings)
+def dpn(task: Task, settings: DpnSettings) -> Polarisation:
+    """Return the objective."""
+    return Polarisation(task, settings)

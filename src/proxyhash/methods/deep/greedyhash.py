@@ -1,0 +1,56 @@
+"""GreedyHash: a classifier on the signs themselves, gradients passed straight through (Su, Zhang, Han and Tian 2018)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from proxyhash.methods.registry import deep_method
+from proxyhash.models.heads import HeadShape, LinearHead
+from proxyhash.training.objectives import Objective, Task
+
+
+@dataclass(frozen=True)
+class GreedyHashSettings:
+    """The weight of the penalty; the authors use 0.1 on CIFAR-10."""
+
+    penalty: float = 0.1
+
+
+class GreedyClassifier(Objective):
+    """Cross-entropy of a linear classifier of b = sign(u), plus alpha mean ||u| - 1|^3; db/du is taken to be 1.
+
+    For tags the cross-entropy is binary, one tag at a time, as in the authors' setting for several labels.
+    """
+
+    def __init__(self, task: Task, settings: GreedyHashSettings) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(task.bits, len(task.names))
+        self.penalty, self.tagged = settings.penalty, task.tags is not None
+
+    def head(self, shape: HeadShape) -> LinearHead:
+        """Return a head without tanh: the penalty alone keeps u near its signs."""
+        return LinearHead(shape)
+
+    def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the loss of a batch."""
+        logits = self.scores(nu)
+        loss = binary_cross_entropy_with_logits(logits, targets) if self.tagged else cross_entropy(logits, targets)
+        return loss + self.penalty * (nu.abs() - 1).abs().pow(3).mean()
+
+    def scores(self, nu: Tensor) -> Tensor:
+        """Return the classifier's logits (N, C) of the signs."""
+        logits: Tensor = self.classifier(straight_through_signs(nu))
+        return logits
+
+
+def straight_through_signs(u: Tensor) -> Tensor:
+    """Return sign(u), sign(0) = +1, with the gradient of u."""
+    return u + (torch.where(u >= 0, 1.0, -1.0) - u).detach()
+
+
+@deep_method("greedyhash", "GreedyHash", "proxy", 2018, GreedyHashSettings)
+def greedyhash(task: Task, settings: GreedyHashSettings) -> GreedyClassifier:
+    """Return the objective."""
+    return GreedyClassifier(task, settings)

@@ -1,0 +1,116 @@
+"""HBMP, binary matrix pursuit: codes that add up to the similarities, then a hinge (Cakir, He and Sclaroff 2018)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.optimize
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from proxyhash.methods.bit_descent import improve_bit
+from proxyhash.methods.deep.dpn import polarisation
+from proxyhash.methods.label_sets import LabelSets, label_sets
+from proxyhash.methods.registry import deep_method
+from proxyhash.models.heads import HeadShape, LinearHead, WeightedHead
+from proxyhash.support.seeds import generator
+from proxyhash.training.objectives import Objective, Task
+
+Doubles = NDArray[np.float64]
+PIECE = 2048  # label sets whose similarity to the anchors is held at once
+
+
+@dataclass(frozen=True)
+class HbmpSettings:
+    """The hinge's margin, and how many distinct sets of tags the codes are worked out for (ours: the rest follow these)."""
+
+    margin: float = 1.0
+    most_sets: int = 2_000
+
+
+class MatrixPursuit(Objective):
+    """The mean of max(0, 1 - u_k y_k), y the code of the image's label set: each bit lowers ||S - sum_k w_k y_k y_k'||^2.
+
+    S = +1 for label sets that share something, else -1. A bit is the signs of the residual's top eigenvector, improved
+    entry by entry (ours: with many classes that eigenvector is one of many). `constant` weights are 1 / K, so the codes are
+    searched by Hamming distance; `regressed` ones are refitted after each bit, and searched by.
+    """
+
+    targets: Tensor
+
+    def __init__(self, task: Task, settings: HbmpSettings, *, regressed: bool) -> None:
+        super().__init__()
+        found = label_sets(task.indicator())
+        random = generator(task.seed, "hbmp")
+        codes, self.weights = pursue(found, task.bits, settings.most_sets, random, regressed=regressed)
+        self.margin, self.regressed = settings.margin, regressed
+        self.register_buffer("targets", torch.from_numpy(codes[found.member].astype(np.float32)))
+
+    def head(self, shape: HeadShape) -> LinearHead:
+        """Return a head without tanh; with regressed weights it searches by them."""
+        if not self.regressed:
+            return LinearHead(shape)
+        head = WeightedHead(shape)
+        head.weights.copy_(torch.from_numpy(self.weights))
+        return head
+
+    def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the loss of a batch."""
+        return polarisation(nu, self.targets[indices], self.margin)
+
+
+def pursue(
+    sets: LabelSets, bits: int, most: int, random: np.random.Generator, *, regressed: bool
+) -> tuple[Doubles, Doubles]:
+    """Return codes (U, bits) of label sets and weights (bits,).
+
+    Bits are found for the `most` frequent sets, the anchors; the others follow them, a piece at a time.
+    """
+    anchors = sets.similarity(slice(most), slice(most))
+    codes, steps = np.zeros((len(anchors), 0)), [np.zeros(0)]
+    for bit in range(bits):
+        residual = anchors - (codes * steps[-1]) @ codes.T
+        found = improve_bit(_top_signs(residual, random), residual, np.ones(len(anchors)))
+        codes = np.column_stack([codes, found])
+        steps.append(regressed_weights(codes, anchors) if regressed else np.full(bit + 1, 1 / bits))
+    pieces = [slice(first, first + PIECE) for first in range(len(anchors), len(sets.rows), PIECE)]
+    rest = [_following(sets.similarity(piece, slice(most)), codes, steps) for piece in pieces]
+    return np.concatenate([codes, *rest]), steps[-1]
+
+
+def _following(similarity: Doubles, anchors: Doubles, steps: list[Doubles]) -> Doubles:
+    """Return the codes (n, bits) of sets by their similarity (n, A) to anchors: signs of residual times anchors."""
+    codes = np.zeros((len(similarity), 0))
+    for bit, weights in enumerate(steps[:-1]):
+        pull = (similarity - (codes * weights) @ anchors[:, :bit].T) @ anchors[:, bit]
+        codes = np.column_stack([codes, np.where(pull >= 0, 1.0, -1.0)])
+    return codes
+
+
+def regressed_weights(codes: Doubles, similarity: Doubles) -> Doubles:
+    """Return the weights w >= 0 that minimise ||S - sum_k w_k y_k y_k'||^2, for codes (U, K): K normal equations."""
+    gram = np.square(codes.T @ codes)
+    products = np.einsum("uk,uv,vk->k", codes, similarity, codes, optimize=True)
+    values, vectors = np.linalg.eigh(gram)
+    root = np.sqrt(np.maximum(values, 1e-9 * values[-1]))  # equal bits share their weight
+    weights: Doubles = scipy.optimize.nnls((vectors * root).T, (vectors.T @ products) / root)[0]
+    return weights
+
+
+def _top_signs(residual: Doubles, random: np.random.Generator) -> Doubles:
+    """Return the signs of a top eigenvector, drawn at random if there are several."""
+    values, vectors = np.linalg.eigh(residual)
+    top = vectors[:, values > values[-1] - 1e-6 * max(1.0, abs(values[-1]))]
+    return np.where(top @ random.standard_normal(top.shape[1]) >= 0, 1.0, -1.0)
+
+
+@deep_method("hbmp", "HBMP", "pairwise", 2018, HbmpSettings)
+def hbmp(task: Task, settings: HbmpSettings) -> MatrixPursuit:
+    """Constant weights."""
+    return MatrixPursuit(task, settings, regressed=False)
+
+
+@deep_method("hbmp-regress", "HBMP regress", "pairwise", 2018, HbmpSettings, searches="weighted Hamming")
+def hbmp_regress(task: Task, settings: HbmpSettings) -> MatrixPursuit:
+    """Regressed weights."""
+    return MatrixPursuit(task, settings, regressed=True)

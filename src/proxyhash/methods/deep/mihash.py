@@ -1,0 +1,52 @@
+"""MI-Hash: the mutual information between distances and similarity (Cakir, He, Bargal and Sclaroff 2017, 2019)."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from proxyhash.methods.deep.histograms import batch_histograms
+from proxyhash.methods.deep.pairs import mean_over
+from proxyhash.methods.registry import deep_method
+from proxyhash.training.objectives import Objective, Task
+
+
+@dataclass(frozen=True)
+class MiHashSettings:
+    """How many of a class a batch holds (ours: their batches are of 10 classes)."""
+
+    per_class: int = 8
+
+
+class MutualInformation(Objective):
+    """-(H(D) - H(D | C)), the mean over the images of a batch as queries.
+
+    D is the distance to another image of the batch, in soft histograms with a bin for every number of bits; C is whether the
+    two are similar, with the batch's own shares of both kinds. The authors' 2 sigmoid(a u) - 1 is the shared head for a = 2.
+    """
+
+    def __init__(self, settings: MiHashSettings, *, tags: bool) -> None:
+        super().__init__()
+        self.per_class = 0 if tags else settings.per_class
+
+    def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the loss of a batch; a query with only similar or only dissimilar images says nothing and counts not."""
+        similar, dissimilar = batch_histograms(nu, targets)
+        return -mean_over(mutual_information(similar, dissimilar), (similar.sum(1) > 0) & (dissimilar.sum(1) > 0))
+
+
+def mutual_information(similar: Tensor, dissimilar: Tensor) -> Tensor:
+    """Return H(D) - H(D | C) (N,) in nats from the histograms (N, bins) of both kinds."""
+    total = (similar.sum(1) + dissimilar.sum(1)).clamp(min=1e-12)
+    within = (similar.sum(1) * _entropy(similar) + dissimilar.sum(1) * _entropy(dissimilar)) / total
+    return _entropy(similar + dissimilar) - within
+
+
+def _entropy(histogram: Tensor) -> Tensor:
+    chances = histogram / histogram.sum(1, keepdim=True).clamp(min=1e-12)
+    return -(chances * chances.clamp(min=1e-12).log()).sum(1)
+
+
+@deep_method("mihash", "MI-Hash", "ranking", 2017, MiHashSettings)
+def mihash(task: Task, settings: MiHashSettings) -> MutualInformation:
+    """Return the objective."""
+    return MutualInformation(settings, tags=task.tags is not None)

@@ -1,0 +1,64 @@
+"""SUBIC: blocks of softmax that become one-hot and use all their values (Jain, Zepeda, Perez and Gribonval 2017)."""
+
+from dataclasses import dataclass
+from math import log
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from proxyhash.methods.registry import deep_method
+from proxyhash.models.heads import BlockHead, HeadShape
+from proxyhash.support.errors import InputError
+from proxyhash.training.objectives import Objective, Task
+
+
+@dataclass(frozen=True)
+class SubicSettings:
+    """The weights of the two entropies (ours: at 1 and 1 they outdo the classifier, and retrieve held-out digits worse)."""
+
+    sparse: float = 0.1  # gamma: an image's blocks should be one-hot
+    spread: float = 0.1  # mu: over a batch, a block should use all its values
+
+
+class BlockEntropies(Objective):
+    """Cross-entropy / log C of a linear classifier on the blocks, + gamma mean H(block) / log k - mu H(mean block) / log k.
+
+    H(mean block) is of the batch's mean. Every term lies between 0 and 1 whatever the number of classes, blocks and values.
+    """
+
+    def __init__(self, task: Task, settings: SubicSettings) -> None:
+        super().__init__()
+        if len(task.names) < 2:
+            raise InputError("SUBIC tells classes apart, so there must be at least 2.")
+        self.settings = settings
+        blocks = BlockHead(HeadShape(1, task.bits))
+        self.values = 2**blocks.each
+        self.classifier = nn.Linear(blocks.outputs, len(task.names))
+
+    def head(self, shape: HeadShape) -> BlockHead:
+        """Return blocks of softmax."""
+        return BlockHead(shape)
+
+    def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the loss of a batch of blocks (N, M k)."""
+        logits = self.scores(nu)
+        blocks = nu.unflatten(1, (-1, self.values))
+        sparse, spread = (entropy(part).mean() / log(self.values) for part in (blocks, blocks.mean(0)))
+        loss = cross_entropy(logits, targets) / log(logits.shape[1])
+        return loss + self.settings.sparse * sparse - self.settings.spread * spread
+
+    def scores(self, nu: Tensor) -> Tensor:
+        """Return the classifier's logits (N, C)."""
+        logits: Tensor = self.classifier(nu)
+        return logits
+
+
+def entropy(chances: Tensor) -> Tensor:
+    """Return H over the last axis, in nats."""
+    return -(chances * chances.clamp(min=1e-12).log()).sum(-1)
+
+
+@deep_method("subic", "SUBIC", "proxy", 2017, SubicSettings, takes_tags=False, searches="one-hot blocks")
+def subic(task: Task, settings: SubicSettings) -> BlockEntropies:
+    """Return the objective."""
+    return BlockEntropies(task, settings)

@@ -1,0 +1,42 @@
+"""Heads by name: what a file says of a head is a name and a few numbers, so that nothing in a file can run code."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from proxyhash.models.heads.head import Head, HeadShape
+from proxyhash.support.errors import InputError
+from proxyhash.support.lookup import look_up
+
+Kind = TypeVar("Kind", bound=type[Head])
+
+PLAIN = "tanh"  # the paper's head, which files name by saying nothing
+
+_HEADS: dict[str, type[Head]] = {}
+
+
+def head_kind(name: str) -> Callable[[Kind], Kind]:
+    """Register a kind of head."""
+
+    def register(kind: Kind) -> Kind:
+        _HEADS[name] = kind
+        return kind
+
+    return register
+
+
+def make_head(facts: object) -> Head:
+    """Return the head that `describe_head` has described, its weights still to be loaded."""
+    if not isinstance(facts, dict):
+        raise InputError(f"A head is described by its kind and its shape, not by {facts!r}.")
+    numbers = dict(facts)
+    return look_up("head", numbers.pop("kind", PLAIN), _HEADS)(HeadShape(**numbers))
+
+
+def describe_head(head: Head) -> dict[str, Any]:
+    """Return a head's kind and shape for a file; the paper's head is described as it was before there were others."""
+    kind = next(name for name, known in _HEADS.items() if known is type(head))
+    facts = asdict(head.shape)
+    if not head.shape.outputs:
+        del facts["outputs"]
+    return facts if kind == PLAIN else {"kind": kind, **facts}
