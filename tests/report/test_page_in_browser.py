@@ -1,0 +1,45 @@
+"""The page as people see it: opened from disk by a real browser, at the width of a desk and of a phone."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from made_records import RECORDS
+from playwright.sync_api import Browser, sync_playwright
+
+from proxyhash.report import compare, write_page
+from proxyhash.report.gallery import Gallery, Shown
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PIXEL = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_broken_and_everything_fits(browser: Browser, tmp_path: Path, width: int) -> None:
+    found = Gallery("shclm, 32 bits", (tuple(Shown(PIXEL, "cat", bits, bits < 5) for bits in range(11)),))
+    write_page(compare(RECORDS), tmp_path / "report.html", galleries=[found])
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: said.append(request.url) if request.url.startswith("http") else None)
+    page.goto(f"file://{tmp_path}/report.html")
+    assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
+    assert page.evaluate("document.images.length") == 6 + 11
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, "wide tables scroll by themselves"
+    page.get_by_text("How each number came to be").first.click()
+    assert page.get_by_text('"versions"').first.is_visible()
+    assert said == []
+    page.close()
