@@ -18,8 +18,8 @@ from proxyhash.training.objectives import Objective, Task
 class DqnSettings:
     """How wide the embedding is, what quantisation weighs, and how many of a class a batch holds."""
 
-    width: int = 128  # the authors' is 300
-    quantisation: float = 0.1  # the authors' 1e-4 is of sums, and chosen by validation
+    width: int = 128  # ours
+    quantisation: float = 0.1  # ours, of a mean; 0.01 does as well on held-out digits
     per_class: int = 8  # ours
 
 

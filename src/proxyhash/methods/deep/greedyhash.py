@@ -13,7 +13,7 @@ from proxyhash.training.objectives import Objective, Task
 
 @dataclass(frozen=True)
 class GreedyHashSettings:
-    """The weight of the penalty; the authors use 0.1 on CIFAR-10."""
+    """The weight of the penalty; public implementations have 0.1 to 1."""
 
     penalty: float = 0.1
 
@@ -21,7 +21,7 @@ class GreedyHashSettings:
 class GreedyClassifier(Objective):
     """Cross-entropy of a linear classifier of b = sign(u), plus alpha mean ||u| - 1|^3; db/du is taken to be 1.
 
-    For tags the cross-entropy is binary, one tag at a time, as in the authors' setting for several labels.
+    For tags the cross-entropy is binary, one tag at a time (ours).
     """
 
     def __init__(self, task: Task, settings: GreedyHashSettings) -> None:
