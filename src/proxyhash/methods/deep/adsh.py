@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ Floats = NDArray[np.float32]
 @dataclass(frozen=True)
 class AdshSettings:
     """The weight of the distance between an image's two codes, and sweeps over the bits after each epoch."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"agreement": 0.001}, {"agreement": 0.01}, {"agreement": 0.1})
 
     agreement: float = 0.01  # g; the authors' gamma of 200 for 2,000 queries is 0.1 / K of our means
     sweeps: int = 3

@@ -1,6 +1,7 @@
 """DPN: each bit pushed past a margin on its class's side (Fan, Ng, Ju, Zhang, Liu, Chan and Yang 2020)."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -14,6 +15,8 @@ from proxyhash.training.objectives import Task
 @dataclass(frozen=True)
 class DpnSettings:
     """The authors' margin."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"margin": 0.5}, {"margin": 1.0}, {"margin": 2.0})
 
     margin: float = 1.0
 

@@ -18,6 +18,12 @@ from proxyhash.training.objectives import Objective, Task
 class DqnSettings:
     """How wide the embedding is, what quantisation weighs, and how many of a class a batch holds."""
 
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"quantisation": 0.01},
+        {"quantisation": 0.1},
+        {"quantisation": 0.1, "width": 256},
+    )
+
     width: int = 128  # ours
     quantisation: float = 0.1  # ours, of a mean; 0.01 does as well on held-out digits
     per_class: int = 8  # ours

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,8 @@ from proxyhash.training.objectives import Objective, Task
 @dataclass(frozen=True)
 class DrschSettings:
     """The margin, as a share of the code, and the weight of the Laplacian term; images of a class in a batch. All ours."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"margin": 0.125}, {"margin": 0.25}, {"margin": 0.125, "per_class": 8})
 
     margin: float = 0.125  # better on held-out digits than a quarter
     adjacency: float = 0.1

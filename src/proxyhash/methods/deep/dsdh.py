@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ Floats = NDArray[np.float32]
 @dataclass(frozen=True)
 class DsdhSettings:
     """The authors' mu and nu; eta is of a mean over bits, as in DPSH; images of a class in a batch (ours)."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"quantisation": 0.1}, {"quantisation": 0.01}, {"regression": 10.0})
 
     regression: float = 1.0  # mu, of the labels' regression from the codes
     ridge: float = 0.1  # nu, of the regression's weights

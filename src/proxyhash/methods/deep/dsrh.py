@@ -1,6 +1,7 @@
 """DSRH: rankings by how many tags are shared, with weights for their gains (Zhao, Huang, Wang and Tan 2015)."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -13,6 +14,8 @@ from proxyhash.training.objectives import Objective, Task
 @dataclass(frozen=True)
 class DsrhSettings:
     """The margin, as a share of the code, and the weight of the balance of bits; images of a class in a batch (ours)."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"margin": 0.125}, {"margin": 0.25}, {"margin": 0.125, "per_class": 8})
 
     margin: float = 0.125  # rho; ours, better on held-out digits than a quarter
     balance: float = 1.0  # alpha, of a mean over bits

@@ -1,6 +1,7 @@
 """GreedyHash: a classifier on the signs themselves, gradients passed straight through (Su, Zhang, Han and Tian 2018)."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,8 @@ from proxyhash.training.objectives import Objective, Task
 @dataclass(frozen=True)
 class GreedyHashSettings:
     """The weight of the penalty; public implementations have 0.1 to 1."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"penalty": 0.01}, {"penalty": 0.1}, {"penalty": 1.0})
 
     penalty: float = 0.1
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,6 +17,8 @@ from proxyhash.training.objectives import Objective, Task
 @dataclass(frozen=True)
 class HashNetSettings:
     """The authors' slope of the likelihood; the growth of the tanh; images of a class in a batch (ours)."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"slope": 10.0}, {"slope": 5.0}, {"slope": 10.0, "per_class": 4})
 
     slope: float = 10.0  # alpha, divided by the bits: theta = (alpha / K) h_i.h_j
     growth: float = 4.0  # beta = sqrt(1 + growth * epochs): twelve epochs end where the authors' 10,000 steps do

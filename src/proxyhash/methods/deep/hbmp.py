@@ -1,6 +1,7 @@
 """HBMP, binary matrix pursuit: codes that add up to the similarities, then a hinge (Cakir, He and Sclaroff 2018)."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.optimize
@@ -23,6 +24,8 @@ PIECE = 2048  # label sets whose similarity to the anchors is held at once
 @dataclass(frozen=True)
 class HbmpSettings:
     """The hinge's margin, and how many distinct sets of tags the codes are worked out for (ours: the rest follow these)."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"margin": 0.5}, {"margin": 1.0}, {"margin": 2.0})
 
     margin: float = 1.0
     most_sets: int = 2_000

@@ -1,6 +1,7 @@
 """MI-Hash: the mutual information between distances and similarity (Cakir, He, Bargal and Sclaroff 2017, 2019)."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -13,6 +14,8 @@ from proxyhash.training.objectives import Objective, Task
 @dataclass(frozen=True)
 class MiHashSettings:
     """How many of a class a batch holds (ours: their batches are of 10 classes)."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"per_class": 4}, {"per_class": 8}, {"per_class": 16})
 
     per_class: int = 8
 

@@ -1,6 +1,7 @@
 """NINH: a triplet ranking loss on codes that a divide-and-encode head makes (Lai, Pan, Liu and Yan 2015)."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -13,6 +14,8 @@ from proxyhash.training.objectives import Objective, Task
 @dataclass(frozen=True)
 class NinhSettings:
     """The authors' margin, one bit; images of a class in a batch (ours)."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"margin": 1.0}, {"margin": 2.0}, {"margin": 4.0})
 
     margin: float = 1.0
     per_class: int = 4

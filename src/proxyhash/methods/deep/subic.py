@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import log
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -15,6 +16,12 @@ from proxyhash.training.objectives import Objective, Task
 @dataclass(frozen=True)
 class SubicSettings:
     """The weights of the two entropies (ours: at 1 and 1 they outdo the classifier, and retrieve held-out digits worse)."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"sparse": 0.1, "spread": 0.1},
+        {"sparse": 1.0, "spread": 1.0},
+        {"sparse": 0.1, "spread": 1.0},
+    )
 
     sparse: float = 0.1  # gamma: an image's blocks should be one-hot
     spread: float = 0.1  # mu: over a batch, a block should use all its values

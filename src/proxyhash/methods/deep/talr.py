@@ -1,6 +1,7 @@
 """TALR-AP: average precision that knows of ties, relaxed and maximised (He, Cakir, Bargal and Sclaroff 2018)."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -13,6 +14,8 @@ from proxyhash.training.objectives import Objective, Task
 @dataclass(frozen=True)
 class TalrSettings:
     """How many of a class a batch holds (ours)."""
+
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"per_class": 4}, {"per_class": 8}, {"per_class": 16})
 
     per_class: int = 8
 
