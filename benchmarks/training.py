@@ -22,6 +22,7 @@ from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalised
 from proxyhash.models.onnx_export import export_onnx
 from proxyhash.models.runners import OnnxRunner, TorchRunner
+from proxyhash.support.memory import keep_freed_memory
 from proxyhash.support.parallel import available_threads
 from proxyhash.training.learner import Learner
 from proxyhash.training.objectives import Task, build_objective
@@ -62,6 +63,7 @@ def finetune_rows() -> Iterator[Row]:
 
 def _finetune() -> tuple[float, float, float]:
     """Return the seconds of an epoch, those of them in forward, loss, backward and step, and the process's peak in GiB."""
+    keep_freed_memory()  # as `train_hashers` does
     random = np.random.default_rng(0)
     images = ArrayImages(random.integers(0, 256, (BATCH * STEPS, 32, 32, 3), dtype=np.uint8))
     labels = np.arange(len(images)) % CLASSES
