@@ -40,10 +40,11 @@ def run_grid(
         progress(f"grid: {number + 1} of {len(trials)}, {trial.title()}", number / len(trials))
         kept = bench.kept(trial)
         if kept is None:
-            kept = list(bench.run(trial))
-            for record in kept:
+            kept = []
+            for record in bench.run(trial):
                 record.write(folder)
                 report(record)
+                kept.append(record)
             shutil.rmtree(bench.under_way(trial), ignore_errors=True)
             with suppress(OSError):  # others may be under way
                 bench.under_way(trial).parent.rmdir()
