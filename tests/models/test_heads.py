@@ -59,7 +59,7 @@ def test_the_papers_head_is_described_as_it_always_was() -> None:
 def test_what_no_head_is_called_is_refused() -> None:
     with pytest.raises(InputError, match="There is no head 'evil'"):
         make_head({"kind": "evil", "width": 6, "bits": 8})
-    with pytest.raises(InputError, match="described by its kind and its shape"):
+    with pytest.raises(TypeError, match="described by its kind and its shape"):
         make_head([["width", 6], ["bits", 8]])
 
 

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from proxyhash.models.heads.head import Head, HeadShape
-from proxyhash.support.errors import InputError
 from proxyhash.support.lookup import look_up
 
 Kind = TypeVar("Kind", bound=type[Head])
@@ -28,7 +27,7 @@ def head_kind(name: str) -> Callable[[Kind], Kind]:
 def make_head(facts: object) -> Head:
     """Return the head that `describe_head` has described, its weights still to be loaded."""
     if not isinstance(facts, dict):
-        raise InputError(f"A head is described by its kind and its shape, not by {facts!r}.")
+        raise TypeError(f"a head is described by its kind and its shape, not by {facts!r}")  # whose file it was, others know
     numbers = dict(facts)
     return look_up("head", numbers.pop("kind", PLAIN), _HEADS)(HeadShape(**numbers))
 
