@@ -126,8 +126,8 @@ class PlainSegment(Segment):
 def in_ranges(positions: Positions, low: Longs, high: Longs) -> NDArray[np.bool_]:
     """Return which positions (N,) are in one of some ascending ranges, low to high inclusive."""
     numbers = positions.at(slice(None))
-    owner = np.searchsorted(low, numbers, side="right") - 1
-    return (owner >= 0) & (numbers <= high[owner])
+    ends = np.concatenate([[-1], high])  # what comes before the first range is in none
+    return numbers <= ends[np.searchsorted(low, numbers, side="right")]
 
 
 Take = Callable[[Words, Starts, NDArray[np.uint16]], None]
