@@ -48,6 +48,14 @@ def offer(best: Best, q: Whole, key: Whole, place: Whole) -> None:
         best.limit[q] = keys[0] >> _HALF
 
 
+@kernel(nogil=True)
+def put_in_order(best: Best) -> None:
+    """Order what each query holds, best first; it is no heap any more."""
+    for q in range(len(best.keys)):
+        order = np.argsort(best.keys[q])
+        best.keys[q], best.places[q] = best.keys[q][order], best.places[q][order]
+
+
 @kernel(nogil=True, borrows=True)
 def _add(keys: Words, places: Longs, leaf: Whole, key: Whole, place: Whole) -> None:
     """Add one to the `leaf` that are held so far."""

@@ -41,9 +41,7 @@ class GroupedSegment(Segment):
             mine = queries[order[rows]]
             best = none_held(len(mine), k, 64 * queries.shape[1])
             kernels.nearest(mine, self.groups, best, looked[rows])
-            ranks = np.argsort(best.keys, axis=1)
-            keys[order[rows]] = np.take_along_axis(best.keys, ranks, 1)
-            places[order[rows]] = np.take_along_axis(best.places, ranks, 1)
+            keys[order[rows]], places[order[rows]] = best.keys, best.places
 
         if k:
             for_queries(len(queries), threads, search, at_once=max(1, _HELD_AT_ONCE // k))

@@ -4,7 +4,7 @@ import numpy as np
 
 from proxyhash.codes.bits import Words
 from proxyhash.codes.logic import BLOCK
-from proxyhash.index.best import Best, key_of, offer
+from proxyhash.index.best import Best, key_of, offer, put_in_order
 from proxyhash.index.groups import Groups
 from proxyhash.index.positions import Longs, Whole, position_at
 from proxyhash.index.visits import (
@@ -28,13 +28,15 @@ TILE = 8  # blocks that a visitor passes over before the next one's turn: they s
 
 @kernel(nogil=True)
 def nearest(queries: Words, groups: Groups, best: Best, looked: Longs) -> None:
-    """Find the k nearest of each of `queries` (Q, W), k <= N, and count in `looked` (Q,) the codes they were compared with.
+    """Find the k nearest of each of `queries` (Q, W), k <= N, best first; `looked` (Q,) counts the codes compared.
 
     Each query first visits the group with the nearest centre, and the next ones until it holds k, which bring its k-th
     distance down; then all that still need a group visit it together.
     """
     guests, near = visitors(len(queries), queries.shape[1]), nothing_near(queries.shape[1])
-    _visit_together(queries, groups, _visit_alone(queries, groups, guests, best, looked, near), guests, best, looked, near)
+    visited = _visit_alone(queries, groups, guests, best, looked, near)
+    _visit_together(queries, groups, visited, guests, best, looked, near)
+    put_in_order(best)
 
 
 @kernel(nogil=True)
