@@ -7,9 +7,7 @@ python benchmarks/search.py --model MODEL              real codes for the part c
 Without a model, that part searches codes that are made to be like such codes.
 """
 
-import argparse
 import multiprocessing
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +21,7 @@ from proxyhash.codes.bits import Packed
 from proxyhash.index import blocks, writing
 from proxyhash.index.centres import assign
 from proxyhash.index.embedded import EmbeddedIndex
-from reporting import Row, report, timed
+from reporting import Row, options_of, run, timed
 
 ITEMS = 10_000_000
 MORE = 1_000_000
@@ -101,19 +99,19 @@ def against_scan(
                 )
 
 
-def thousand_rows(_options: argparse.Namespace) -> Iterator[Row]:
+def thousand_rows() -> Iterator[Row]:
     yield from against_scan(
         "1,000 centres, 5 % flips", thousand_centres(ITEMS, 1), {"": thousand_centres(1000, 3)}, 15, faster=True
     )
 
 
-def uniform_rows(_options: argparse.Namespace) -> Iterator[Row]:
+def uniform_rows() -> Iterator[Row]:
     yield from against_scan("uniform codes", uniform(ITEMS, 1), {"": uniform(1000, 2)}, 1.1, faster=False)
 
 
-def cifar_rows(options: argparse.Namespace) -> Iterator[Row]:
-    base, queries, proxies = like_shclm() if options.model is None else codes_of_images(options.model, options.data_dir)
-    name = "codes like sHCLM's" if options.model is None else "sHCLM codes of CIFAR-100"
+def cifar_rows(model: Path | None, data_dir: Path | None) -> Iterator[Row]:
+    base, queries, proxies = like_shclm() if model is None else codes_of_images(model, data_dir)
+    name = "codes like sHCLM's" if model is None else "sHCLM codes of CIFAR-100"
     stored = flipped(base[np.arange(ITEMS) % len(base)], TILE_NOISE, 5)
     yield from against_scan(f"{name}, tiled", stored, queries, 5, faster=True, proxies=proxies)
 
@@ -173,7 +171,7 @@ def _around(random: np.random.Generator, centres: NDArray[np.bool_], mean: float
     return np.asarray(centres ^ (np.argsort(np.argsort(ease, axis=1), axis=1) < counts[:, None]))
 
 
-def storage_rows(_options: argparse.Namespace) -> Iterator[Row]:
+def storage_rows() -> Iterator[Row]:
     """A file with keys: how fast it grows, opens, and how much memory it takes in a process of its own."""
     with TemporaryDirectory() as place:
         folder = Path(place) / "i"
@@ -197,7 +195,7 @@ def storage_rows(_options: argparse.Namespace) -> Iterator[Row]:
         yield Row("opening 10,000,000 codes: seconds", seconds, "< 2", seconds < 2, seconds)
         bytes_a_code = (resident - little) / (ITEMS - SMALL)
         at_peak = (peak - little) / (ITEMS - SMALL)
-        note = f"12 for code and position, the rest for the table of groups; {at_peak:.1f} at the peak, while it opens"
+        note = f"11 for code and position, the rest for blocks that are not full; {at_peak:.1f} at the peak, while it opens"
         yield Row("... resident bytes a code", bytes_a_code, "<= 12", bytes_a_code <= 12, 0.0, note=note)
 
 
@@ -217,18 +215,15 @@ def _resident(what: str) -> int:
 
 
 def main() -> None:
-    sections = {"storage": storage_rows, "cifar": cifar_rows, "thousand": thousand_rows, "uniform": uniform_rows}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(sections), help="comma-separated parts of the table")
-    parser.add_argument("--model", type=Path, help="a model for the part cifar")
-    parser.add_argument("--data-dir", type=Path, help="where to look for CIFAR-100 first")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args()
-    chosen = options.only.split(",")
-    if unknown := set(chosen) - set(sections):
-        sys.exit(f"No such part: {', '.join(sorted(unknown))}; choose from {', '.join(sections)}.")
-    rows = (row for part in chosen for row in sections[part](options))
-    report("The index against its targets", rows, as_json=options.json)
+    paths = {"model": "a model for the part cifar", "data-dir": "where to look for CIFAR-100 first"}
+    options = options_of(__doc__, ["storage", "cifar", "thousand", "uniform"], paths)
+    sections = {
+        "storage": storage_rows,
+        "cifar": lambda: cifar_rows(options.model, options.data_dir),
+        "thousand": thousand_rows,
+        "uniform": uniform_rows,
+    }
+    run("The index against its targets", sections, options)
 
 
 if __name__ == "__main__":

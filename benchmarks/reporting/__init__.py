@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -42,11 +43,18 @@ def timed(work: Callable[..., Result], *arguments: Any, **named: Any) -> tuple[R
     return result, time.perf_counter() - begin
 
 
-def options_of(description: str | None, sections: Sequence[str], **flags: str) -> argparse.Namespace:
-    """Read the command line that all benchmarks share: --only some sections, --json, and further flags with their help."""
+def options_of(
+    description: str | None, sections: Sequence[str], paths: Mapping[str, str] | None = None, **flags: str
+) -> argparse.Namespace:
+    """Read the command line that all benchmarks share: --only some sections, and --json.
+
+    Further options with a path, and flags, come with their help.
+    """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(sections), help="comma-separated parts of the table")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    for option, help_text in (paths or {}).items():
+        parser.add_argument(f"--{option}", type=Path, help=help_text)
     for flag, help_text in flags.items():
         parser.add_argument(f"--{flag}", action="store_true", help=help_text)
     options = parser.parse_args()

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from proxyhash import codes
 from proxyhash.codes import kernels, planes, reference, sliced
 from proxyhash.codes.bits import words
+from proxyhash.codes.logic import BLOCK
 
 MANY = 60  # queries: enough for planes
 
@@ -32,7 +33,7 @@ def test_the_nearest_and_histograms_are_the_reference_s(width: int, items: int, 
     np.testing.assert_array_equal(codes.histograms(q, db, threads=2), reference.histograms(q, db))
 
 
-@pytest.mark.parametrize("items", [planes.BLOCK, 2 * sliced.STACKED, 2 * sliced.STACKED + 1, 5 * sliced.STACKED + 777])
+@pytest.mark.parametrize("items", [BLOCK, 2 * sliced.STACKED, 2 * sliced.STACKED + 1, 5 * sliced.STACKED + 777])
 @pytest.mark.parametrize("kind", ["random", "tied", "opposite", "even"])
 def test_whole_stacks_and_what_remains_are_counted_as_by_the_other_kernels(items: int, kind: str) -> None:
     q, db = opposites(items) if kind == "opposite" else (some_codes(n, 8, n, kind == "tied") for n in (MANY, items))

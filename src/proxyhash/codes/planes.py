@@ -18,14 +18,11 @@ from numba import types
 from numba.extending import intrinsic
 
 from proxyhash.codes.bits import Words
+from proxyhash.codes.logic import PLANE, WORD, add_up, any_bit, load, pointers, store
 from proxyhash.support.compiled import kernel
 
-BLOCK = 256  # items a plane has a bit for
 THREES = 22  # groups of three bits in a word; the last holds one bit and two zeros
 STACK = 16  # blocks whose bits are counted together
-
-_WORD = ir.IntType(64)
-_PLANE = ir.VectorType(_WORD, BLOCK // 64)
 
 
 @kernel(nogil=True)
@@ -43,12 +40,12 @@ def sum_threes(row: Words, first: int, scratch: Words, out: Words) -> None:
 @intrinsic
 def _sum_three_bits(typing_context: Any, bits: Any, out: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source, target = _pointers(context, builder, signature, arguments)
-        bits = [_load(builder, source, 4 * i) for i in range(3)]
+        source, target = pointers(context, builder, signature.args, arguments)
+        bits = [load(builder, source, 4 * i) for i in range(3)]
         for pattern in range(8):
             differ = [builder.not_(bit) if pattern >> i & 1 else bit for i, bit in enumerate(bits)]
-            for weight, plane in enumerate(_sum(builder, ((0, bit) for bit in differ))):
-                _store(builder, plane, target, 8 * pattern + 4 * weight)
+            for weight, plane in enumerate(add_up(builder, ((0, bit) for bit in differ))):
+                store(builder, plane, target, 8 * pattern + 4 * weight)
         return context.get_dummy_value()
 
     return types.void(bits, out), generate
@@ -66,6 +63,16 @@ def slice_block(row: Words, first: int, out: Words) -> None:
         for i in range(min(64, len(row) - first - 64 * word)):
             out[i, word] = row[first + 64 * word + i]
     _transpose(out.reshape(out.size))
+
+
+@kernel(nogil=True)
+def join_block(planes: Words, scratch: Words, out: Words) -> None:
+    """Write to `out` (256,) the words whose bits are planes (64, 4): what `slice_block` began with. `scratch` is (64, 4)."""
+    scratch[:] = planes
+    _transpose(scratch.reshape(scratch.size))
+    for word in range(4):
+        for i in range(64):
+            out[64 * word + i] = scratch[i, word]
 
 
 @kernel(nogil=True)
@@ -100,9 +107,9 @@ def places(queries: Words) -> Any:
 @intrinsic
 def _write_halves(typing_context: Any, threes: Any, places: Any, out: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        table, where, target = _pointers(context, builder, signature, arguments)
+        table, where, target = pointers(context, builder, signature.args, arguments)
         for row, plane in enumerate(_distances(builder, table, where)[1:]):
-            _store(builder, plane, target, row * STACK * 4)
+            store(builder, plane, target, row * STACK * 4)
         return context.get_dummy_value()
 
     return types.void(threes, places, out), generate
@@ -115,14 +122,13 @@ write_halves: Any = _write_halves
 @intrinsic
 def _any_below(typing_context: Any, threes: Any, places: Any, limit: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        table, where, bits = _pointers(context, builder, signature, arguments)
-        below = ir.Constant(_PLANE, [0] * 4)
+        table, where, bits = pointers(context, builder, signature.args, arguments)
+        below = ir.Constant(PLANE, [0] * 4)
         for row, plane in enumerate(_distances(builder, table, where)):  # from the lowest: a higher bit that differs decides
-            bit = _load(builder, bits, row * 4)
+            bit = load(builder, bits, row * 4)
             either = builder.and_(builder.not_(plane), builder.or_(bit, below))
             below = builder.or_(builder.and_(bit, below), either)
-        whole = ir.IntType(BLOCK)
-        return builder.icmp_unsigned("!=", builder.bitcast(below, whole), whole(0))
+        return any_bit(builder, below)
 
     return types.boolean(threes, places, limit), generate
 
@@ -134,12 +140,12 @@ any_below: Any = _any_below
 @intrinsic
 def _mark_values(typing_context: Any, halves: Any, low: Any, high: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source, *targets = _pointers(context, builder, signature, arguments)
-        planes = [_load(builder, source, row * STACK * 4) for row in range(6)]
+        source, *targets = pointers(context, builder, signature.args, arguments)
+        planes = [load(builder, source, row * STACK * 4) for row in range(6)]
         for target, digits, values in ((targets[0], planes[:3], 8), (targets[1], planes[3:], 5)):
             for value in range(values):
                 agree = [digit if value >> i & 1 else builder.not_(digit) for i, digit in enumerate(digits)]
-                _store(builder, reduce(builder.and_, reversed(agree)), target, value * STACK * 4)
+                store(builder, reduce(builder.and_, reversed(agree)), target, value * STACK * 4)
         return context.get_dummy_value()
 
     return types.void(halves, low, high), generate
@@ -152,13 +158,13 @@ mark_values: Any = _mark_values
 @intrinsic
 def _count_both(typing_context: Any, some: Any, others: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        left, right = _pointers(context, builder, signature, arguments)
-        both = (builder.and_(_load(builder, left, 4 * i), _load(builder, right, 4 * i)) for i in range(STACK))
-        total = _WORD(0)
-        for weight, plane in enumerate(_sum(builder, ((0, plane) for plane in both))):
+        left, right = pointers(context, builder, signature.args, arguments)
+        both = (builder.and_(load(builder, left, 4 * i), load(builder, right, 4 * i)) for i in range(STACK))
+        total = WORD(0)
+        for weight, plane in enumerate(add_up(builder, ((0, plane) for plane in both))):
             for word in range(4):
                 ones = builder.ctpop(builder.extract_element(plane, ir.IntType(32)(word)))
-                total = builder.add(total, builder.shl(ones, _WORD(weight)))
+                total = builder.add(total, builder.shl(ones, WORD(weight)))
         return total
 
     return types.int64(some, others), generate
@@ -173,53 +179,9 @@ def _distances(builder: Any, threes: Any, places: Any) -> list[Any]:
 
     def picked() -> Iterable[tuple[int, Any]]:
         for three in range(THREES):
-            place = builder.zext(builder.load(builder.gep(places, [_WORD(three)])), _WORD)
+            place = builder.zext(builder.load(builder.gep(places, [WORD(three)])), WORD)
             sums = builder.gep(threes, [place])
-            yield 0, _load(builder, sums, 0)
-            yield 1, _load(builder, sums, 4)
+            yield 0, load(builder, sums, 0)
+            yield 1, load(builder, sums, 4)
 
-    return _sum(builder, picked())
-
-
-def _sum(builder: Any, planes: Iterable[tuple[int, Any]]) -> list[Any]:
-    """Add up planes that come with the binary weight of their bits; return one plane for each weight.
-
-    Three of a weight are added as soon as they are there, so that few wait and all of these stay in registers.
-    """
-    waiting: dict[int, list[Any]] = {}
-
-    def put(weight: int, plane: Any) -> None:
-        same = waiting.setdefault(weight, [])
-        same.append(plane)
-        if len(same) == 3:
-            c, a, b = same  # the first is itself a sum, and comes in where it is waited for least
-            differ = builder.xor(a, b)
-            same[:] = [builder.xor(differ, c)]
-            put(weight + 1, builder.or_(builder.and_(a, b), builder.and_(differ, c)))
-
-    for weight, plane in planes:
-        put(weight, plane)
-    weight = 0
-    while weight in waiting:
-        if len(waiting[weight]) == 2:
-            a, b = waiting[weight]
-            waiting[weight] = [builder.xor(a, b)]
-            put(weight + 1, builder.and_(a, b))
-        weight += 1
-    return [waiting[weight][0] for weight in sorted(waiting)]
-
-
-def _pointers(context: Any, builder: Any, signature: Any, arguments: Any) -> list[Any]:
-    """Return where the data of the arguments, contiguous arrays, begin."""
-    pairs = zip(signature.args, arguments, strict=True)
-    return [context.make_array(array_type)(context, builder, array).data for array_type, array in pairs]
-
-
-def _load(builder: Any, words: Any, first: int) -> Any:
-    plane = builder.load(builder.bitcast(builder.gep(words, [_WORD(first)]), _PLANE.as_pointer()))
-    plane.align = 8  # that of words: numba promises no more
-    return plane
-
-
-def _store(builder: Any, plane: Any, words: Any, first: int) -> None:
-    builder.store(plane, builder.bitcast(builder.gep(words, [_WORD(first)]), _PLANE.as_pointer())).align = 8
+    return add_up(builder, picked())

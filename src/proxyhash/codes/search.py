@@ -89,8 +89,12 @@ def top_k(queries: ArrayLike, database: ArrayLike, k: int, *, threads: int | Non
 
     The answer is unique. If the database holds fewer than k items, all of them are returned.
     """
-    q, db = checked_words(queries, database)
-    k = min(whole_number("k", k, at_least=1), db.shape[1])
+    return nearest_words(*checked_words(queries, database), whole_number("k", k, at_least=1), threads)
+
+
+def nearest_words(q: Words, db: Words, k: int, threads: int | None = None) -> Neighbours:
+    """Return the same for queries (Q, W) and a database (W, N) of words."""
+    k = min(k, db.shape[1])
     near, position = np.empty((len(q), k), np.int16), np.empty((len(q), k), np.int64)
 
     def search(rows: slice) -> None:
@@ -106,8 +110,11 @@ def top_k(queries: ArrayLike, database: ArrayLike, k: int, *, threads: int | Non
 
 def within(queries: ArrayLike, database: ArrayLike, radius: int, *, threads: int | None = None) -> WithinRadius:
     """Return all items of `database` (N, bytes) at most `radius` bits from each of `queries` (Q, bytes)."""
-    q, db = checked_words(queries, database)
-    radius = whole_number("radius", radius, at_least=0)
+    return words_within(*checked_words(queries, database), whole_number("radius", radius, at_least=0), threads)
+
+
+def words_within(q: Words, db: Words, radius: int, threads: int | None = None) -> WithinRadius:
+    """Return the same for queries (Q, W) and a database (W, N) of words."""
     counts, nowhere = np.zeros(len(q), np.int64), (np.empty(0, np.int16), np.empty(0, np.int64))
     for_queries(len(q), threads, lambda rows: kernels.collect_within(q[rows], db, radius, counts[rows], *nowhere, False))
     starts = np.concatenate([[0], np.cumsum(counts)])

@@ -11,8 +11,8 @@ import numpy as np
 from proxyhash.codes import kernels
 from proxyhash.codes.bits import Words
 from proxyhash.codes.kernels import Longs, Shorts
+from proxyhash.codes.logic import BLOCK
 from proxyhash.codes.planes import (
-    BLOCK,
     STACK,
     THREES,
     any_below,

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proxyhash.codes.bits import Packed, Words
+from proxyhash.index.grouped import GroupedSegment
 from proxyhash.index.memory import Snapshot
-from proxyhash.index.segment import Segment
+from proxyhash.index.positions import Longs
 from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,11 +19,11 @@ def nearest_approximately(index: "EmbeddedIndex", snapshot: Snapshot, codes: Pac
 
     The structure of faiss holds a second copy of the codes; it is made at the first search and again after a change.
     """
-    if snapshot.main.groups is None or not len(snapshot.main):
+    if not isinstance(snapshot.main, GroupedSegment) or not len(snapshot.main):
         raise InputError("This index is scanned, because it is small or its codes do not cluster: search it exactly.")
     engine, positions = _engine(index, snapshot.main, snapshot.generation)
     engine.nprobe = min(groups, engine.nlist)
-    wide = np.zeros((len(codes), 8 * len(snapshot.main.words)), np.uint8)
+    wide = np.zeros((len(codes), engine.code_size), np.uint8)
     wide[:, : codes.shape[1]] = codes
     distances, places = engine.search(wide, min(k, len(snapshot.main)))
     rows = []
@@ -38,29 +39,28 @@ def nearest_approximately(index: "EmbeddedIndex", snapshot: Snapshot, codes: Pac
     return [np.sort(np.concatenate([row, more]))[:k] for row, more in zip(rows, recent.keys, strict=True)]
 
 
-def _engine(index: "EmbeddedIndex", segment: Segment, generation: int) -> Any:
+def _engine(index: "EmbeddedIndex", segment: GroupedSegment, generation: int) -> Any:
     kept = getattr(index, "_approximate", None)
     if kept is None or kept[0] != generation:
-        kept = (generation, _build(segment), segment.positions)
+        kept = (generation, *_build(segment))
         index._approximate = kept  # type: ignore[attr-defined]
     return kept[1:]
 
 
-def _build(segment: Segment) -> Any:
-    """Return faiss's inverted lists with our centres: nothing is trained, the codes are already grouped."""
+def _build(segment: GroupedSegment) -> tuple[Any, Longs]:
+    """Return faiss's inverted lists with our centres, and the positions of their codes: nothing is trained."""
     try:
         import faiss
     except ImportError:
         raise InputError("The approximate mode needs faiss: pip install 'proxyhash[approximate]'.") from None
-    assert segment.groups is not None
-    bits = 64 * len(segment.words)
-    centres = np.ascontiguousarray(segment.groups.centres.T).view(np.uint8)
+    stored, positions = segment.everything()
+    bits, centres = 64 * len(stored), segment.groups.centres.view(np.uint8)
     coarse = faiss.IndexBinaryFlat(bits)
     coarse.add(centres)
     engine = faiss.IndexBinaryIVF(coarse, bits, len(centres))
     engine.cp.min_points_per_centroid = 0
     engine.is_trained = True
-    engine.add(np.ascontiguousarray(segment.words.T).view(np.uint8))
+    engine.add(np.ascontiguousarray(stored.T).view(np.uint8))
     engine.own_fields = True
     coarse.this.disown()  # type: ignore[attr-defined]  # it belongs to the engine now, which deletes it
-    return engine
+    return engine, positions

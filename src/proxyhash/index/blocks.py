@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, Words, words
-from proxyhash.index.kernels import Starts
+from proxyhash.index.positions import Starts
 from proxyhash.index.store import Store
 from proxyhash.support.errors import InputError
 

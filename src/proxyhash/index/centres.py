@@ -1,7 +1,7 @@
 """Centres to group codes by: the proxies, and as many more as the size of the index is worth; or none, if none help.
 
 More centres make groups tighter, which leaves fewer codes to look at, until looking at the centres costs more than that:
-about the square root of the number of codes. New ones are drawn far from those there are (k-means++), then moved to the
+about half the square root of the number of codes. New ones are drawn far from those there are (k-means++), then moved to the
 majority of their codes.
 """
 
@@ -20,7 +20,7 @@ from proxyhash.support.seeds import generator
 WORTH_IT = 65_536  # codes: fewer are scanned in the time that a look at the centres takes
 GROWTH = 8  # how many times larger an index gets before its centres are chosen anew
 SAMPLE = 60_000  # codes that centres are chosen from
-MOST = 2048
+MOST = 1024
 LARGEST_SHARE = 0.25  # of all codes that a query may have to look at; with more, a plain scan is as fast
 _AT_ONCE = 64  # centres drawn between two looks at the distances
 _ROUNDS = 4
@@ -37,7 +37,7 @@ class Centres:
 
 def choose_centres(sample: Packed, items: int, start: Packed | None, seed: int = 0) -> Centres:
     """Return centres for an index of `items` codes, of which `sample` (n, bytes) is a part, beginning with `start`."""
-    count = min(MOST, 2 ** int(np.log2(max(2.0, np.sqrt(items)))), len(sample) // 4)
+    count = min(MOST, 2 ** int(np.log2(max(2.0, np.sqrt(items) / 2))), len(sample) // 4)
     centres = _moved(sample, _drawn(sample, count, start, seed))
     share = share_looked_at(sample, centres, seed)
     return Centres(centres if share <= LARGEST_SHARE else None, share)

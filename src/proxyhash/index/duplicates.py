@@ -1,17 +1,18 @@
 """Near duplicates: groups of items that are linked by pairs at most so many bits apart, exactly and in bounded memory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.index import grouping_kernels
+from proxyhash.codes.logic import BLOCK
+from proxyhash.index import grouping_kernels, linking_kernels
 from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.grouped import GroupedSegment, grouped_segment
 from proxyhash.index.items import items_at
 from proxyhash.index.memory import Snapshot
-from proxyhash.index.segment import Groups, Segment, grouped_segment
 from proxyhash.support.checks import whole_number
 from proxyhash.support.progress import Progress, silent
 
@@ -52,36 +53,40 @@ def linked(snapshot: Snapshot, radius: int, progress: Progress = silent) -> tupl
     """
     if not len(snapshot):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    words = np.concatenate([segment.words for segment in snapshot.segments], axis=1)
-    positions = np.concatenate([segment.positions for segment in snapshot.segments]).astype(np.int64)
-    distinct, code = _distinct(words)
+    everything = [segment.everything() for segment in snapshot.segments]
+    positions = np.concatenate([numbers for _, numbers in everything])
+    distinct, code = _distinct(np.concatenate([words for words, _ in everything], axis=1))
     if not radius:
         return positions, code
-    segment = _segment(distinct, snapshot.main.groups)
-    parent = np.arange(len(segment))
-    for first in range(0, len(segment), _AT_ONCE):
-        progress("comparing codes", first / len(segment))
-        last = min(first + _AT_ONCE, len(segment))
-        if segment.groups is None:
-            grouping_kernels.link_plain(segment.words, radius, parent, first, last)
-        else:
-            g = segment.groups
-            grouping_kernels.link_grouped(segment.words, g.centres, g.shells, radius, parent, first, last)
-    component = np.empty(len(segment), np.int64)
-    component[segment.positions] = _settled(parent)
-    return positions, component[code]
+    if isinstance(snapshot.main, GroupedSegment):
+        return positions, _linked_grouped(distinct, snapshot.main.groups.centres, radius, progress)[code]
+    parent = np.arange(distinct.shape[1])
+    for first in _steps(len(parent), _AT_ONCE, progress):
+        linking_kernels.link_plain(distinct, radius, parent, first, min(first + _AT_ONCE, len(parent)))
+    return positions, _settled(parent)[code]
 
 
-def _segment(distinct: Words, groups: Groups | None) -> Segment:
-    """Return distinct codes (W, n) as a segment whose positions are their numbers, in the groups of the index."""
-    numbers = np.arange(distinct.shape[1], dtype=np.uint32)
-    if groups is None:
-        return Segment(distinct, numbers)
-    own = np.empty(len(numbers), np.uint16)
-    centres = np.ascontiguousarray(groups.centres.T)
+def _linked_grouped(distinct: Words, centres: Words, radius: int, progress: Progress) -> NDArray[np.int64]:
+    """Return the components of distinct codes (W, n), looking only at blocks of the index's groups that can matter."""
+    numbers, own = np.arange(distinct.shape[1], dtype=np.uint32), np.empty(distinct.shape[1], np.uint16)
     grouping_kernels.nearest_centres(distinct, centres, own)
     sizes = np.bincount(own, minlength=len(centres)).astype(np.int64)
-    return grouped_segment(centres, sizes, lambda take: take(distinct, numbers, own))
+    segment = grouped_segment(centres, sizes, lambda take: take(distinct, numbers, own))
+    blocks = len(segment.groups.planes)
+    parent = np.arange(BLOCK * blocks)
+    at_once = _AT_ONCE // BLOCK
+    for first in _steps(blocks, at_once, progress):
+        linking_kernels.link_grouped(segment.groups, radius, parent, first, min(first + at_once, blocks))
+    component, places = np.empty(len(numbers), np.int64), segment.places()
+    component[segment.groups.positions.at(places)] = _settled(parent)[places]
+    return component
+
+
+def _steps(count: int, size: int, progress: Progress) -> Iterator[int]:
+    """Yield where each step begins, and give a sign of life."""
+    for first in range(0, count, size):
+        progress("comparing codes", first / count)
+        yield first
 
 
 def _distinct(words: Words) -> tuple[Words, NDArray[np.int64]]:

@@ -1,11 +1,14 @@
-"""Compiled loops that put codes into groups, and link near ones: see `kernels` for how groups and shells lie in memory."""
+"""Compiled loops that put codes into groups, and read them back: see `groups` for how these lie in memory."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.codes.kernels import popcount
-from proxyhash.index.kernels import CHUNK, Longs, Starts, Whole, chunk_distances, to_centre
+from proxyhash.codes.kernels import CHUNK, chunk_distances, popcount
+from proxyhash.codes.logic import BLOCK
+from proxyhash.codes.planes import join_block, slice_block
+from proxyhash.index.groups import Groups
+from proxyhash.index.positions import Longs, Starts, Whole, position_at, put_position
 from proxyhash.support.compiled import kernel
 
 
@@ -23,7 +26,7 @@ def nearest_centres(words: Words, centres: Words, out: NDArray[np.uint16]) -> No
             _nearest_of_words(words[0, first:last], centres, best)
         else:
             for centre in range(len(centres)):
-                chunk_distances(centres, centre, words, first, last, distance)
+                chunk_distances(centres[centre], words, first, last, distance)
                 for item in range(last - first):
                     best[item] = min(best[item], (np.int64(distance[item]) << 16) + centre)
         for item in range(last - first):
@@ -45,87 +48,97 @@ def _nearest_of_words(row: Words, centres: Words, best: Longs) -> None:
 
 
 @kernel(nogil=True)
-def order_group(words: Words, positions: Starts, centre: Words, first: Whole, last: Whole, starts: Starts) -> None:
-    """Order the codes first to last by distance to their centre, stably, and write where each shell begins: `starts`."""
-    count, parts = last - first, words.shape[0]
-    distance = np.empty(count, np.int64)
-    sizes = np.zeros(len(starts), np.int64)
-    for item in range(count):
-        total = np.int64(0)
-        for part in range(parts):
-            total += np.int64(popcount(words[part, first + item] ^ centre[part]))
-        distance[item] = total
-        sizes[total + 1] += 1
-    place = np.empty(len(starts), np.int64)
-    place[0] = first
-    for shell in range(1, len(starts)):
-        place[shell] = place[shell - 1] + sizes[shell]
-    for shell in range(len(starts)):
-        starts[shell] = place[shell]
-    old_words, old_positions = words[:, first:last].copy(), positions[first:last].copy()
-    for item in range(count):
-        to = place[distance[item]]
-        place[distance[item]] += 1
-        positions[to] = old_positions[item]
-        for part in range(parts):
-            words[part, to] = old_words[part, item]
+def place_in_groups(codes: Words, positions: Starts, own: NDArray[np.uint16], groups: Groups, ends: Longs) -> None:
+    """Append codes (W, n) to their `own` groups, which have grown to the places `ends` (C,) so far.
 
-
-@kernel(nogil=True)
-def place_in_groups(
-    codes: Words, positions: Starts, groups: NDArray[np.uint16], words: Words, out: Starts, ends: Longs
-) -> None:
-    """Append codes (W, n) to their groups in `words` (W, N), which have grown to `ends` (C,) so far."""
+    They lie there as words, in the room of the planes that `order_group` makes of them.
+    """
     for item in range(len(positions)):
-        to = ends[groups[item]]
-        ends[groups[item]] += 1
-        out[to] = positions[item]
-        for part in range(codes.shape[0]):
-            words[part, to] = codes[part, item]
-
-
-@kernel(nogil=True, inline="always")
-def _root(parent: Longs, item: Whole) -> Whole:
-    """Return what stands for the component of an item, and shorten the way there."""
-    while parent[item] != item:
-        parent[item] = parent[parent[item]]
-        item = parent[item]
-    return item
+        to = ends[own[item]]
+        ends[own[item]] += 1
+        put_position(groups.positions, to, positions[item])
+        block, lane = to // BLOCK, to % BLOCK
+        for part in range(len(codes)):
+            groups.planes[block, 64 * part + lane // 4, lane % 4] = codes[part, item]
 
 
 @kernel(nogil=True)
-def _link_stretch(words: Words, item: Whole, first: Whole, last: Whole, radius: Whole, parent: Longs, chunk: Words) -> None:
-    """Unite the component of one code with those of all codes first to last within `radius`."""
-    query = words[:, item : item + 1].copy().T
-    for begin in range(first, last, CHUNK):
-        end = min(begin + CHUNK, last)
-        if chunk_distances(query, 0, words, begin, end, chunk) <= radius:
-            for offset in range(end - begin):
-                if np.int64(chunk[offset]) <= radius:
-                    parent[_root(parent, begin + offset)] = _root(parent, item)
+def order_group(groups: Groups, group: Whole, count: Whole) -> None:
+    """Order the `count` codes of a group by distance to the centre, stably, and turn them into planes."""
+    first, parts = groups.starts[group], groups.centres.shape[1]
+    words, numbers = np.empty((parts, count), np.uint64), np.empty(count, np.uint32)
+    begins = np.zeros(64 * parts + 2, np.int64)
+    distance = _take_out(groups, group, words, numbers)
+    for item in range(count):
+        begins[distance[item] + 1] += 1
+    for shell in range(1, len(begins)):
+        begins[shell] += begins[shell - 1]
+    ordered, shells = np.empty_like(words), np.empty(count, np.int64)
+    for item in range(count):
+        to = begins[distance[item]]
+        begins[distance[item]] += 1
+        ordered[:, to], shells[to] = words[:, item], distance[item]
+        put_position(groups.positions, first * BLOCK + to, numbers[item])
+    for begin in range(0, count, BLOCK):
+        block, last = first + begin // BLOCK, min(begin + BLOCK, count) - 1
+        groups.shells[block, 0], groups.shells[block, 1] = shells[begin], shells[last]
+        _write_block(ordered, begin, groups.planes[block])
+    if count:
+        groups.spans[group, 0], groups.spans[group, 1] = shells[0], shells[count - 1]
 
 
 @kernel(nogil=True)
-def link_plain(words: Words, radius: Whole, parent: Longs, items: Whole, until: Whole) -> None:
-    """Unite the codes `items` to `until` with every later one within `radius`; no pair is ever stored."""
-    chunk = np.empty(CHUNK, np.uint64)
-    for item in range(items, until):
-        _link_stretch(words, item, item + 1, words.shape[1], radius, parent, chunk)
+def _take_out(groups: Groups, group: Whole, words: Words, numbers: Starts) -> Longs:
+    """Copy where the codes of a group differ from its centre, and their positions; return by how many bits they do."""
+    first, distance = groups.starts[group], np.zeros(len(numbers), np.int64)
+    for item in range(len(numbers)):
+        block, lane = first + item // BLOCK, item % BLOCK
+        numbers[item] = position_at(groups.positions, first * BLOCK + item)
+        for part in range(len(words)):
+            words[part, item] = groups.planes[block, 64 * part + lane // 4, lane % 4] ^ groups.centres[group, part]
+            distance[item] += np.int64(popcount(words[part, item]))
+    return distance
 
 
 @kernel(nogil=True)
-def link_grouped(
-    words: Words, centres: Words, shells: Starts, radius: Whole, parent: Longs, items: Whole, until: Whole
-) -> None:
-    """Do the same, looking only at the shells that the triangle inequality leaves."""
-    chunk, bits = np.empty(CHUNK, np.uint64), shells.shape[1] - 2
-    for item in range(items, until):
-        query = words[:, item : item + 1].copy().T
-        for group in range(len(shells)):
-            centre = to_centre(query, 0, centres, group)
-            low, high = max(0, centre - radius), min(bits, centre + radius)
-            if low <= high:
-                first = np.int64(max(shells[group, low], item + 1))
-                last = np.int64(shells[group, high + 1])
-                if last > first:
-                    _link_stretch(words, item, first, last, radius, parent, chunk)
+def _write_block(words: Words, first: int, planes: Words) -> None:
+    """Write words (W, n), from `first` on, as the planes of one block."""
+    square = np.empty((64, 4), np.uint64)
+    for part in range(len(words)):
+        slice_block(words[part], first, square)
+        planes[64 * part : 64 * part + 64] = square
+    planes[-1] = 0
+    for lane in range(words.shape[1] - first, BLOCK):
+        planes[-1, lane // 64] |= np.uint64(1) << np.uint64(lane % 64)
+
+
+@kernel(nogil=True)
+def read_codes(groups: Groups, places: Longs, out: Words) -> None:
+    """Write to `out` (n, W) the codes that lie at some places."""
+    for item in range(len(places)):
+        block, lane = places[item] // BLOCK, places[item] % BLOCK
+        group = np.searchsorted(groups.starts, block, side="right") - 1
+        for part in range(out.shape[1]):
+            word = groups.centres[group, part]
+            for bit in range(64):
+                plane = groups.planes[block, 64 * part + bit, lane // 64]
+                word ^= (plane >> np.uint64(lane % 64) & np.uint64(1)) << np.uint64(bit)
+            out[item, part] = word
+
+
+@kernel(nogil=True)
+def read_block(groups: Groups, group: Whole, block: Whole, square: Words, out: Words) -> None:
+    """Write to `out` (W, 256) all codes of a block; `square` is scratch space (64, 4)."""
+    for part in range(len(out)):
+        join_block(groups.planes[block, 64 * part : 64 * part + 64], square, out[part])
+        for lane in range(BLOCK):
+            out[part, lane] ^= groups.centres[group, part]
+
+
+@kernel(nogil=True)
+def read_all(groups: Groups, out: Words) -> None:
+    """Write to `out` (W, 256 B) all codes, whether there is one or not."""
+    square = np.empty((64, 4), np.uint64)
+    for group in range(len(groups.centres)):
+        for block in range(groups.starts[group], groups.starts[group + 1]):
+            read_block(groups, group, block, square, out[:, block * BLOCK : block * BLOCK + BLOCK])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from proxyhash.index.kernels import Starts
+from proxyhash.index.positions import Starts
 from proxyhash.index.store import Store
 from proxyhash.support.errors import InputError
 

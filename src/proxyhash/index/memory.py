@@ -4,16 +4,19 @@ import ctypes
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, Words, words
-from proxyhash.index.blocks import Block, Place, group_sizes, places, read_blocks
-from proxyhash.index.segment import Found, Groups, Segment, Take, grouped_segment, plain_segment, spans_of
+from proxyhash.index.blocks import Place, group_sizes, joined, places, read_blocks
+from proxyhash.index.grouped import GroupedSegment, grouped_segment
+from proxyhash.index.segment import Found, PlainSegment, Segment, Take, plain_segment
 from proxyhash.index.store import Store
 
-RECENT = 65_536  # codes that may have come since the large segment was built, or an eighth of it
+RECENT = 65_536  # codes that may have come or gone since the large segment was built, or an eighth of it
+
+Kind = TypeVar("Kind", bound=Segment)
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +26,8 @@ class Snapshot:
     edition: int
     grouped_at: int  # how many codes there were when centres were last chosen
     bits: int
-    main: Segment
-    recent: Segment
+    main: PlainSegment | GroupedSegment
+    recent: PlainSegment
     generation: int = 0
     places: dict[int, Place] = field(default_factory=dict)
 
@@ -88,12 +91,20 @@ class CodesInMemory:
         changed = [number for number, place in now.items() if last.places.get(number) != place]
         stale = [place for number, place in last.places.items() if now.get(number) != place]
         coming = len(last.recent) + sum(now[number].items for number in changed)
-        if coming > max(RECENT, len(last.main) // 8):
-            self._snapshot = last = None
+        main = without(last.main, stale) if coming <= _room(last.main) else None
+        if main is None or main.lost > _room(main):
+            self._snapshot = last = main = None
             return load(self._store, edition, now, generation)
-        added = list(read_blocks(self._store, edition, changed))
-        recent = _with_blocks(without(last.recent, stale), added)
-        return Snapshot(edition, grouped_at, last.bits, without(last.main, stale), recent, generation, now)
+        recent = without(last.recent, stale)
+        if changed:
+            block = joined(list(read_blocks(self._store, edition, changed)))
+            recent = recent.joined(block.words(), block.positions)
+        return Snapshot(edition, grouped_at, last.bits, main, recent, generation, now)
+
+
+def _room(segment: Segment) -> int:
+    """Return how many codes may come or go before everything is worth ordering anew."""
+    return max(RECENT, len(segment) // 8)
 
 
 def load(store: Store, edition: int, now: dict[int, Place], generation: int) -> Snapshot:
@@ -106,11 +117,13 @@ def load(store: Store, edition: int, now: dict[int, Place], generation: int) -> 
         for block in read_blocks(store, edition, list(now)):
             take(block.words(), block.positions, block.groups)
 
+    below = 1 + max((place.high for place in now.values()), default=0)
+    main: PlainSegment | GroupedSegment
     if centres is None:
-        main = plain_segment(parts, sum(place.items for place in now.values()), fill)
+        main = plain_segment(parts, sum(place.items for place in now.values()), fill, below)
     else:
         c = np.ascontiguousarray(words(unpacked_centres(centres, bits)).T)
-        main = grouped_segment(c, group_sizes(store, edition, len(c)), fill)
+        main = grouped_segment(c, group_sizes(store, edition, len(c)), fill, below)
     store.rows("PRAGMA shrink_memory")  # the pages that were read are not needed any more
     _give_back()
     recent = plain_segment(parts, 0, lambda _: None)
@@ -128,30 +141,9 @@ def unpacked_centres(blob: bytes, bits: int) -> Packed:
     return np.frombuffer(blob, np.uint8).reshape(-1, (bits + 7) // 8)
 
 
-def without(segment: Segment, stale: list[Place]) -> Segment:
+def without(segment: Kind, stale: list[Place]) -> Kind:
     """Return a segment without the positions of blocks that were written anew or deleted."""
     if not stale or not len(segment):
         return segment
     low, high = np.sort([place.low for place in stale]), np.sort([place.high for place in stale])
-    block = np.searchsorted(low, segment.positions, side="right") - 1
-    kept = (block < 0) | (segment.positions > high[block])
-    if kept.all():
-        return segment
-    return Segment(segment.words[:, kept], segment.positions[kept], _moved(segment.groups, kept))
-
-
-def _moved(groups: Groups | None, kept: NDArray[np.bool_]) -> Groups | None:
-    """Return where the shells lie once only some codes are kept."""
-    if groups is None:
-        return None
-    before = np.concatenate([np.zeros(1, np.uint32), np.cumsum(kept, dtype=np.uint32)])
-    shells = before[groups.shells]
-    return Groups(groups.centres, shells, spans_of(shells))
-
-
-def _with_blocks(segment: Segment, blocks: list[Block]) -> Segment:
-    """Return a plain segment with more codes, in the order of their positions."""
-    positions = np.concatenate([segment.positions, *(block.positions for block in blocks)])
-    order = np.argsort(positions)
-    codes = np.concatenate([segment.words, *(block.words() for block in blocks)], axis=1)
-    return Segment(np.ascontiguousarray(codes[:, order]), positions[order])
+    return segment.without(low, high)

@@ -16,8 +16,14 @@ from proxyhash.support.places import cache_root
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
-def kernel(**options: Any) -> Callable[[Kernel], Kernel]:
-    """Compile a function with numba; keep the machine code for the next run if there is a private folder for it."""
+def kernel(*, borrows: bool = False, **options: Any) -> Callable[[Kernel], Kernel]:
+    """Compile a function with numba; keep the machine code for the next run if there is a private folder for it.
+
+    A function that only `borrows` arrays, and makes and keeps none, need not count references to them: for the dozen arrays
+    of a few named tuples that takes longer than a short function.
+    """
+    if borrows:
+        options["_nrt"] = False
 
     def compile_function(function: Kernel) -> Kernel:
         folder = private_cache_folder()

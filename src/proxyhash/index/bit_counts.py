@@ -1,0 +1,137 @@
+"""Counts of bits in planes of codes, 256 codes at a time; see `groups` for what the planes hold."""
+
+from functools import reduce
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils as untyped_cgutils
+from numba.extending import intrinsic
+
+from proxyhash.codes.logic import PLANE, WORD, add_up, any_bit, load, pointers, spread, store
+
+cgutils: Any = untyped_cgutils
+
+AT_ONCE = 8  # planes that are added up before the sum is carried on
+DISTANCE_PLANES = 13  # 4096 is the largest distance there is
+
+
+def _reaching(levels: int) -> Any:
+    """Return a function that finds out whether a code has at least so many of some bits, 2^levels or fewer.
+
+    The count of every code begins below 2^levels by just as many as are asked for: whoever has them overflows.
+    """
+
+    @intrinsic
+    def reaches(typing_context: Any, blocks: Any, block: Any, lists: Any, row: Any, rounds: Any, least: Any) -> Any:  # noqa: ARG001
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            words, after = _row(context, builder, signature.args[0], arguments[0], arguments[1])
+            offsets, _ = _row(context, builder, signature.args[2], arguments[2], arguments[3])
+            begin = builder.sub(WORD(2**levels), arguments[5])
+            counts = [cgutils.alloca_once(builder, PLANE) for _ in range(levels + 1)]
+            for level, count in enumerate(counts[:-1]):
+                bit = builder.and_(builder.lshr(begin, WORD(level)), WORD(1))
+                builder.store(spread(builder, builder.neg(bit)), count)
+            builder.store(ir.Constant(PLANE, [0] * 4), counts[-1])
+            with cgutils.for_range(builder, arguments[4]) as loop:
+                first = builder.mul(loop.index, WORD(AT_ONCE))
+                _count_round(builder, words, builder.gep(offsets, [first]), counts)
+            empty = load(builder, after, -4)
+            return any_bit(builder, builder.and_(builder.load(counts[-1]), builder.not_(empty)))
+
+        return types.boolean(blocks, types.int64, lists, types.int64, types.int64, types.int64), generate
+
+    return reaches
+
+
+def _row(context: Any, builder: Any, kind: Any, array: Any, number: Any) -> tuple[Any, Any]:
+    """Return where a row of a contiguous array begins, and where the next does: a view of it would have to be counted."""
+    parts = context.make_array(kind)(context, builder, array)
+    size = reduce(builder.mul, cgutils.unpack_tuple(builder, parts.shape)[1:])
+    begin = builder.gep(parts.data, [builder.mul(number, size)])
+    return begin, builder.gep(begin, [size])
+
+
+def _count_round(builder: Any, words: Any, offsets: Any, counts: list[Any]) -> None:
+    """Add the next planes to the counts, and remember in the last of these who has overflown."""
+    planes = [(level, builder.load(count)) for level, count in enumerate(counts[:-1])]
+    for i in range(AT_ONCE):
+        offset = builder.zext(builder.load(builder.gep(offsets, [WORD(i)])), WORD)
+        planes.append((0, load(builder, builder.gep(words, [offset]), 0)))
+    *sums, over = add_up(builder, planes)
+    for count, plane in zip(counts[:-1], sums, strict=True):
+        builder.store(plane, count)
+    builder.store(builder.or_(builder.load(counts[-1]), over), counts[-1])
+
+
+reaches: Any = _reaching(6)
+"""(blocks (B, P, 4), block, lists, row, rounds, least): has a code a 1 in at least 1 to 64 of some planes?
+
+The planes are 8 * rounds entries of a row of `lists`: where they begin in the block, counted in words. The last plane of a
+block marks places without a code, which never have that many: listed itself, it adds nothing to any code.
+"""
+
+reaches_far: Any = _reaching(12)
+"""The same for up to 4096 bits."""
+
+
+@intrinsic
+def _list_planes(typing_context: Any, word: Any, first: Any, table: Any, lists: Any, row: Any, listed: Any) -> Any:  # noqa: ARG001
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word, first, listed = arguments[0], arguments[1], arguments[5]
+        (known,) = pointers(context, builder, signature.args[2:3], arguments[2:3])
+        target, _ = _row(context, builder, signature.args[3], arguments[3], arguments[4])
+        eight = ir.VectorType(ir.IntType(16), 8)
+        for byte in range(8):
+            bits = builder.and_(builder.lshr(word, WORD(8 * byte)), WORD(255))
+            source = builder.gep(known, [builder.mul(bits, WORD(8))])
+            planes = builder.load(builder.bitcast(source, eight.as_pointer()))
+            planes.align = 2
+            begin = builder.trunc(builder.add(first, WORD(32 * byte)), ir.IntType(16))
+            moved = builder.add(planes, builder.bitcast(_eightfold(builder, begin), eight))
+            builder.store(moved, builder.bitcast(builder.gep(target, [listed]), eight.as_pointer())).align = 2
+            listed = builder.add(listed, builder.ctpop(bits))
+        return listed
+
+    signature = types.int64(types.uint64, types.int64, table, lists, types.int64, types.int64)
+    return signature, generate
+
+
+def _eightfold(builder: Any, number: Any) -> Any:
+    """Return eight times the same 16 bits."""
+    eight = ir.VectorType(ir.IntType(16), 8)
+    alone = builder.insert_element(ir.Constant(eight, ir.Undefined), number, ir.IntType(32)(0))
+    same = ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8)
+    return builder.shuffle_vector(alone, ir.Constant(eight, ir.Undefined), same)
+
+
+list_planes: Any = _list_planes
+"""(word, first, table, lists, row, listed): append to a row of `lists` the planes of the bits that are set in a word.
+
+The planes of the word begin at `first`, and the row has `listed` entries so far; how many it has then is returned. Eight
+entries are written for a byte at once, taken from `table` (256, 8), and the next byte's begin where the valid ones end.
+"""
+
+
+@intrinsic
+def _add_differences(typing_context: Any, blocks: Any, block: Any, part: Any, bits: Any, sums: Any) -> Any:  # noqa: ARG001
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        words, _ = _row(context, builder, signature.args[0], arguments[0], arguments[1])
+        source = builder.gep(words, [builder.mul(arguments[2], WORD(64 * 4))])
+        query, target = pointers(context, builder, signature.args[3:], arguments[3:])
+        terms = [(level, load(builder, target, 4 * level)) for level in range(DISTANCE_PLANES)]
+        for i in range(64):
+            bit = spread(builder, builder.load(builder.gep(query, [WORD(i)])))
+            terms.append((0, builder.xor(load(builder, source, 4 * i), bit)))
+        for level, plane in enumerate(add_up(builder, terms)[:DISTANCE_PLANES]):
+            store(builder, plane, target, 4 * level)
+        return context.get_dummy_value()
+
+    return types.void(blocks, types.int64, types.int64, bits, sums), generate
+
+
+add_differences: Any = _add_differences
+"""(blocks (B, P, 4), block, part, bits (64,), sums (13, 4)): add how many bits of word `part` differ from a query's.
+
+A bit of the query is a word that is all 0 or all 1.
+"""
