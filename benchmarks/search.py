@@ -27,6 +27,7 @@ ITEMS = 10_000_000
 MORE = 1_000_000
 SMALL = 300_000
 BITS = 64
+TURNS = 15  # of index and scan, one after the other: a machine is not equally fast for long
 TILE_NOISE = 0.05  # of the bits of every copy, where images are tiled to ten million
 
 
@@ -83,9 +84,15 @@ def against_scan(
         plan = index.info().plan
         for kind, asked in queries.items():
             index.neighbours(asked[:20], 10), codes.top_k(asked[:20], stored, 10)  # compiles
-            for batch, ours_count, scan_count in ((1, 200, 20), (1000, 1000, 1000)):
-                ours = seconds_a_query(lambda q: index.neighbours(q, 10), asked, batch, ours_count)
-                scan = seconds_a_query(lambda q: codes.top_k(q, stored, 10), asked, batch, scan_count)
+            for batch, count in ((1, 20), (1000, 1000)):
+                turns = [
+                    [
+                        seconds_a_query(search, np.roll(asked, turn * count, axis=0), batch, count)
+                        for search in (lambda q: index.neighbours(q, 10), lambda q: codes.top_k(q, stored, 10))
+                    ]
+                    for turn in range(TURNS)
+                ]
+                ours, scan = np.median(turns, axis=0).tolist()
                 found, expected = index.neighbours(asked[:100], 10), codes.top_k(asked[:100], stored, 10)
                 equal = np.array_equal(found.distances, expected.distances)
                 equal &= np.array_equal(found.indices, expected.indices)
@@ -189,7 +196,8 @@ def storage_rows() -> Iterator[Row]:
         with EmbeddedIndex.open_folder(small, bits=BITS) as index:
             index.add(stored[:SMALL], keys(SMALL))
         spawn = multiprocessing.get_context("spawn")  # processes of their own, so that their memory is their own
-        with spawn.Pool(1) as one, spawn.Pool(1) as other:
+        with spawn.Pool(1) as first, spawn.Pool(1) as one, spawn.Pool(1) as other:
+            first.apply(_opened, (str(small),))  # if kernels are not compiled yet, the compiler's memory is in here
             _, little, _ = one.apply(_opened, (str(small),))
             seconds, resident, peak = other.apply(_opened, (str(folder),))
         yield Row("opening 10,000,000 codes: seconds", seconds, "< 2", seconds < 2, seconds)
