@@ -47,6 +47,20 @@ def test_only_what_was_measured_alike_stands_in_one_table() -> None:
     assert cell.paper is None, "the paper took the test"
 
 
+def test_a_method_that_was_run_in_several_ways_has_several_rows() -> None:
+    short, long = ({**made("shclm", 32, 0.5).trial, "plan": {"epochs": epochs, "seed": epochs}} for epochs in (3, 12))
+    shared = {**short, "lengths": [16, 32]}
+    records = [made("shclm", 32, 0.7, trial=long), made("shclm", 32, 0.5, trial=short), made("shclm", 32, 0.6, trial=shared)]
+    (comparison,) = compare([*records, made("lsh", 32, 0.1)])
+    assert comparison.labels == [
+        "lsh",
+        "shclm (epochs 3, trained alone)",
+        "shclm (epochs 3, trained for [16, 32] bits at once)",
+        "shclm (epochs 12, trained alone)",
+    ]
+    assert [cell.runs for label in comparison.labels if (cell := comparison.cell(label, 32, "map"))] == [1, 1, 1, 1]
+
+
 def test_the_papers_numbers() -> None:
     assert paper_number("cifar100", "cifar100-paper", "map", "shclm", 64) == 78.0
     assert paper_number("cifar100", "transfer", "classification", "shclm+triplet", 16) == 44.9

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import mean, stdev
 from typing import Any
 
 from proxyhash.experiments import Record
 from proxyhash.report.paper import paper_number
+from proxyhash.report.rows import row_names
 
 METRICS = {
     "map": "mAP",
@@ -54,11 +56,19 @@ class Comparison:
         """Return the code lengths, shortest first."""
         return sorted({record.bits for record in self.records})
 
+    @cached_property
+    def rows(self) -> dict[str, tuple[Record, ...]]:
+        """Return the records of each row, by their mean mAP over all that was run, the best last."""
+        found: dict[str, list[Record]] = {}
+        for name, record in zip(row_names(self.records), self.records, strict=True):
+            found.setdefault(name, []).append(record)
+        order = sorted(found, key=lambda name: mean(record.metrics["map"] for record in found[name]))
+        return {name: tuple(found[name]) for name in order}
+
     @property
     def labels(self) -> list[str]:
-        """Return the rows, by their mean mAP over all that was run, the best last."""
-        found = dict.fromkeys(record.trial["label"] for record in self.records)
-        return sorted(found, key=lambda label: mean(r.metrics["map"] for r in self.records if r.trial["label"] == label))
+        """Return what the rows are called, the best last."""
+        return list(self.rows)
 
     @property
     def metrics(self) -> list[str]:
@@ -71,7 +81,7 @@ class Comparison:
 
     def of(self, label: str, bits: int) -> list[Record]:
         """Return the records of a row and a length."""
-        return [record for record in self.records if record.trial["label"] == label and record.bits == bits]
+        return [record for record in self.rows[label] if record.bits == bits]
 
     def cell(self, label: str, bits: int, metric: str) -> Cell | None:
         """Return what stands in a cell; None where nothing was run."""

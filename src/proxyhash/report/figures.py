@@ -116,7 +116,7 @@ def _recall(axes: "Axes", comparison: Comparison, bits: int) -> None:
 
 
 def _margins(axes: "Axes", comparison: Comparison) -> None:
-    fixed = {record.trial["label"] for record in comparison.records if record.metrics.get("proxies")}
+    fixed = {label for label, found in comparison.rows.items() if any(record.metrics.get("proxies") for record in found)}
     labels = [label for label in _drawn(comparison) if label in fixed]
     width = 0.8 / len(labels)
     for number, label in enumerate(labels):

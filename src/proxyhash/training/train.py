@@ -32,7 +32,7 @@ from proxyhash.training.sources import FeatureSource, ImageSource, Source
 from proxyhash.training.trainer import Material, Metrics, Trainer
 
 JUDGED_IMAGES = 5_000  # of queries and of the database that an epoch is judged by, when images must be embedded for it
-SMALL = 96  # pixels at which small images are fine-tuned: 5 times less work than 224, and they hold no more detail
+SMALL = 112  # pixels at which small images are fine-tuned: 4 times less work than 224, and they hold no more detail
 
 
 @dataclass(frozen=True)
