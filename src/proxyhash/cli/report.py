@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def report(
-    results: Path,
+    results: Path | None = None,
     /,
     *,
+    fill: tuple[Path, ...] = (),
     output: Annotated[Path, Parameter(alias="-o")] = Path("report.html"),
     title: str = "Comparison of hashing methods",
     gallery: tuple[Path, ...] = (),
@@ -26,12 +27,18 @@ def report(
 ) -> None:
     """Show records as tables and figures beside the paper's numbers: one page that needs no network.
 
-    The name of the output says what is written: .html, .md or .csv.
+    The name of the output says what is written: .html, .md or .csv. With --fill, tables in a Markdown file of one's own are
+    made anew, wherever it says:
+
+      <!-- records results/mine metrics=map,accuracy rows=lsh,itq,shclm -->
+      <!-- end of records -->
 
     Parameters
     ----------
     results
         A folder of records that `proxyhash benchmark` made; folders inside it count too.
+    fill
+        Markdown files to make the tables of anew, instead of a report.
     output
         The file to write.
     title
@@ -44,6 +51,11 @@ def report(
     from proxyhash.experiments import read_records
     from proxyhash.report import as_csv, as_markdown, compare, write_page
 
+    if fill:
+        _fill(fill)
+        return
+    if results is None:
+        raise InputError("Say which folder of records to report, or which file to --fill.")
     writers = {".md": as_markdown, ".csv": as_csv}
     if output.suffix not in {*writers, ".html"}:
         raise InputError(f"A report is an .html, .md or .csv file, not {output}.")
@@ -62,6 +74,23 @@ def report(
             temporary.write_text(writers[output.suffix](comparisons), encoding="utf-8")
     count = sum(len(comparison.records) for comparison in comparisons)
     Console(highlight=False, soft_wrap=True).print(f"{count:,} results are in {output}.")
+
+
+def _fill(files: tuple[Path, ...]) -> None:
+    from proxyhash.report.filling import filled
+
+    for file in files:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"Cannot read {file}: {error}.") from error
+        made = filled(text, file.parent)
+        if made != text:
+            with written_whole(file) as temporary:
+                temporary.write_text(made, encoding="utf-8")
+        Console(highlight=False, soft_wrap=True).print(
+            f"The tables of {file} are {'as they were' if made == text else 'made anew'}."
+        )
 
 
 def _gallery(model: Path, data_dir: Path | None, progress: "Progress") -> "Gallery":

@@ -97,10 +97,10 @@ class Comparison:
         return Cell(mean(values), stdev(values) if len(values) > 1 else None, len(values), paper)
 
     def best(self, bits: int, metric: str) -> float | None:
-        """Return the best mean of a column; of an error, the least."""
-        cells = [self.cell(label, bits, metric) for label in self.measured(metric)]
-        means = [cell.mean for cell in cells if cell]
-        return (max if metric in PERCENT else min)(means) if means else None
+        """Return the best mean of a column; of an error, the least. Among one row there is no best."""
+        rows = self.measured(metric)
+        means = [cell.mean for row in rows if (cell := self.cell(row, bits, metric))]
+        return (max if metric in PERCENT else min)(means) if means and len(rows) > 1 else None
 
 
 def paper_row(trial: dict[str, Any]) -> str:

@@ -15,18 +15,19 @@ def as_markdown(comparisons: Iterable[Comparison]) -> str:
 
 
 def _section(comparison: Comparison) -> Iterator[str]:
-    yield f"## {_escaped(comparison.title)}\n"
+    yield f"## {escaped(comparison.title)}\n"
     for metric in comparison.metrics:
-        yield f"{METRICS[metric]}{', %' if metric in PERCENT else ''}\n"
+        yield f"{metric_title(metric)}\n"
         yield "| method | " + " | ".join(f"{bits} bits" for bits in comparison.lengths) + " |"
         yield "|---|" + "---:|" * len(comparison.lengths)
         for label in comparison.measured(metric):
-            cells = (_cell(comparison, label, bits, metric) for bits in comparison.lengths)
-            yield f"| {_escaped(label)} | " + " | ".join(cells) + " |"
+            cells = (markdown_cell(comparison, label, bits, metric) for bits in comparison.lengths)
+            yield f"| {escaped(label)} | " + " | ".join(cells) + " |"
         yield ""
 
 
-def _cell(comparison: Comparison, label: str, bits: int, metric: str) -> str:
+def markdown_cell(comparison: Comparison, label: str, bits: int, metric: str) -> str:
+    """Return mean and spread, in bold where they are the best of a column, and the paper's number."""
     cell = comparison.cell(label, bits, metric)
     if cell is None:
         return ""
@@ -41,7 +42,13 @@ def shown(cell: Cell, metric: str) -> str:
     return f"{cell.mean:.{digits}f}" + ("" if cell.spread is None else f" ± {cell.spread:.{digits}f}")
 
 
-def _escaped(text: str) -> str:
+def metric_title(metric: str) -> str:
+    """Return what a metric is called, and its unit."""
+    return METRICS[metric] + (", %" if metric in PERCENT else "")
+
+
+def escaped(text: str) -> str:
+    """Return text in which nothing means anything to Markdown."""
     return "".join(f"\\{letter}" if letter in r"\`*_{}[]<>()#|!" else letter for letter in text)
 
 
