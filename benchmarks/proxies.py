@@ -20,6 +20,7 @@ from proxyhash.proxies import annealing
 from proxyhash.proxies.assignment import assign, gain
 from proxyhash.proxies.bounds.assignment import cosine_sums
 from proxyhash.proxies.geometry import nearest, unit_rows
+from proxyhash.proxies.kinds import STAGES
 from proxyhash.proxies.tammes import tammes
 from reporting import Row, options_of, run, timed
 
@@ -109,6 +110,7 @@ def joint_rows() -> Iterator[Row]:
         similarity, _ = instance(*size)
         classes, bits = len(similarity), size[2]
         for kind in ("joint", "shclm", "scode") if classes <= 100 else ("joint",):
+            STAGES.forget()  # or the packing of another row would come for nothing
             proxies, seconds = timed(design_proxies, classes, bits, kind, similarity)
             quality, target = proxies.quality, kind == "joint"
             assert quality.assignment is not None

@@ -12,9 +12,12 @@ from proxyhash.proxies.geometry import Floats, unit_rows
 from proxyhash.proxies.tammes import tammes
 from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress, silent
+from proxyhash.support.remembered import Remembered
 from proxyhash.support.seeds import generator
 
 Weights = Floats
+
+STAGES = Remembered(16)  # packings and their rotations: whoever compares the paper's kinds asks for the same ones again
 
 
 @dataclass(frozen=True)
@@ -95,19 +98,28 @@ def random(brief: Brief) -> Weights:
 @kind("tammes", "as far apart on the sphere as can be found, in a random rotation, eq. (tammes)")
 def sphere(brief: Brief) -> Weights:
     """Return the best packing of several random starts."""
-    return tammes(
-        brief.classes,
-        brief.bits,
-        restarts=brief.tammes_restarts,
-        seed=brief.seed,
-        threads=brief.threads,
-        progress=brief.progress,
+    key = ("tammes", brief.classes, brief.bits, brief.seed, brief.tammes_restarts)
+    return STAGES.get(
+        key,
+        lambda: tammes(
+            brief.classes,
+            brief.bits,
+            restarts=brief.tammes_restarts,
+            seed=brief.seed,
+            threads=brief.threads,
+            progress=brief.progress,
+        ),
     )
 
 
 @kind("aligned", "tammes, rotated towards the corners of the cube, eq. (G*)")
 def aligned(brief: Brief) -> Weights:
     """Return the packing in the rotation of least quantisation error."""
+    key = ("aligned", brief.classes, brief.bits, brief.seed, brief.tammes_restarts, brief.rotation_restarts)
+    return STAGES.get(key, lambda: _rotated(brief))
+
+
+def _rotated(brief: Brief) -> Weights:
     points = sphere.build(brief) * np.sqrt(brief.bits)
     rotation = best_rotation(
         points,
