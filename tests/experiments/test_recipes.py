@@ -1,0 +1,64 @@
+"""The recipes of data sets that are not at hand, on miniatures in their official layouts."""
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from miniatures import write_cifar, write_ilsvrc, write_nuswide
+
+from proxyhash.data import catalogue
+from proxyhash.experiments import Grid, read_records, run_grid
+from proxyhash.experiments.recipes import read_recipe
+from proxyhash.report import compare, write_page
+
+SMALL = {"epochs": 1, "hidden": 16, "batch": 32}  # of a network: what is tried here is the way, not the result
+
+
+@pytest.fixture(autouse=True)
+def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
+
+
+def reproduced(name: str, folder: Path) -> tuple[Grid, Path]:
+    """Run a recipe with everything but its network and its code lengths as it is, and write its report."""
+    grid = replace(read_recipe(name), backbone="convnet", image_size=16, bits=(16,), plan=SMALL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so few images are not worth some words
+        records = run_grid(grid, folder / "results", data_dir=folder)
+    write_page(compare(records), folder / "report.html", title=name)
+    return grid, folder / "results"
+
+
+def check(grid: Grid, results: Path, *, rounds: int = 1) -> None:
+    records = read_records(results)
+    assert len(records) == rounds * len(grid.methods)
+    assert {record.trial["label"] for record in records} == set(grid.methods)
+    assert all(0 < record.metrics["map"] <= 1 for record in records)
+    assert all(record.protocol["protocol"] == grid.protocol for record in records)
+    assert "<table" in (results.parent / "report.html").read_text(encoding="utf-8")
+
+
+def test_ilsvrc(tmp_path: Path) -> None:
+    write_ilsvrc(tmp_path / "ilsvrc2012")
+    check(*reproduced("ilsvrc2012", tmp_path))
+
+
+def test_ilsvrc_transfer(tmp_path: Path) -> None:
+    write_ilsvrc(tmp_path / "ilsvrc2012", val=3)
+    grid, results = reproduced("transfer-ilsvrc2012", tmp_path)
+    check(grid, results, rounds=4)
+    assert all("classification" in record.metrics for record in read_records(results) if record.trial["method"] == "shclm")
+
+
+@pytest.mark.slow
+def test_nuswide(tmp_path: Path) -> None:
+    write_nuswide(tmp_path / "nus-wide", images=2600)
+    check(*reproduced("nuswide", tmp_path))
+
+
+def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(catalogue.RECORDS, "cifar10", write_cifar(tmp_path / catalogue.CIFAR10.folder, catalogue.CIFAR10))
+    check(*reproduced("cifar10", tmp_path))
