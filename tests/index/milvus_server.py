@@ -10,6 +10,8 @@ from typing import Any, Self
 
 import pytest
 
+ETCD = 2379  # cannot be changed
+
 
 class Server:
     """One standalone server: its data lie in a folder and survive it."""
@@ -25,6 +27,8 @@ class Server:
     def start(self) -> None:
         """Start it and wait until it says that it is healthy."""
         milvus = pytest.importorskip("milvus", reason="the server comes with: pip install milvus==2.3.5")
+        if not is_free(ETCD):
+            pytest.skip(f"port {ETCD} is taken, where this server keeps its etcd: another Milvus runs here")
         self._running = milvus.MilvusServer(milvus.MilvusServerConfig())
         self._running.set_base_dir(str(self.folder))
         self._running.listen_port = self.port
@@ -45,6 +49,11 @@ class Server:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.kill()
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) != 0
 
 
 def free_port() -> int:

@@ -207,25 +207,47 @@ def upgrade(
 
 
 @index.command(name="import")
-def import_(codes: Path, /, *, index_: Annotated[Path, Parameter(name="--index")]) -> None:
-    """Store codes from anywhere: an .npz file with `codes`, and `keys` and `labels` if there are any.
+def import_(
+    codes: Path, /, *more: Path, index_: Annotated[str, Parameter(name="--index")], model: Path | None = None
+) -> None:
+    """Store codes from anywhere: an .npz file with `codes`, and `keys` and `labels` if there are any; or folders of shards.
+
+      proxyhash index import codes.npz --index other.index
+      proxyhash index import shards/ --model model --index milvus://localhost:19530/photos
 
     Parameters
     ----------
     codes
         The .npz file: packed codes with their length in `bits` (as `proxyhash encode` writes it), or a matrix of +-1 or 0/1.
+        Or the folder that `proxyhash encode --shards` wrote.
+    more
+        More folders, if several machines wrote shards of one collection.
     index_
-        The folder of the index; made if it is not there.
+        The folder of the index, or its address on a Milvus server; made if it is not there.
+    model
+        The model that made the shards, for a new index that is to be searched with images.
     """
-    from proxyhash.index.embedded import EmbeddedIndex
-    from proxyhash.index.importing import read_codes
+    from proxyhash.index.importing import add_shards, find_shards, read_codes
+    from proxyhash.models.code_shards import read_shard
 
-    packed, bits, keys, labels = read_codes(codes)
-    with EmbeddedIndex.open_folder(index_, bits=bits) as opened:
-        if opened.model is not None:
-            raise InputError(f"{index_} holds codes of a model, and nothing says that these are its codes; add the images.")
-        done = opened.add(packed, keys, labels)
-        print(f"{done.added:,} added, {done.replaced:,} replaced. {index_} holds {len(opened):,} items of {bits} bits.")
+    if codes.is_dir():
+        paths = find_shards([codes, *more])
+        bits = None if model is not None else read_shard(paths[0]).bits
+        with open_index(index_, model, bits) as opened, counting_bar("importing", "shards") as counted:
+            done = add_shards(opened, paths, counted)
+            total, bits = len(opened), opened.bits
+    else:
+        if more or model is not None:
+            raise InputError("One .npz file is imported at a time, and nothing says of which model its codes are.")
+        packed, bits, keys, labels = read_codes(codes)
+        with open_index(index_, None, bits) as opened:
+            if opened.model is not None:
+                raise InputError(
+                    f"{index_} holds codes of a model, and nothing says that these are its codes; add the images."
+                )
+            done = opened.add(packed, keys, labels)
+            total = len(opened)
+    print(f"{done.added:,} added, {done.replaced:,} replaced. {index_} holds {total:,} items of {bits} bits.")
 
 
 @index.command

@@ -102,9 +102,7 @@ def _found(
     return found
 
 
-def _draw(
-    opened: "Index", images: tuple[Path, ...], like: tuple[str, ...], found: "list[Matches]", show: Path
-) -> None:
+def _draw(opened: "Index", images: tuple[Path, ...], like: tuple[str, ...], found: "list[Matches]", show: Path) -> None:
     from proxyhash.index.contact_sheet import Picture, draw_sheet
 
     queries = [*images, *(opened.item(key).path for key in like)]

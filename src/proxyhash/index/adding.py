@@ -19,7 +19,7 @@ from proxyhash.index.results import Added
 from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:
-    from proxyhash.data import Dataset, FileImages, Problems
+    from proxyhash.data import FileImages, Problems
 
 COMMIT_IMAGES = 4096  # in a transaction, or
 COMMIT_SECONDS = 10.0  # as many as are encoded in this time: what a kill loses at most
@@ -88,7 +88,7 @@ def add_folder(
     added = replaced = 0
     for numbers, codes in _encoded(index, dataset.images, listing.wanted, problems, counted):
         facts = [listing.facts[number] or FileFacts(-1, -1) for number in numbers]
-        labels = [labels_of(dataset, int(number)) for number in numbers]
+        labels = [dataset.labels_of(int(number)) for number in numbers]
         replaced += filing.store(codes, [listing.keys[number] for number in numbers], labels, facts)
         added += len(numbers)
     removed = index.remove(listing.gone) if prune and listing.gone else 0
@@ -195,13 +195,3 @@ def _encoded(
             numbers, codes, since = [], [], time.monotonic()
     if any(map(len, numbers)):
         yield np.concatenate(numbers), np.concatenate(codes)
-
-
-def labels_of(dataset: "Dataset", number: int) -> tuple[str, ...]:
-    """Return an image's class or tags."""
-    if dataset.labels is not None:
-        label = int(dataset.labels[number])
-        return (dataset.names[label],) if label >= 0 else ()
-    if dataset.tags is not None:
-        return tuple(dataset.names[tag] for tag in np.flatnonzero(dataset.tags[number]))
-    return ()

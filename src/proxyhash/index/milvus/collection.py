@@ -16,7 +16,7 @@ TOKEN = "PROXYHASH_MILVUS_TOKEN"  # user:password or an API key; an address woul
 CALL = 60.0  # seconds that one request may take
 CONNECT = 10.0
 LOAD = 600.0  # a large collection is read from the object store
-LONGEST_KEY, LONGEST_LABELS = 4096, 65_535  # bytes of text that a field holds
+LONGEST_KEY, LONGEST_TEXT = 4096, 65_535  # bytes that a field holds
 _STRONG = "Strong"
 
 
@@ -76,20 +76,30 @@ def create(client: Any, place: Location, facts: Facts) -> None:
     schema.add_field("key", DataType.VARCHAR, is_primary=True, max_length=LONGEST_KEY)
     schema.add_field("code", DataType.BINARY_VECTOR, dim=8 * ((facts.bits + 7) // 8))
     schema.add_field("position", DataType.INT64)
-    schema.add_field("labels", DataType.VARCHAR, max_length=LONGEST_LABELS)
-    schema.add_field("source", DataType.VARCHAR, max_length=32)  # which folder an item came from
-    schema.add_field("path", DataType.VARCHAR, max_length=LONGEST_KEY)
-    schema.add_field("size", DataType.INT64)
-    schema.add_field("modified", DataType.INT64)
+    schema.add_field("labels", DataType.VARCHAR, max_length=LONGEST_TEXT)
+    schema.add_field("file", DataType.VARCHAR, max_length=LONGEST_TEXT)  # the folder's digits, size, time, path
     index = client.prepare_index_params()
     index.add_index("code", index_type="BIN_FLAT", metric_type="HAMMING")
     name = place.collection
     patiently(
-        lambda: client.create_collection(
-            name, schema=schema, index_params=index, consistency_level=_STRONG, timeout=CALL
-        ),
+        lambda: client.create_collection(name, schema=schema, index_params=index, consistency_level=_STRONG, timeout=CALL),
         place,
     )
+
+
+def upsert(client: Any, place: Location, columns: dict[str, list[Any]]) -> None:
+    """Write items; those whose keys are there are replaced, so that doing it twice is doing it once.
+
+    The client's own `upsert` takes rows and looks at every value of every row by itself; its connection takes whole columns,
+    four times as many items a second.
+    """
+    from pymilvus import DataType
+
+    kinds = {"code": DataType.BINARY_VECTOR, "position": DataType.INT64}
+    fields = [
+        {"name": name, "type": kinds.get(name, DataType.VARCHAR), "values": values} for name, values in columns.items()
+    ]
+    patiently(lambda: client._get_connection().upsert(place.collection, fields, timeout=CALL), place)
 
 
 def load(client: Any, place: Location) -> None:

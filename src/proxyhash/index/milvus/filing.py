@@ -8,6 +8,7 @@ from pathlib import Path
 from proxyhash.codes.bits import Packed
 from proxyhash.index.items import FileFacts, Labels
 from proxyhash.index.milvus.index import MilvusIndex
+from proxyhash.index.milvus.rows import file_text
 
 
 @dataclass(frozen=True)
@@ -36,5 +37,7 @@ class MilvusFiling:
 
     def store(self, codes: Packed, keys: Sequence[str], labels: Labels, facts: Sequence[FileFacts]) -> int:
         """Store a batch."""
-        paths = [self.root / key.removeprefix(self.prefix) for key in keys]
-        return self.index.store(codes, keys, labels, self.source, list(zip(paths, facts, strict=True)))
+        source = self.source
+        paths = (self.root / key.removeprefix(self.prefix) for key in keys)
+        files = [file_text(source, path, fact) for path, fact in zip(paths, facts, strict=True)]
+        return self.index.store(codes, keys, labels, files)

@@ -17,9 +17,9 @@ from proxyhash.index.milvus import collection
 from proxyhash.index.milvus.collection import CALL, Facts
 from proxyhash.index.milvus.location import Location, parse_location
 from proxyhash.index.milvus.patience import patiently
-from proxyhash.index.milvus.rows import Positions, batches, given_key, item_of, rows_of, stored_key
+from proxyhash.index.milvus.rows import Positions, facts_from, given_key, item_of, rows_of, stored_key
 from proxyhash.index.milvus.searching import Searcher, as_answer, with_scores
-from proxyhash.index.models import fingerprint, keep_copy, load_hasher, model_folder
+from proxyhash.index.models import keep_copy, load_hasher, model_folder
 from proxyhash.index.queries import Anything, as_items, as_queries
 from proxyhash.index.results import Added, Info, Matches
 from proxyhash.support.checks import whole_number
@@ -84,7 +84,9 @@ class MilvusIndex(Index):
         if self._hasher is None:
             folder = model_folder(cache_root(), self.model)
             if not folder.is_dir():
-                raise InputError(f"{self.place} has codes of model {self.model}, which is not on this machine; give --model.")
+                raise InputError(
+                    f"{self.place} has codes of model {self.model}, which is not on this machine; give --model."
+                )
             self._hasher = load_hasher(folder)
         return self._hasher
 
@@ -110,18 +112,12 @@ class MilvusIndex(Index):
         replaced = self.store(codes, names, labels)
         return Added(len(codes) - replaced, replaced, seconds=time.monotonic() - begun)
 
-    def store(
-        self,
-        codes: Packed,
-        keys: Sequence[str],
-        labels: Labels | None,
-        source: str = "",
-        files: Sequence[tuple[Path, FileFacts]] | None = None,
-    ) -> int:
+    def store(self, codes: Packed, keys: Sequence[str], labels: Labels | None, files: Sequence[str] | None = None) -> int:
         """Write items, and return how many they replaced."""
         before = len(self)
-        for batch in batches(rows_of(codes, keys, labels, self._positions.take(len(codes)), source, files)):
-            self._ask("upsert", data=list(batch))
+        rows = rows_of(codes, keys, labels, self._positions.take(len(codes)), files)
+        for batch in rows.batches():
+            collection.upsert(self.client, self.place, rows.columns(batch))
         return min(max(before + len(codes) - len(self), 0), len(codes))
 
     def remove(self, keys: Sequence[str]) -> int:
@@ -164,7 +160,7 @@ class MilvusIndex(Index):
 
     def item(self, key: str) -> Item:
         """Return what is known of an item."""
-        return item_of(self._row(key, ["key", "position", "labels", "path"]))
+        return item_of(self._row(key, ["key", "position", "labels", "file"]))
 
     def code(self, key: str) -> Packed:
         """Return the packed code (1, bytes) of an item."""
@@ -180,13 +176,13 @@ class MilvusIndex(Index):
 
     def files_of(self, source: str) -> dict[str, FileFacts]:
         """Return the keys that came from a folder, and their files' facts as they were then."""
-        name, fields = self.place.collection, ["key", "size", "modified"]
+        name, condition = self.place.collection, f'file like "{source}%"'
         pages = self.client.query_iterator(
-            name, batch_size=_KEYS_AT_ONCE, filter=f'source == "{source}"', output_fields=fields, **self._fresh
+            name, batch_size=_KEYS_AT_ONCE, filter=condition, output_fields=["key", "file"], **self._fresh
         )
         found: dict[str, FileFacts] = {}
         while page := patiently(pages.next, self.place):
-            found.update((given_key(row["key"]), FileFacts(row["size"], row["modified"])) for row in page)
+            found.update((given_key(row["key"]), facts_from(row["file"])) for row in page)
         pages.close()
         return found
 

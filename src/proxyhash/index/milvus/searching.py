@@ -102,9 +102,7 @@ def with_scores(row: Row, nu: NDArray[np.float32], codes: Mapping[str, Packed]) 
     return [scored[place] for place in order]
 
 
-def as_answer(
-    names: Sequence[str], rows: Sequence[Row], calibration: Calibration | None, threshold: float
-) -> list[Matches]:
+def as_answer(names: Sequence[str], rows: Sequence[Row], calibration: Calibration | None, threshold: float) -> list[Matches]:
     """Return what was found for each query, with what distances are worth."""
     if calibration is None:
         return [Matches(name, tuple(row)) for name, row in zip(names, rows, strict=True)]
