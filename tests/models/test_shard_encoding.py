@@ -176,7 +176,7 @@ def test_a_folder_of_two_runs_is_refused(model: Path, photos: Path, tmp_path: Pa
         find_shards([photos])
 
 
-def test_sources_that_cannot_be_cut(photos: Path, tmp_path: Path) -> None:
+def test_sources_that_cannot_be_cut(tmp_path: Path) -> None:
     twice, mixed, empty = tmp_path / "twice.txt", tmp_path / "mixed.txt", tmp_path / "empty.txt"
     twice.write_text("a.png\na.png\n")
     mixed.write_text("a.png\nb.tar\n")
@@ -207,4 +207,4 @@ def test_ranks_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(InputError, match="whole numbers"):
         rank_of_this_process()
     shares = [[number for number in range(10) if Rank(rank, 3).has(number)] for rank in range(3)]
-    assert sorted(sum(shares, [])) == list(range(10))
+    assert sorted(number for share in shares for number in share) == list(range(10))

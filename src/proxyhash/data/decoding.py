@@ -51,7 +51,7 @@ class NamedBytes(BytesIO):
 
     def __str__(self) -> str:
         """Return the name, for errors."""
-        return self.name
+        return str(self.name)
 
 
 def decode(path: Path | NamedBytes, at_least: int | None = None) -> Image.Image:

@@ -32,8 +32,8 @@ class Piece:
 def list_pieces(source: Path, size: int = PIECE, *, progress: Progress = silent) -> list[Piece]:
     """Cut a folder of images, a list of files or tar files into pieces.
 
-    A list is a text file with a path in each line, relative to the list; its keys are these lines. Tar files (one, those of a
-    folder, or a list of them) are a piece each, whatever their size.
+    A list is a text file with a path in each line, relative to the list; its keys are these lines. Tar files (one, those of
+    a folder, or a list of them) are a piece each, whatever their size.
     """
     if source.suffix == ".tar" and source.is_file():
         return _tar_pieces([source])

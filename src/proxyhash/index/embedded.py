@@ -15,12 +15,13 @@ from proxyhash.index.index import Index
 from proxyhash.index.items import Item, Labels
 from proxyhash.index.lookup import Row, as_matches
 from proxyhash.index.memory import CodesInMemory, Snapshot
-from proxyhash.index.models import fingerprint, keep_copy, load_hasher, model_folder, proxy_codes
+from proxyhash.index.models import keep_copy, load_hasher, model_folder, proxy_codes
 from proxyhash.index.queries import Anything, Queries, as_items, as_queries
 from proxyhash.index.reranking import asymmetric_distances, reranked
 from proxyhash.index.results import Added, Info, Matches
 from proxyhash.index.segment import Found, distances_of, positions_of
 from proxyhash.index.store import Store
+from proxyhash.models.model_folder import fingerprint
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
 
@@ -204,8 +205,12 @@ class EmbeddedIndex(Index):
                 "scan" if centres is None else f"{len(centres):,} groups",
                 self.calibration is not None,
                 sources,
-                sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file()),
+                self.bytes_on_disk(),
             )
+
+    def bytes_on_disk(self) -> int:
+        """Return the size of the folder."""
+        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
 
     def close(self) -> None:
         """Close the file."""

@@ -12,11 +12,13 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 PATIENCE = timedelta(days=7)  # while the first process extracts features, the others wait
 
 Result = TypeVar("Result")
+Rows = TypeVar("Rows", bound=NDArray[Any])
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,15 @@ class Processes:
         if self.first:
             self.barrier()
         return result
+
+    def combined(self, rows: Rows) -> Rows:
+        """Return an array of which each process filled its part, all others' parts being zero."""
+        if self.world == 1:
+            return rows
+        whole = torch.from_numpy(rows.copy())
+        dist.all_reduce(whole)
+        total: Rows = whole.numpy()
+        return total
 
     def barrier(self) -> None:
         """Wait for all."""

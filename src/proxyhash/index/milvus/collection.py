@@ -48,7 +48,7 @@ def connect(place: Location) -> Any:
             )
     except Exception as error:  # of many kinds: no server, no such database, a wrong password, no milvus-lite
         if place.text.startswith(FILE) and "milvus-lite" in str(error):
-            raise InputError(f"{place} needs milvus-lite: pip install 'milvus-lite<3'.") from error
+            raise InputError(f"{place} needs milvus-lite: pip install 'proxyhash[milvus-lite]'.") from error
         raise InputError(f"Cannot connect to {place}: {sentence(error)}.") from error
 
 

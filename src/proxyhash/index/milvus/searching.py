@@ -43,7 +43,7 @@ class Searcher:
         return [self._completed(code, radius, row) for code, row in zip(codes, rows, strict=True)]
 
     def _completed(self, code: Packed, radius: int, row: Row, low: int = 0, high: int = _LAST) -> Row:
-        """Return everything, if a row is as long as Milvus lets it be: the items are halved by position and asked for again."""
+        """Return everything, if a row is as long as Milvus lets it be: items are halved by position and asked for again."""
         if len(row) < MOST:
             return row
         middle = sorted(match.position for match in row)[len(row) // 2]
