@@ -1,0 +1,186 @@
+"""What our layer costs beside what it stands on, and how the cost of a search grows with the number of codes.
+
+python benchmarks/cluster.py                             everything, some minutes; needs the packages milvus and pymilvus
+python benchmarks/cluster.py --only encoding             some of: inserts, search, encoding, growth
+python benchmarks/cluster.py --only growth --large       up to 100 million codes: minutes, and 4 GB of memory
+
+A Milvus server is started on this machine for the first two, and ended. Rounds of the two sides of a comparison take turns,
+and the best of each is compared: the machine may have other work.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from growth import growth_rows
+from PIL import Image
+
+from proxyhash.codes.bits import Packed
+from proxyhash.index.milvus.index import MilvusIndex
+from proxyhash.index.milvus.rows import BATCH_ROWS
+from reporting import Row, options_of, run, timed
+
+ROUNDS = 3
+INSERTED = 50_000
+SEARCHED = 200_000
+IMAGES = 1024
+BITS = 64
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """Start a Milvus server with its data in a temporary folder."""
+    import milvus
+
+    with TemporaryDirectory() as folder:
+        running = milvus.MilvusServer(milvus.MilvusServerConfig())
+        running.set_base_dir(folder)
+        running.start()
+        try:
+            yield f"milvus://127.0.0.1:{running.listen_port}"
+        finally:
+            running.stop()
+
+
+def codes_and_keys(items: int, seed: int) -> tuple[Packed, list[str]]:
+    codes = np.random.default_rng(seed).integers(0, 256, (items, BITS // 8), dtype=np.uint8)
+    return codes, [f"photos/{number:09d}.jpg" for number in range(items)]
+
+
+def best_of(works: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Return the seconds of each work, the best of some rounds in which they take turns."""
+    rounds = [{name: timed(work)[1] for name, work in works.items()} for _ in range(ROUNDS)]
+    return {name: min(times[name] for times in rounds) for name in works}
+
+
+def insert_rows() -> Iterator[Row]:
+    """Insert the same items into new collections of the same schema, by our layer and by pymilvus alone."""
+    codes, keys = codes_and_keys(INSERTED, 1)
+    numbers = count()
+
+    def opened(address: str) -> MilvusIndex:
+        return MilvusIndex.open_address(f"{address}/c{next(numbers)}", bits=BITS)
+
+    def direct(index: MilvusIndex, call: str) -> None:
+        for first in range(0, INSERTED, BATCH_ROWS):
+            part = range(first, min(first + BATCH_ROWS, INSERTED))
+            rows = [
+                {"key": keys[number], "code": codes[number].tobytes(), "position": number, "labels": "", "file": ""}
+                for number in part
+            ]
+            getattr(index.client, call)(index.place.collection, rows)
+
+    with server() as address:
+        works: dict[str, Callable[[], object]] = {
+            "ours": lambda: opened(address).add(codes, keys),
+            "insert": lambda: direct(opened(address), "insert"),
+            "upsert": lambda: direct(opened(address), "upsert"),
+        }
+        seconds = best_of(works)
+    for call in ("insert", "upsert"):
+        ratio = seconds[call] / seconds["ours"]
+        note = f"{INSERTED / seconds['ours']:,.0f} items/s, pymilvus {INSERTED / seconds[call]:,.0f}"
+        yield Row(f"adding items: speed over pymilvus's {call}", ratio, ">= 0.8", ratio >= 0.8, seconds["ours"], note=note)
+
+
+def search_rows() -> Iterator[Row]:
+    """Search the same collection with the same queries; without waiting for freshness, which would hide the difference."""
+    codes, keys = codes_and_keys(SEARCHED, 2)
+    with server() as address, MilvusIndex.open_address(f"{address}/photos?consistency=Eventually", bits=BITS) as index:
+        index.add(codes, keys)
+        index.client.flush("photos")
+        time.sleep(5)  # segments that were just sealed are loaded anew
+        for batch, times in ((1, 100), (100, 5)):
+            queries = codes_and_keys(batch, 3)[0]
+            data = [query.tobytes() for query in queries]
+            options: dict[str, Any] = {
+                "limit": 10,
+                "output_fields": ["position", "labels"],
+                "search_params": {"metric_type": "HAMMING", "params": {}},
+                "consistency_level": "Eventually",
+            }
+            works: dict[str, Callable[[], object]] = {
+                "ours": lambda queries=queries, times=times: [index.search(queries, 10) for _ in range(times)],
+                "direct": lambda data=data, times=times, options=options: [
+                    [[dict(hit) for hit in hits] for hits in index.client.search("photos", data, **options)]
+                    for _ in range(times)
+                ],
+            }
+            seconds = best_of(works)
+            overhead = seconds["ours"] / seconds["direct"] - 1
+            note = f"{1000 * seconds['ours'] / times:.2f} ms a request, pymilvus {1000 * seconds['direct'] / times:.2f}"
+            name = f"searching {SEARCHED:,} items, {batch} queries a request: cost of our layer"
+            yield Row(name, overhead, "< 0.1", overhead < 0.1, seconds["ours"], note=note)
+
+
+def encoding_rows() -> Iterator[Row]:
+    """Encode photographs by one process on all cores, and by two that share them; the time to start is not counted."""
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        model, photos = _model(folder / "model"), _photos(folder / "photos")
+        rates: dict[int, list[float]] = {1: [], 2: []}
+        for turn in range(ROUNDS):
+            for world, measured in rates.items():
+                measured.append(_rate(model, photos, folder / f"shards-{turn}-{world}", world))
+        one, two = max(rates[1]), max(rates[2])
+        note = f"{two:,.0f} images/s by two processes, {one:,.0f} by one"
+        yield Row("encoding: two processes over one on all cores", two / one, ">= 0.9", two / one >= 0.9, 0.0, note=note)
+
+
+def _rate(model: Path, photos: Path, shards: Path, world: int) -> float:
+    """Return images a second of all processes together, as each reports its own."""
+    command = ["encode", str(model), str(photos), "--shards", str(shards), "--shard-size", "128"]
+    start = [sys.executable, "-c", "import sys; from proxyhash.cli.app import main; main(sys.argv[1:])", *command]
+    places = [{"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "RANK": str(rank)} for rank in range(world)]
+    running = [
+        subprocess.Popen(start, env={**os.environ, **place}, stdout=subprocess.PIPE, text=True) for place in places
+    ]
+    printed = [process.communicate()[0] for process in running]
+    return sum(float(re.findall(r"at ([\d,]+) images/s", text)[0].replace(",", "")) for text in printed)
+
+
+def _model(folder: Path) -> Path:
+    """Save a hasher of the usual network with random weights: they take as long as others."""
+    from proxyhash.data.transforms import find_transform
+    from proxyhash.models.backbones import create_backbone
+    from proxyhash.models.hasher import Hasher
+    from proxyhash.models.network import HashHead, HashNetwork, HeadShape
+
+    backbone = create_backbone("efficientnet_lite0", pretrained=False, seed=0)
+    network = HashNetwork(backbone, HashHead(HeadShape(backbone.facts.width, BITS))).eval()
+    Hasher(network, find_transform("photo", 224)).save(folder)
+    return folder
+
+
+def _photos(folder: Path) -> Path:
+    """Write smooth noise as JPEG files of the size of common thumbnails."""
+    folder.mkdir()
+    random = np.random.default_rng(4)
+    for number in range(IMAGES):
+        small = Image.fromarray(random.integers(0, 256, (24, 32, 3), dtype=np.uint8))
+        small.resize((400, 300), Image.Resampling.BICUBIC).save(folder / f"{number:04d}.jpg", quality=85)
+    return folder
+
+
+def main() -> None:
+    options = options_of(__doc__, ["inserts", "search", "encoding", "growth"], large="measure growth up to 100,000,000 codes")
+    sections = {
+        "inserts": insert_rows,
+        "search": search_rows,
+        "encoding": encoding_rows,
+        "growth": lambda: growth_rows(large=options.large),
+    }
+    run("A cluster against its targets", sections, options)
+
+
+if __name__ == "__main__":
+    main()
