@@ -7,7 +7,8 @@ take turns over the classes. The centres of the groups, and of the lists, are th
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,18 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import Words
 from proxyhash.index.grouped import GroupedSegment, grouped_segment
 from proxyhash.index.segment import Take, distances_of
-from reporting import Row
+from reporting import Row, timed
 
 PIECE = 1_000_000
 QUERIES = 200
 K = 10
 SIZES = (1_000_000, 3_000_000, 10_000_000)
 LARGE = (*SIZES, 30_000_000, 100_000_000)
-RULES = {"1,000 classes": lambda items: 1000, "a class for each 10,000 codes": lambda items: items // 10_000}
+RULES: dict[str, Callable[[int], int]] = {
+    "1,000 classes": lambda _: 1000,
+    "a class for each 10,000 codes": lambda items: items // 10_000,
+}
+Measured = Iterator[tuple[str, Row]]
 
 
 def growth_rows(*, large: bool) -> Iterator[Row]:
@@ -40,35 +45,39 @@ def growth_rows(*, large: bool) -> Iterator[Row]:
             yield Row(f"{rule}: exponent of {name}", exponent, "", True, 0.0, note=f"least squares, {sizes}")
 
 
-def _measured(rule: str, items: int, classes: int) -> Iterator[tuple[str, Row]]:
+def _measured(rule: str, items: int, classes: int) -> Measured:
     centres = np.random.default_rng(7).integers(0, 2**64, (classes, 1), dtype=np.uint64)
     random = np.random.default_rng(8)
     queries = centres[random.integers(0, classes, QUERIES)] ^ _noise(random, QUERIES)[:, None]
-    begun = time.perf_counter()
-    segment = _grouped(centres, items)
-    built = time.perf_counter() - begun
-    truth, looked = segment.nearest(queries, K)
-    seconds = _seconds(lambda query: segment.nearest(query, K, 1), queries)
     where = f"{rule}, {items:,} codes"
+    truth = np.empty((QUERIES, K), np.int64)
+    yield from _by_groups(where, centres, items, queries, truth)
+    gc.collect()  # the groups are not needed any more, and the lists want their memory
+    yield from _by_lists(where, centres, items, queries, truth)
+
+
+def _by_groups(where: str, centres: Words, items: int, queries: Words, truth: NDArray[np.int64]) -> Measured:
+    """Search exactly; `truth` takes the distances (Q, K) that are found."""
+    segment, built = timed(_grouped, centres, items)
+    found, looked = segment.nearest(queries, K)
+    truth[:] = distances_of(found.keys)
+    seconds = _seconds(partial(segment.nearest, k=K, threads=1), queries)
     yield "codes compared", Row(f"{where}: codes compared a query, exactly", looked / QUERIES, "", True, built)
     yield "ms of exact search", Row(f"{where}: ms a query, exactly, one thread", 1000 * seconds, "", True, built)
-    nearest = distances_of(truth.keys)
-    del segment, truth
-    gc.collect()
-    begun = time.perf_counter()
-    lists = _inverted(centres, items)
-    built = time.perf_counter() - begun
-    asked = queries.view(np.uint8)
-    lists.nprobe, recall, seconds = 1, 0.0, 0.0
+
+
+def _by_lists(where: str, centres: Words, items: int, queries: Words, truth: NDArray[np.int64]) -> Measured:
+    """Look into as few lists, by powers of two, as find 99 % of the nearest."""
+    lists, built = timed(_inverted, centres, items)
+    lists.nprobe, recall = 1, 0.0
     while True:
-        found, _ = lists.search(asked, K)
-        recall = float((found <= nearest[:, -1:]).mean())
-        if recall >= 0.99 or lists.nprobe >= classes:
+        recall = float((lists.search(queries.view(np.uint8), K)[0] <= truth[:, -1:]).mean())
+        if recall >= 0.99 or lists.nprobe >= len(centres):
             break
         lists.nprobe *= 2
     seconds = _seconds(lambda query: lists.search(query.view(np.uint8), K), queries)
-    compared = lists.nprobe * items / classes + classes
-    note = f"{lists.nprobe} of {classes:,} lists, {100 * recall:.1f} % of the {K} nearest"
+    compared = lists.nprobe * items / len(centres) + len(centres)
+    note = f"{lists.nprobe} of {len(centres):,} lists, {100 * recall:.1f} % of the {K} nearest"
     yield "codes compared by IVF", Row(f"{where}: codes and centres compared by IVF", compared, "", True, built, note=note)
     yield "ms of IVF", Row(f"{where}: ms a query by IVF, one thread", 1000 * seconds, "", True, built, note=note)
 
@@ -76,7 +85,8 @@ def _measured(rule: str, items: int, classes: int) -> Iterator[tuple[str, Row]]:
 def _noise(random: np.random.Generator, count: int) -> NDArray[np.uint64]:
     """Return words whose bits are set with a chance of 3 in 16: 1/2 times 1/2 times 3/4."""
     one, other, third, fourth = random.integers(0, 2**64, (4, count), dtype=np.uint64)
-    return one & other & (third | fourth)
+    flips: NDArray[np.uint64] = one & other & (third | fourth)
+    return flips
 
 
 def _pieces(centres: Words, items: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
@@ -105,7 +115,7 @@ def _inverted(centres: Words, items: int) -> Any:
     faiss.omp_set_num_threads(1)
     coarse = faiss.IndexBinaryFlat(64)
     coarse.add(np.ascontiguousarray(centres).view(np.uint8))
-    lists = faiss.IndexBinaryIVF(coarse, 64, len(centres))
+    lists: Any = faiss.IndexBinaryIVF(coarse, 64, len(centres))
     lists.coarse = coarse  # faiss does not keep it alive
     lists.is_trained = True
     for own, codes in _pieces(centres, items):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 PATIENCE = timedelta(days=7)  # while the first process extracts features, the others wait
 
 Result = TypeVar("Result")
-Rows = TypeVar("Rows", bound=NDArray[Any])
+Number = TypeVar("Number", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,13 @@ class Processes:
             self.barrier()
         return result
 
-    def combined(self, rows: Rows) -> Rows:
+    def combined(self, rows: NDArray[Number]) -> NDArray[Number]:
         """Return an array of which each process filled its part, all others' parts being zero."""
         if self.world == 1:
             return rows
         whole = torch.from_numpy(rows.copy())
         dist.all_reduce(whole)
-        total: Rows = whole.numpy()
+        total: NDArray[Number] = whole.numpy()
         return total
 
     def barrier(self) -> None:
