@@ -2,14 +2,19 @@
 
 import contextlib
 import io
+import json
 import pickle
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from proxyhash.cli.app import main
+
+if TYPE_CHECKING:
+    from proxyhash.training.measure import Measured
+    from proxyhash.training.processes import Processes
 
 SEARCHES = ("classes", "tags", "one query", "nothing relevant", "real queries")
 
@@ -27,6 +32,17 @@ def search_of(name: str) -> tuple[Any, Any, Any, Any]:
     return q, random.integers(0, classes, queries), db, random.integers(0, 5, 400)
 
 
+def measured_model(folder: Path, processes: "Processes") -> "Measured":
+    """Measure a model on the pictures in a folder, one of which cannot be read."""
+    from proxyhash.data import load_dataset, make_split
+    from proxyhash.models.hasher import Hasher
+    from proxyhash.training.measure import measure_hasher
+
+    dataset = load_dataset(folder / "photos")
+    split = make_split(dataset, validation="none")
+    return measure_hasher(Hasher.load(folder / "model"), dataset, split, processes=processes)
+
+
 def run(folder: Path) -> None:
     from proxyhash.training.processes import join_processes
     from proxyhash.training.shared_evaluation import evaluate_shared
@@ -37,6 +53,8 @@ def run(folder: Path) -> None:
         metrics = evaluate_shared(*search_of(name), top=100, processes=processes)
         found[name] = [(metric.name, metric.per_query, metric.without_relevant, metric.value) for metric in metrics]
     (folder / f"{processes.rank}.pickle").write_bytes(pickle.dumps(found))
+    measured = measured_model(folder, processes)
+    (folder / f"{processes.rank}.json").write_text(json.dumps(measured.as_dict()))
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         main(["evaluate", "codes", "--query", str(folder / "q.npz"), "--database", str(folder / "db.npz"), "--json"])
     (folder / f"{processes.rank}.txt").write_text(printed.getvalue())

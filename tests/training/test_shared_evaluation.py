@@ -1,6 +1,8 @@
 """Queries shared by two real processes against one process: equal to the last bit."""
 
+import json
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,18 +10,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shared_run import SEARCHES, search_of
+from PIL import Image
+from shared_run import SEARCHES, measured_model, search_of
 
 from proxyhash.cli.app import main
 from proxyhash.evaluation import evaluate
+from proxyhash.training.processes import Processes
 
 SCRIPT = str(Path(__file__).with_name("shared_run.py"))
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     """Evaluate everything with two processes."""
     folder = tmp_path_factory.mktemp("shared")
+    shutil.copytree(model, folder / "model")
+    draw_photos(folder / "photos")
     q, q_labels, db, db_labels = search_of("classes")
     np.savez(folder / "q.npz", codes=q, labels=q_labels)
     np.savez(folder / "db.npz", codes=db, labels=db_labels)
@@ -27,6 +33,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run([*launch, SCRIPT, str(folder)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+def draw_photos(folder: Path) -> None:
+    """Write three batches of pictures of two classes, one of which is damaged."""
+    random = np.random.default_rng(5)
+    for number in range(150):
+        path = folder / ("cats" if number % 2 else "dogs") / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(path)
+    (folder / "cats" / "77.png").write_bytes(b"damaged")
 
 
 @pytest.mark.parametrize("name", SEARCHES)
@@ -41,6 +57,13 @@ def test_two_processes_add_up_the_numbers_of_one(name: str, folder: Path) -> Non
             assert metric.without_relevant == lonely
     if name == "nothing relevant":
         assert one[0].without_relevant > 0
+
+
+def test_a_model_is_measured_by_two_processes_as_by_one(folder: Path) -> None:
+    one = json.loads(json.dumps(measured_model(folder, Processes()).as_dict()))
+    for rank in (0, 1):
+        assert json.loads((folder / f"{rank}.json").read_text()) == one
+    assert 0 < one["map"] < 1
 
 
 def test_the_command_prints_once_and_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -309,14 +309,14 @@ def _print_rows(rows: list[tuple[str, str]]) -> None:
     Console(highlight=False).print(table)
 
 
-def open_index(location: str, model: Path | None = None, bits: int | None = None) -> "Index":
+def open_index(location: str | Path, model: Path | None = None, bits: int | None = None) -> "Index":
     """Open an index, or make one for a model or for codes of some bits."""
     from proxyhash.index import Index
 
     return Index.open(location, model=model, bits=bits)
 
 
-def open_folder(location: str) -> "EmbeddedIndex":
+def open_folder(location: str | Path) -> "EmbeddedIndex":
     """Open an index that is in a folder, for what only such a one can do."""
     from proxyhash.index.embedded import EmbeddedIndex
     from proxyhash.index.milvus.location import is_milvus
