@@ -104,14 +104,20 @@ def search_rows() -> Iterator[Row]:
         index.client.flush("photos")
         time.sleep(15)  # segments that were just sealed are loaded anew
         weight = (_resident(process) - empty) / SEARCHED
-        note = f"of an empty server {empty / 1e6:,.0f} MB are resident"
+        note = f"with the caches of an add that has just ended; of an empty server {empty / 1e6:,.0f} MB are resident"
         yield Row("resident bytes an item in the server, with its key", weight, "", True, seconds, note=note)
-        for batch, times in ((1, 100), (100, 5)):
-            seconds = best_of({"ours": partial(_ours, index, batch, times), "direct": partial(_direct, index, batch, times)})
-            overhead = seconds["ours"] / seconds["direct"] - 1
-            note = f"{1000 * seconds['ours'] / times:.2f} ms a request, pymilvus {1000 * seconds['direct'] / times:.2f}"
+        for batch, times in ((1, 300), (100, 20)):
+            ours, direct = _in_turn(partial(_ours, index, batch), partial(_direct, index, batch), times)
+            note = f"{1000 * ours:.2f} ms a request, pymilvus {1000 * direct:.2f}; medians of {times}"
             name = f"searching {SEARCHED:,} items, {batch} queries a request: cost of our layer"
-            yield Row(name, overhead, "< 0.1", overhead < 0.1, seconds["ours"], note=note)
+            yield Row(name, ours / direct - 1, "< 0.1", ours / direct < 1.1, ours * times, note=note)
+
+
+def _in_turn(one: Callable[[], object], other: Callable[[], object], times: int) -> tuple[float, float]:
+    """Return the median seconds of two kinds of requests that take turns: what else the machine does meets both."""
+    pairs = np.array([(timed(one)[1], timed(other)[1]) for _ in range(times)])
+    first, second = np.median(pairs, axis=0)
+    return float(first), float(second)
 
 
 def _resident(process: int) -> int:
@@ -119,25 +125,22 @@ def _resident(process: int) -> int:
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
-def _ours(index: MilvusIndex, batch: int, times: int) -> None:
-    queries = codes_and_keys(batch, 3)[0]
-    for _ in range(times):
-        index.search(queries, 10)
+def _ours(index: MilvusIndex, batch: int) -> None:
+    index.search(codes_and_keys(batch, 3)[0], 10)
 
 
-def _direct(index: MilvusIndex, batch: int, times: int) -> None:
+def _direct(index: MilvusIndex, batch: int) -> None:
     """Ask for the same fields, and look at every hit."""
     data = [query.tobytes() for query in codes_and_keys(batch, 3)[0]]
-    for _ in range(times):
-        found = index.client.search(
-            "photos",
-            data,
-            limit=10,
-            output_fields=["position", "labels"],
-            search_params={"metric_type": "HAMMING", "params": {}},
-            consistency_level="Eventually",
-        )
-        assert all(hit["distance"] >= 0 for hits in found for hit in hits)
+    found = index.client.search(
+        "photos",
+        data,
+        limit=10,
+        output_fields=["position", "labels"],
+        search_params={"metric_type": "HAMMING", "params": {}},
+        consistency_level="Eventually",
+    )
+    assert all(hit["distance"] >= 0 for hits in found for hit in hits)
 
 
 def encoding_rows() -> Iterator[Row]:
