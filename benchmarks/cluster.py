@@ -31,7 +31,7 @@ from reporting import Row, options_of, run, timed
 
 ROUNDS = 3
 INSERTED = 50_000
-SEARCHED = 300_000
+SEARCHED = 100_000
 IMAGES = 512
 BITS = 64
 
@@ -108,16 +108,15 @@ def search_rows() -> Iterator[Row]:
         yield Row("resident bytes an item in the server, with its key", weight, "", True, seconds, note=note)
         for batch, times in ((1, 300), (100, 20)):
             ours, direct = _in_turn(partial(_ours, index, batch), partial(_direct, index, batch), times)
-            note = f"{1000 * ours:.2f} ms a request, pymilvus {1000 * direct:.2f}; medians of {times}"
+            note = f"{1000 * ours:.2f} ms a request, pymilvus {1000 * direct:.2f}; the best of {times}"
             name = f"searching {SEARCHED:,} items, {batch} queries a request: cost of our layer"
             yield Row(name, ours / direct - 1, "< 0.1", ours / direct < 1.1, ours * times, note=note)
 
 
 def _in_turn(one: Callable[[], object], other: Callable[[], object], times: int) -> tuple[float, float]:
-    """Return the median seconds of two kinds of requests that take turns: what else the machine does meets both."""
-    pairs = np.array([(timed(one)[1], timed(other)[1]) for _ in range(times)])
-    first, second = np.median(pairs, axis=0)
-    return float(first), float(second)
+    """Return the seconds of two kinds of requests that take turns, the best of each: single ones fit between other work."""
+    pairs = [(timed(one)[1], timed(other)[1]) for _ in range(times)]
+    return min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)
 
 
 def _resident(process: int) -> int:
