@@ -44,8 +44,8 @@ def server() -> Iterator[tuple[str, int]]:
     with TemporaryDirectory() as folder:
         running = milvus.MilvusServer(milvus.MilvusServerConfig())
         running.set_base_dir(folder)
-        running.start()
         try:
+            running.start()
             yield f"milvus://127.0.0.1:{running.listen_port}", running.server_proc.pid
         finally:
             running.stop()
