@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from proxyhash import __version__
-from proxyhash.cli import benchmark, data, demo, evaluate, index, methods, proxies, report, reproduce, search, train
+from proxyhash.cli import benchmark, data, demo, encode, evaluate, index, methods, proxies, report, reproduce, search, train
 from proxyhash.support.errors import InputError, ProxyhashWarning
 
 _HELP = """Turn labelled images into short binary codes that retrieve by meaning, and search them.
@@ -37,7 +37,7 @@ app.command(evaluate.evaluate)
 app.command(data.datasets, name="datasets")
 app.command(data.data)
 app.command(train.train, name="train")
-app.command(train.encode, name="encode")
+app.command(encode.encode, name="encode")
 app.command(train.export, name="export")
 app.command(methods.methods, name="methods")
 app.command(benchmark.benchmark, name="benchmark")

@@ -11,9 +11,12 @@ from rich.text import Text
 
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.show import progress_bars
+from proxyhash.support.ranks import rank_of_this_process
 
 if TYPE_CHECKING:
     from proxyhash.evaluation import Metric
+    from proxyhash.evaluation.metrics import Search
+    from proxyhash.support.progress import Progress
 
 evaluate = App(name="evaluate", help="Measure retrieval, exactly and whatever the order of the database.")
 
@@ -34,6 +37,8 @@ def codes(
 
       proxyhash evaluate codes --query q.npz --database db.npz --top 50000
 
+    Under torchrun, processes share the queries, and the first prints; the numbers are the same to the last digit.
+
     Parameters
     ----------
     query
@@ -51,14 +56,16 @@ def codes(
         Print the numbers as JSON instead of a table.
     """
     from proxyhash.evaluation import bootstrap_interval, mean_average_precision
-    from proxyhash.evaluation import evaluate as all_metrics
     from proxyhash.evaluation.files import read_labelled_codes
 
     query_codes, query_labels = read_labelled_codes(query)
     db_codes, db_labels = read_labelled_codes(database)
     search = (query_codes, query_labels, db_codes, db_labels)
-    with progress_bars() as progress:
-        metrics = all_metrics(*search, top=top, threads=threads, progress=progress)
+    rank = rank_of_this_process()
+    with progress_bars(shown=rank.rank == 0) as progress:
+        metrics = _shared(search, top, threads, progress)
+    if rank.rank:
+        return
     if legacy is not None:
         metrics.append(mean_average_precision(*search, top, legacy=legacy))
     low, high = bootstrap_interval(metrics[0])
@@ -73,6 +80,18 @@ def codes(
         print(f"{metrics[0].without_relevant:,} queries {metrics[0].lonely_queries}.")
 
 
+def _shared(search: "Search", top: int | None, threads: int | None, progress: "Progress") -> "list[Metric]":
+    """Return all metrics, with the other processes if there are any; alone, torch is not needed."""
+    from proxyhash.evaluation import evaluate as all_metrics
+
+    if rank_of_this_process().world == 1:
+        return all_metrics(*search, top=top, threads=threads, progress=progress)
+    from proxyhash.training.processes import join_processes
+    from proxyhash.training.shared_evaluation import evaluate_shared
+
+    return evaluate_shared(*search, top, processes=join_processes(), threads=threads, progress=progress)
+
+
 @evaluate.command
 def model(
     model_: Annotated[Path, Parameter(name="model")],
@@ -85,6 +104,8 @@ def model(
     json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> None:
     """Measure a trained model by a protocol; by default on the data and by the protocol it was trained with.
+
+    Under torchrun, processes share images and queries, and the first prints.
 
     Parameters
     ----------
@@ -103,11 +124,14 @@ def model(
     """
     from proxyhash.models.hasher import Hasher
     from proxyhash.training.measure import measure_hasher, what_it_was_trained_for
+    from proxyhash.training.processes import join_processes
 
-    hasher = Hasher.load(model_)
-    with progress_bars() as progress:
+    processes, hasher = join_processes(), Hasher.load(model_)
+    with progress_bars(shown=processes.first) as progress:
         dataset, split = what_it_was_trained_for(hasher, data, protocol, round_, data_dir=data_dir, progress=progress)
-        measured = measure_hasher(hasher, dataset, split, progress=progress)
+        measured = measure_hasher(hasher, dataset, split, processes=processes, progress=progress)
+    if not processes.first:
+        return
     if json_:
         print(json.dumps(measured.as_dict(), indent=2))
         return

@@ -15,6 +15,7 @@ from proxyhash.cli.show import counting_bar, progress_bars
 from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:
+    from proxyhash.index import Index
     from proxyhash.index.embedded import EmbeddedIndex
 
 index = App(name="index", help="Keep the codes of images, and search them.")
@@ -28,7 +29,7 @@ def add(
     folder: Path,
     /,
     *,
-    index_: Annotated[Path, Parameter(name="--index")],
+    index_: Annotated[str, Parameter(name="--index")],
     model: Path | None = None,
     prefix: str = "",
     prune: Annotated[bool, _Flag] = False,
@@ -38,6 +39,7 @@ def add(
     """Encode the images of a folder and store them; only what is new or changed since the last time.
 
       proxyhash index add photos/ --model model --index photos.index
+      proxyhash index add photos/ --model model --index milvus://localhost:19530/photos
 
     What is encoded is committed every few seconds: after a crash, run it again and it goes on.
 
@@ -46,9 +48,10 @@ def add(
     folder
         The images, in any layout.
     index_
-        The folder of the index; made if it is not there.
+        The folder of the index, or its address on a Milvus server; made if it is not there.
     model
-        The folder of a trained model, copied into a new index. An index that is there has its own.
+        The folder of a trained model, copied into a new index. An index that is there has its own; one on a server says
+        which model it is, and needs it once on each machine.
     prefix
         A beginning for the keys, which are otherwise paths inside of the folder: for a second folder with the same names.
     prune
@@ -60,10 +63,9 @@ def add(
     """
     from proxyhash.data import Problems
     from proxyhash.index.adding import add_folder
-    from proxyhash.index.embedded import EmbeddedIndex
 
     problems = Problems(strict)
-    with EmbeddedIndex.open_folder(index_, model=model) as opened, counting_bar("encoding", "images") as counted:
+    with open_index(index_, model) as opened, counting_bar("encoding", "images") as counted:
         done = add_folder(opened, folder, problems, prefix=prefix, prune=prune, counted=counted)
         total = len(opened)
     if json_:
@@ -82,13 +84,13 @@ def add(
 
 
 @index.command
-def info(index_: Annotated[Path, Parameter(name="index")], /, *, json_: _Json = False) -> None:
+def info(index_: Annotated[str, Parameter(name="index")], /, *, json_: _Json = False) -> None:
     """Say what is in an index.
 
     Parameters
     ----------
     index_
-        The folder of the index.
+        The folder of the index, or its address on a Milvus server.
     json_
         Print JSON instead of a table.
     """
@@ -103,20 +105,22 @@ def info(index_: Annotated[Path, Parameter(name="index")], /, *, json_: _Json = 
         ("model", facts.model or "none: codes from elsewhere"),
         ("searched by", facts.plan if facts.plan == "scan" else f"{facts.plan}, exactly"),
         ("no match", "calibrated" if facts.calibrated else "not calibrated; see proxyhash index calibrate --help"),
-        ("images from", ", ".join(facts.sources) or "nowhere"),
-        ("on disk", f"{facts.bytes_on_disk / 1e6:,.1f} MB"),
     ]
+    if facts.sources is not None:
+        rows.append(("images from", ", ".join(facts.sources) or "nowhere"))
+    if facts.bytes_on_disk is not None:
+        rows.append(("on disk", f"{facts.bytes_on_disk / 1e6:,.1f} MB"))
     _print_rows(rows)
 
 
 @index.command
-def remove(index_: Annotated[Path, Parameter(name="index")], /, *keys: str) -> None:
+def remove(index_: Annotated[str, Parameter(name="index")], /, *keys: str) -> None:
     """Remove items by their keys: all of them, or none if one is unknown.
 
     Parameters
     ----------
     index_
-        The folder of the index.
+        The folder of the index, or its address on a Milvus server.
     keys
         What to remove.
     """
@@ -128,7 +132,7 @@ def remove(index_: Annotated[Path, Parameter(name="index")], /, *keys: str) -> N
 
 
 @index.command
-def verify(index_: Annotated[Path, Parameter(name="index")], /, *, json_: _Json = False) -> None:
+def verify(index_: Annotated[str, Parameter(name="index")], /, *, json_: _Json = False) -> None:
     """Read everything in an index and say whether it is whole; the exit code is 1 if not.
 
     Parameters
@@ -140,7 +144,7 @@ def verify(index_: Annotated[Path, Parameter(name="index")], /, *, json_: _Json 
     """
     from proxyhash.index.verifying import verify as verify_index
 
-    with open_index(index_) as opened:
+    with open_folder(index_) as opened:
         found = verify_index(opened)
     if json_:
         print(json.dumps(found.as_dict(), indent=2))
@@ -153,7 +157,7 @@ def verify(index_: Annotated[Path, Parameter(name="index")], /, *, json_: _Json 
 
 
 @index.command
-def compact(index_: Annotated[Path, Parameter(name="index")], /) -> None:
+def compact(index_: Annotated[str, Parameter(name="index")], /) -> None:
     """Give unused space back, and group codes anew.
 
     Parameters
@@ -163,14 +167,14 @@ def compact(index_: Annotated[Path, Parameter(name="index")], /) -> None:
     """
     from proxyhash.index.maintenance import compact as compact_index
 
-    with open_index(index_) as opened:
+    with open_folder(index_) as opened:
         before, after = compact_index(opened)
     print(f"{index_}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now.")
 
 
 @index.command
 def upgrade(
-    index_: Annotated[Path, Parameter(name="index")],
+    index_: Annotated[str, Parameter(name="index")],
     /,
     *,
     model: Path,
@@ -194,7 +198,7 @@ def upgrade(
     from proxyhash.index.models import load_hasher
 
     problems = Problems()
-    with open_index(index_) as opened, counting_bar("encoding", "images") as counted:
+    with open_folder(index_) as opened, counting_bar("encoding", "images") as counted:
         moved = upgrade_index(opened, load_hasher(model), problems, drop_unreadable=drop_unreadable, counted=counted)
     console = Console(highlight=False, soft_wrap=True)
     for sentence in problems.sentences():
@@ -203,29 +207,51 @@ def upgrade(
 
 
 @index.command(name="import")
-def import_(codes: Path, /, *, index_: Annotated[Path, Parameter(name="--index")]) -> None:
-    """Store codes from anywhere: an .npz file with `codes`, and `keys` and `labels` if there are any.
+def import_(
+    codes: Path, /, *more: Path, index_: Annotated[str, Parameter(name="--index")], model: Path | None = None
+) -> None:
+    """Store codes from anywhere: an .npz file with `codes`, and `keys` and `labels` if there are any; or folders of shards.
+
+      proxyhash index import codes.npz --index other.index
+      proxyhash index import shards/ --model model --index milvus://localhost:19530/photos
 
     Parameters
     ----------
     codes
         The .npz file: packed codes with their length in `bits` (as `proxyhash encode` writes it), or a matrix of +-1 or 0/1.
+        Or the folder that `proxyhash encode --shards` wrote.
+    more
+        More folders, if several machines wrote shards of one collection.
     index_
-        The folder of the index; made if it is not there.
+        The folder of the index, or its address on a Milvus server; made if it is not there.
+    model
+        The model that made the shards, for a new index that is to be searched with images.
     """
-    from proxyhash.index.embedded import EmbeddedIndex
-    from proxyhash.index.importing import read_codes
+    from proxyhash.index.importing import add_shards, find_shards, read_codes
+    from proxyhash.models.code_shards import read_shard
 
-    packed, bits, keys, labels = read_codes(codes)
-    with EmbeddedIndex.open_folder(index_, bits=bits) as opened:
-        if opened.model is not None:
-            raise InputError(f"{index_} holds codes of a model, and nothing says that these are its codes; add the images.")
-        done = opened.add(packed, keys, labels)
-        print(f"{done.added:,} added, {done.replaced:,} replaced. {index_} holds {len(opened):,} items of {bits} bits.")
+    if codes.is_dir():
+        paths = find_shards([codes, *more])
+        bits = None if model is not None else read_shard(paths[0]).bits
+        with open_index(index_, model, bits) as opened, counting_bar("importing", "shards") as counted:
+            done = add_shards(opened, paths, counted)
+            total, bits = len(opened), opened.bits
+    else:
+        if more or model is not None:
+            raise InputError("One .npz file is imported at a time, and nothing says of which model its codes are.")
+        packed, bits, keys, labels = read_codes(codes)
+        with open_index(index_, None, bits) as opened:
+            if opened.model is not None:
+                raise InputError(
+                    f"{index_} holds codes of a model, and nothing says that these are its codes; add the images."
+                )
+            done = opened.add(packed, keys, labels)
+            total = len(opened)
+    print(f"{done.added:,} added, {done.replaced:,} replaced. {index_} holds {total:,} items of {bits} bits.")
 
 
 @index.command
-def duplicates(index_: Annotated[Path, Parameter(name="index")], /, *, radius: Whole = 0, json_: _Json = False) -> None:
+def duplicates(index_: Annotated[str, Parameter(name="index")], /, *, radius: Whole = 0, json_: _Json = False) -> None:
     """List groups of near duplicates: items linked by pairs of codes at most so many bits apart.
 
     Parameters
@@ -239,7 +265,7 @@ def duplicates(index_: Annotated[Path, Parameter(name="index")], /, *, radius: W
     """
     from proxyhash.index.duplicates import near_duplicates
 
-    with open_index(index_) as opened, progress_bars() as progress:
+    with open_folder(index_) as opened, progress_bars() as progress:
         groups = near_duplicates(opened, radius, progress=progress)
     if json_:
         print(json.dumps([list(group.keys) for group in groups], indent=2))
@@ -283,11 +309,21 @@ def _print_rows(rows: list[tuple[str, str]]) -> None:
     Console(highlight=False).print(table)
 
 
-def open_index(path: Path) -> "EmbeddedIndex":
-    """Open an index that is there."""
-    from proxyhash.index.embedded import EmbeddedIndex
+def open_index(location: str | Path, model: Path | None = None, bits: int | None = None) -> "Index":
+    """Open an index, or make one for a model or for codes of some bits."""
+    from proxyhash.index import Index
 
-    return EmbeddedIndex.open_folder(path)
+    return Index.open(location, model=model, bits=bits)
+
+
+def open_folder(location: str | Path) -> "EmbeddedIndex":
+    """Open an index that is in a folder, for what only such a one can do."""
+    from proxyhash.index.embedded import EmbeddedIndex
+    from proxyhash.index.milvus.location import is_milvus
+
+    if is_milvus(location):
+        raise InputError(f"This is for an index in a folder; {location} is on a server, which looks after it by itself.")
+    return EmbeddedIndex.open_folder(Path(location))
 
 
 def _some(count: int) -> list[int]:

@@ -14,14 +14,15 @@ from proxyhash.cli.numbers import Whole
 from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:
-    from proxyhash.index.embedded import EmbeddedIndex
+    from proxyhash.index import Index
+    from proxyhash.index.items import Item
     from proxyhash.index.results import Matches
 
 _Json = Annotated[bool, Parameter(name="--json", negative=())]
 
 
 def search(
-    index_: Annotated[Path, Parameter(name="index")],
+    index_: Annotated[str, Parameter(name="index")],
     /,
     *images: Path,
     k: Annotated[Whole, Parameter(name=["-k", "--k"])] = 10,
@@ -31,17 +32,19 @@ def search(
     approximate: Whole = 0,
     threshold: float = 0.5,
     show: Path | None = None,
+    model: Path | None = None,
     json_: _Json = False,
 ) -> None:
     """Search an index with images, or with items that are in it.
 
       proxyhash search photos.index query.jpg -k 20 --show found.png
       proxyhash search photos.index --like cats/7.jpg --within 4
+      proxyhash search milvus://localhost:19530/photos query.jpg
 
     Parameters
     ----------
     index_
-        The folder of the index.
+        The folder of the index, or its address on a Milvus server.
     images
         Image files to search with.
     k
@@ -58,12 +61,14 @@ def search(
         The expected precision below which there is no match, where the model was calibrated.
     show
         Draw what was found, as a .png or .jpg file.
+    model
+        The model of an index on a server, if it was never given on this machine; an index in a folder has its own.
     json_
         Print JSON instead of tables.
     """
     if not images and not like:
         raise InputError("Search with images, or with --like and the key of an item.")
-    with open_index(index_) as opened:
+    with open_index(index_, model) as opened:
         found = _found(opened, images, like, k, within, rerank, approximate, threshold)
         if show is not None:
             _draw(opened, images, like, found, show)
@@ -77,7 +82,7 @@ def search(
 
 
 def _found(
-    opened: "EmbeddedIndex", images: tuple[Path, ...], like: tuple[str, ...], k: int, within: int | None, rerank: int,
+    opened: "Index", images: tuple[Path, ...], like: tuple[str, ...], k: int, within: int | None, rerank: int,
     approximate: int, threshold: float,
 ) -> "list[Matches]":  # fmt: skip
     from dataclasses import replace
@@ -97,24 +102,28 @@ def _found(
     return found
 
 
-def _draw(
-    opened: "EmbeddedIndex", images: tuple[Path, ...], like: tuple[str, ...], found: "list[Matches]", show: Path
-) -> None:
+def _draw(opened: "Index", images: tuple[Path, ...], like: tuple[str, ...], found: "list[Matches]", show: Path) -> None:
     from proxyhash.index.contact_sheet import Picture, draw_sheet
-    from proxyhash.index.items import items_at
 
-    files = items_at(opened.store, (match.position for matches in found for match in matches))
     queries = [*images, *(opened.item(key).path for key in like)]
     rows = []
     for query, matches in zip(queries, found, strict=True):
         note = "no match" if matches.matched is False else f"{len(matches):,} found"
         row = [Picture(query, matches.query, note, query=True)]
         for match in matches:
-            item = files.get(match.position)
+            item = _item(opened, match.key)
             labels = ", ".join(match.labels)
             row.append(Picture(item.path if item else None, match.key, f"{match.distance} bits{labels and ', ' + labels}"))
         rows.append(row)
     draw_sheet(rows, show)
+
+
+def _item(opened: "Index", key: str) -> "Item | None":
+    """Return an item that was found, None if it was removed meanwhile."""
+    try:
+        return opened.item(key)
+    except InputError:
+        return None
 
 
 def _print_matches(matches: "Matches") -> None:

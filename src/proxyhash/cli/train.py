@@ -1,4 +1,4 @@
-"""`proxyhash train`, `proxyhash encode` and `proxyhash export`: from labelled images to a model, from images to codes."""
+"""`proxyhash train` and `proxyhash export`: from labelled images to a model, and the model for others."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from rich.console import Console
 
+from proxyhash.cli.encode import find_device
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.show import progress_bars
 from proxyhash.support.errors import InputError
-from proxyhash.support.files import check_writable, written_whole
+from proxyhash.support.files import check_writable
 
 _Flag = Parameter(negative=())
 
@@ -130,7 +131,7 @@ def train(
     plan = Plan.finetune(**changes) if finetune else Plan.frozen(**changes)
     chosen = {name: value for name, value in settings.items() if value is not None}
     order = Order(lengths, method, chosen, backbone, not scratch, image_size, transform, plan)
-    device = _device(device)
+    device = find_device(device)
     first = join_processes().first
     console = Console(highlight=False, quiet=not first, soft_wrap=True)
     board = tensorboard_listener(tensorboard) if tensorboard is not None and first else None
@@ -162,54 +163,6 @@ def train(
     for sentence in dataset.problems.sentences():
         console.print(f"Left out: {sentence}")
     console.print(f"Saved {', '.join(map(str, folders))}; measure it with: proxyhash evaluate model {folders[0]}")
-
-
-def encode(
-    model: Path,
-    images: Path,
-    /,
-    *,
-    output: Annotated[Path, Parameter(alias="-o")],
-    strict: Annotated[bool, _Flag] = False,
-    device: str | None = None,
-) -> None:
-    """Turn images into codes: an .npz file with the arrays codes (packed), keys (file names) and bits.
-
-    Parameters
-    ----------
-    model
-        The folder of a trained model.
-    images
-        An image, or a folder of images in any layout.
-    output
-        The .npz file.
-    strict
-        Stop at the first image that cannot be read, instead of leaving it out.
-    device
-        cpu or cuda; by default what there is.
-    """
-    import numpy as np
-
-    from proxyhash.data import FileImages, Problems, load_dataset
-    from proxyhash.models.hasher import Hasher
-
-    check_writable(output)
-    hasher = Hasher.load(model, _device(device))
-    problems = Problems(strict)
-    with progress_bars() as progress:
-        found = (
-            FileImages(images.parent, [images.name]) if images.is_file() else load_dataset(images, progress=progress).images
-        )
-        kept, nu = hasher.embed_readable(found, problems, progress=progress)
-    if not len(kept):
-        raise InputError(f"None of the images in {images} could be read.")
-    keys = np.array([found.key(int(index)) for index in kept])
-    with written_whole(output) as temporary, temporary.open("wb") as handle:
-        np.savez(handle, codes=hasher.head.codes(nu), keys=keys, bits=np.int64(hasher.bits))
-    console = Console(highlight=False)
-    for sentence in problems.sentences():
-        console.print(f"Left out: {sentence}")
-    console.print(f"{len(kept):,} codes of {hasher.bits} bits are in {output}.")
 
 
 def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")]) -> None:
@@ -256,18 +209,6 @@ def _folders(output: Path, lengths: tuple[int, ...]) -> list[Path]:
         check_replaceable(folder)
         check_writable(folder / CONFIG)
     return folders
-
-
-def _device(wanted: str | None) -> str:
-    import torch
-
-    if wanted is None:
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.zeros(1, device=wanted)
-    except (RuntimeError, AssertionError):
-        raise InputError(f"There is no device {wanted} here; try cpu.") from None
-    return wanted
 
 
 def _line(metrics: dict[str, float], epochs: int) -> str:

@@ -56,6 +56,15 @@ class Dataset:
             return np.flatnonzero(self.labels != UNKNOWN)
         return np.flatnonzero(self.tags.any(1)) if self.tags is not None else np.zeros(0, np.int64)
 
+    def labels_of(self, index: int) -> tuple[str, ...]:
+        """Return the names of an image's class or tags."""
+        if self.labels is not None:
+            label = int(self.labels[index])
+            return (self.names[label],) if label != UNKNOWN else ()
+        if self.tags is not None:
+            return tuple(self.names[tag] for tag in np.flatnonzero(self.tags[index]))
+        return ()
+
     def part(self, name: Part) -> Indices:
         """Return the indices of labelled images that the data set itself puts into a part."""
         labelled = self.labelled()

@@ -1,5 +1,6 @@
 """From an image file to upright RGB pixels, whatever its colours, depth and orientation."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Literal
 
@@ -41,7 +42,19 @@ class UnreadableImageError(InputError):
         self.reason = reason
 
 
-def decode(path: Path, at_least: int | None = None) -> Image.Image:
+class NamedBytes(BytesIO):
+    """An image file that lies inside of another file; it prints as its name."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        super().__init__(data)
+        self.name = name
+
+    def __str__(self) -> str:
+        """Return the name, for errors."""
+        return str(self.name)
+
+
+def decode(path: Path | NamedBytes, at_least: int | None = None) -> Image.Image:
     """Return the image as an upright one of mode RGB.
 
     A JPEG may be decoded at a half, a quarter or an eighth of its size if both sides stay at or above `at_least`: its
@@ -58,24 +71,24 @@ def decode(path: Path, at_least: int | None = None) -> Image.Image:
             rgb = _rgb(image)
             return rgb if upright is None else rgb.transpose(upright)
     except FileNotFoundError:
-        raise UnreadableImageError(path, "is not there") from None
+        raise UnreadableImageError(str(path), "is not there") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise UnreadableImageError(path, f"has more than {MAX_PIXELS:,} pixels, which is refused") from None
+        raise UnreadableImageError(str(path), f"has more than {MAX_PIXELS:,} pixels, which is refused") from None
     except Exception as error:  # damaged bytes make decoders raise nearly anything: struct.error, SyntaxError, IndexError
-        raise UnreadableImageError(path, f"cannot be decoded as an image ({_reason(error)})") from error
+        raise UnreadableImageError(str(path), f"cannot be decoded as an image ({_reason(error)})") from error
 
 
-def decode_pixels(path: Path) -> Pixels:
+def decode_pixels(path: Path | NamedBytes) -> Pixels:
     """Return an image's pixels (H, W, 3)."""
     return np.asarray(decode(path))
 
 
-def decode_square(path: Path, side: int, fit: Fit) -> Pixels:
+def decode_square(path: Path | NamedBytes, side: int, fit: Fit) -> Pixels:
     """Return an image file as (side, side, 3)."""
     return square(decode(path, at_least=side), side, fit)
 
 
-def decode_part(path: Path, part: Part, out: NDArray[np.float32]) -> None:
+def decode_part(path: Path | NamedBytes, part: Part, out: NDArray[np.float32]) -> None:
     """Write a part of an image file to `out` (size, size, 3)."""
     sample_part(decode(path, at_least=part.pixels_needed(len(out))), part, out)
 

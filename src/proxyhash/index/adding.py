@@ -1,10 +1,10 @@
 """A folder of images into an index: only what is new or changed is encoded, and what is done is kept."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import Packed, pack, signs
 from proxyhash.index import items, writing
 from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.index.items import FileFacts
+from proxyhash.index.index import Index
+from proxyhash.index.items import FileFacts, Labels
 from proxyhash.index.models import proxy_codes
 from proxyhash.index.results import Added
 from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:
-    from proxyhash.data import Dataset, FileImages, Problems
+    from proxyhash.data import FileImages, Problems
 
 COMMIT_IMAGES = 4096  # in a transaction, or
 COMMIT_SECONDS = 10.0  # as many as are encoded in this time: what a kill loses at most
@@ -38,8 +39,28 @@ class Listing:
     gone: Sequence[str]
 
 
+class Filing(Protocol):
+    """What an index knows of the files of one folder, and how it takes more of them."""
+
+    def known(self) -> dict[str, FileFacts]:
+        """Return the keys that came from this folder, and their files' facts as they were then."""
+        ...
+
+    def taken(self, keys: Sequence[str]) -> set[str]:
+        """Return those of the keys that are in the index, from wherever."""
+        ...
+
+    def begin(self) -> None:
+        """Get ready to store."""
+        ...
+
+    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, facts: Sequence[FileFacts]) -> int:
+        """Store a batch, durably, and return how many items it replaced."""
+        ...
+
+
 def add_folder(
-    index: EmbeddedIndex,
+    index: Index,
     folder: Path,
     problems: "Problems",
     *,
@@ -54,28 +75,73 @@ def add_folder(
     """
     from proxyhash.data import FileImages, load_dataset
 
-    begun, edition = time.monotonic(), index.store.fact("live")
+    begun = time.monotonic()
     dataset = load_dataset(folder, strict=problems.strict)
     if not isinstance(dataset.images, FileImages):
         raise InputError(f"{folder} is not a folder of image files.")
-    root = dataset.images.root
-    listing = list_changes(index, dataset.images, prefix, problems)
-    _refuse_foreign(index, [listing.keys[number] for number in listing.wanted], root, prefix)
-    source = _source(index, root, prefix) if len(listing.wanted) else 0
+    filing = _filing(index, dataset.images.root, prefix)
+    known = filing.known()
+    listing = list_changes(known, dataset.images, prefix, problems)
+    _refuse_foreign(filing, [listing.keys[number] for number in listing.wanted], known)
+    if len(listing.wanted):
+        filing.begin()
     added = replaced = 0
     for numbers, codes in _encoded(index, dataset.images, listing.wanted, problems, counted):
-        batch = _batch(edition, dataset, listing, numbers, codes, source)
-        writing.regroup_if_grown(index.store, codes, lambda: proxy_codes(index.folder, index.model))
-        replaced += writing.add_batch(index.store, batch)
+        facts = [listing.facts[number] or FileFacts(-1, -1) for number in numbers]
+        labels = [dataset.labels_of(int(number)) for number in numbers]
+        replaced += filing.store(codes, [listing.keys[number] for number in numbers], labels, facts)
         added += len(numbers)
-    removed = writing.remove_keys(index.store, listing.gone) if prune and listing.gone else 0
+    removed = index.remove(listing.gone) if prune and listing.gone else 0
     seconds = time.monotonic() - begun
     return Added(added - replaced, replaced, listing.unchanged, removed, len(listing.wanted) - added, seconds)
 
 
-def list_changes(index: EmbeddedIndex, images: "FileImages", prefix: str, problems: "Problems") -> Listing:
+def _filing(index: Index, root: Path, prefix: str) -> Filing:
+    if isinstance(index, EmbeddedIndex):
+        return EmbeddedFiling(index, root, prefix)
+    from proxyhash.index.milvus.filing import MilvusFiling
+    from proxyhash.index.milvus.index import MilvusIndex
+
+    assert isinstance(index, MilvusIndex)
+    return MilvusFiling(index, root, prefix)
+
+
+@dataclass
+class EmbeddedFiling:
+    """A folder's files in an embedded index."""
+
+    index: EmbeddedIndex
+    root: Path
+    prefix: str
+    edition: int = 0
+    source: int = 0
+
+    def __post_init__(self) -> None:
+        """Remember which model this is for: batches are refused once the index has moved to another."""
+        self.edition = self.index.store.fact("live")
+
+    def known(self) -> dict[str, FileFacts]:
+        """Return the keys that came from this folder."""
+        return items.files_of(self.index.store, self.root, self.prefix)
+
+    def taken(self, keys: Sequence[str]) -> set[str]:
+        """Return those of the keys that are there."""
+        return set(items.positions_of(self.index.store, keys))
+
+    def begin(self) -> None:
+        """Give the folder a number."""
+        with self.index.store.writing():
+            self.source = items.source_number(self.index.store, self.root, self.prefix)
+
+    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, facts: Sequence[FileFacts]) -> int:
+        """Store a batch in one transaction."""
+        index = self.index
+        writing.regroup_if_grown(index.store, codes, lambda: proxy_codes(index.folder, index.model))
+        return writing.add_batch(index.store, writing.Batch(self.edition, codes, keys, labels, self.source, facts))
+
+
+def list_changes(known: dict[str, FileFacts], images: "FileImages", prefix: str, problems: "Problems") -> Listing:
     """Compare the files of a folder with what the index knows of them."""
-    known = items.files_of(index.store, images.root, prefix)
     keys = [prefix + name for name in images.names]
     facts = [_facts(images.path(number)) for number in range(len(images))]
     changed = [number for number, (key, fact) in enumerate(zip(keys, facts, strict=True)) if known.get(key) != fact]
@@ -102,16 +168,15 @@ def _facts(path: Path) -> FileFacts | None:
     return FileFacts(facts.st_size, facts.st_mtime_ns)
 
 
-def _refuse_foreign(index: EmbeddedIndex, keys: list[str], root: Path, prefix: str) -> None:
+def _refuse_foreign(filing: Filing, keys: Sequence[str], own: Container[str]) -> None:
     """Refuse to replace items of another folder that happen to have the same keys."""
-    own = items.files_of(index.store, root, prefix)
-    taken = sorted(key for key in items.positions_of(index.store, keys) if key not in own)
+    taken = sorted(filing.taken([key for key in keys if key not in own]))
     if taken:
         raise InputError(f"{taken[0]} is in the index already, from elsewhere; give these keys a beginning with --prefix.")
 
 
 def _encoded(
-    index: EmbeddedIndex, images: "FileImages", wanted: NDArray[np.int64], problems: "Problems", counted: Counted
+    index: Index, images: "FileImages", wanted: NDArray[np.int64], problems: "Problems", counted: Counted
 ) -> Iterator[tuple[NDArray[np.int64], Packed]]:
     """Yield which images were encoded and their codes, enough at a time to be worth a transaction."""
     if not len(wanted):
@@ -130,26 +195,3 @@ def _encoded(
             numbers, codes, since = [], [], time.monotonic()
     if any(map(len, numbers)):
         yield np.concatenate(numbers), np.concatenate(codes)
-
-
-def _source(index: EmbeddedIndex, root: Path, prefix: str) -> int:
-    with index.store.writing():
-        return items.source_number(index.store, root, prefix)
-
-
-def _batch(
-    edition: int, dataset: "Dataset", listing: Listing, numbers: NDArray[np.int64], codes: Packed, source: int
-) -> writing.Batch:
-    facts = [listing.facts[number] or FileFacts(-1, -1) for number in numbers]
-    keys = [listing.keys[number] for number in numbers]
-    return writing.Batch(edition, codes, keys, [labels_of(dataset, int(number)) for number in numbers], source, facts)
-
-
-def labels_of(dataset: "Dataset", number: int) -> tuple[str, ...]:
-    """Return an image's class or tags."""
-    if dataset.labels is not None:
-        label = int(dataset.labels[number])
-        return (dataset.names[label],) if label >= 0 else ()
-    if dataset.tags is not None:
-        return tuple(dataset.names[tag] for tag in np.flatnonzero(dataset.tags[number]))
-    return ()

@@ -15,12 +15,13 @@ from proxyhash.index.index import Index
 from proxyhash.index.items import Item, Labels
 from proxyhash.index.lookup import Row, as_matches
 from proxyhash.index.memory import CodesInMemory, Snapshot
-from proxyhash.index.models import fingerprint, keep_copy, load_hasher, model_folder, proxy_codes
-from proxyhash.index.queries import Anything, Queries, as_queries, checked_codes
+from proxyhash.index.models import keep_copy, load_hasher, model_folder, proxy_codes
+from proxyhash.index.queries import Anything, Queries, as_items, as_queries
 from proxyhash.index.reranking import asymmetric_distances, reranked
 from proxyhash.index.results import Added, Info, Matches
 from proxyhash.index.segment import Found, distances_of, positions_of
 from proxyhash.index.store import Store
+from proxyhash.models.model_folder import fingerprint
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
 
@@ -120,13 +121,7 @@ class EmbeddedIndex(Index):
         """Add packed codes or images, in transactions of some thousands; see `Index.add`."""
         begun = time.monotonic()
         edition = self.store.fact("live")
-        if keys is None and isinstance(items, np.ndarray):
-            raise InputError("Codes need keys, one each, by which they are found again.")
-        if isinstance(items, np.ndarray) and items.ndim == 2 and items.dtype.kind != "f":
-            given, names = checked_codes(items, self.bits), keys or []
-        else:
-            asked = as_queries(items, self.bits, lambda: self.hasher)
-            given, names = asked.codes, asked.names if keys is None else keys
+        given, names = as_items(items, keys, self.bits, lambda: self.hasher)
         batch = writing.Batch(edition, given, names, labels)
         replaced = self.add_batches(batch)
         return Added(len(batch) - replaced, replaced, seconds=time.monotonic() - begun)
@@ -134,8 +129,7 @@ class EmbeddedIndex(Index):
     def add_batches(self, batch: writing.Batch) -> int:
         """Add many codes, and return how many items they replaced."""
         items.check_keys(batch.keys, len(batch))
-        if batch.labels is not None and len(batch.labels) != len(batch):
-            raise InputError(f"{len(batch):,} items need as many labels, not {len(batch.labels):,}.")
+        items.check_labels(batch.labels, len(batch))
         writing.regroup_if_grown(self.store, batch.codes, lambda: proxy_codes(self.folder, self.model))
         return writing.add_in_parts(self.store, batch)
 
@@ -211,8 +205,12 @@ class EmbeddedIndex(Index):
                 "scan" if centres is None else f"{len(centres):,} groups",
                 self.calibration is not None,
                 sources,
-                sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file()),
+                self.bytes_on_disk(),
             )
+
+    def bytes_on_disk(self) -> int:
+        """Return the size of the folder."""
+        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
 
     def close(self) -> None:
         """Close the file."""

@@ -1,5 +1,8 @@
-"""Codes from anywhere into an index: an .npz file with `codes`, and `keys` and `labels` if there are any."""
+"""Codes from anywhere into an index: an .npz file with `codes`, or folders of shards that many processes wrote."""
 
+import re
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +10,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, pack
+from proxyhash.index.index import Index
 from proxyhash.index.items import Labels
+from proxyhash.index.results import Added
+from proxyhash.models.code_shards import read_shard
 from proxyhash.support.errors import InputError
+
+SHARD = re.compile(r"(?P<number>\d{6,})-of-(?P<of>\d{6,})\.npz")
+
+
+def find_shards(folders: Sequence[Path]) -> list[Path]:
+    """Return the shards of a collection in order, from one folder or several; a missing one is an error."""
+    found: dict[int, Path] = {}
+    counts: set[int] = set()
+    for path in (path for folder in folders for path in sorted(folder.glob("*.npz"))):
+        name = SHARD.fullmatch(path.name)
+        if name is not None:
+            found.setdefault(int(name["number"]), path)
+            counts.add(int(name["of"]))
+    where = ", ".join(map(str, folders))
+    if len(counts) != 1:
+        what = "shards of two different runs; remove the older ones" if counts else "no shards of codes"
+        raise InputError(f"{where} holds {what}.")
+    missing = sorted(set(range(counts.pop())) - set(found))
+    if missing:
+        raise InputError(f"{where} lacks {len(missing):,} shards, the first is number {missing[0]}; run the encoding again.")
+    return [found[number] for number in sorted(found)]
+
+
+def add_shards(index: Index, paths: Sequence[Path], counted: Callable[[int, int], None] = lambda *_: None) -> Added:
+    """Add the codes of shards, each checked before it is added; to do it again changes nothing."""
+    begun, added, replaced = time.monotonic(), 0, 0
+    for done, path in enumerate(paths):
+        counted(done, len(paths))
+        shard = read_shard(path)
+        if shard.bits != index.bits or (index.model is not None and shard.model != index.model):
+            raise InputError(f"{path} holds codes of another model than the index; nothing of it was added.")
+        if len(shard):
+            more = index.add(shard.codes, shard.keys, shard.labels)
+            added, replaced = added + more.added, replaced + more.replaced
+    counted(len(paths), len(paths))
+    return Added(added, replaced, seconds=time.monotonic() - begun)
 
 
 def read_codes(path: Path) -> tuple[Packed, int, list[str], Labels | None]:

@@ -6,8 +6,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from proxyhash.codes.bits import Packed
 from proxyhash.index.calibration import THRESHOLD
-from proxyhash.index.items import Labels
+from proxyhash.index.items import Item, Labels
+from proxyhash.index.milvus.location import is_milvus
 from proxyhash.index.queries import Anything
 from proxyhash.index.results import Added, Info, Matches
 
@@ -22,8 +24,13 @@ class Index(ABC):
     def open(location: str | Path, *, model: "str | Path | Hasher | None" = None, bits: int | None = None) -> "Index":
         """Open the index in a folder; one that is not there is made, if a `model` or the `bits` of its codes are given.
 
-        An index that is there keeps its model: codes of another model or of another length are refused.
+        An index that is there keeps its model: codes of another model or of another length are refused. An address such as
+        milvus://host:19530/photos is an index on a server, see `proxyhash.index.milvus`.
         """
+        if isinstance(location, str) and is_milvus(location):
+            from proxyhash.index.milvus.index import MilvusIndex
+
+            return MilvusIndex.open_address(location, model=model, bits=bits)
         from proxyhash.index.embedded import EmbeddedIndex
 
         return EmbeddedIndex.open_folder(Path(location), model=model, bits=bits)
@@ -32,6 +39,16 @@ class Index(ABC):
     @abstractmethod
     def bits(self) -> int:
         """Return the length of the codes."""
+
+    @property
+    @abstractmethod
+    def model(self) -> str | None:
+        """Return the fingerprint of the model, None if the codes came from elsewhere."""
+
+    @property
+    @abstractmethod
+    def hasher(self) -> "Hasher":
+        """Return the model."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -69,6 +86,14 @@ class Index(ABC):
     @abstractmethod
     def within(self, queries: Anything, radius: int, *, threads: int | None = None) -> list[Matches]:
         """Return all items at most `radius` bits from each query, nearest first."""
+
+    @abstractmethod
+    def item(self, key: str) -> Item:
+        """Return what is known of an item."""
+
+    @abstractmethod
+    def code(self, key: str) -> Packed:
+        """Return the packed code (1, bytes) of an item."""
 
     @abstractmethod
     def info(self) -> Info:

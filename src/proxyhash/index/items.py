@@ -1,7 +1,7 @@
 """What is known of each item beside its code: key, labels, and the file it came from."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, repeat
 from pathlib import Path
@@ -111,6 +111,20 @@ def check_keys(keys: Sequence[str], count: int) -> None:
         twice = sorted(keys)
         first = next(key for key, following in pairwise(twice) if key == following)
         raise InputError(f"Each key may occur once in what is added; {first} occurs twice.")
+
+
+def check_found(keys: Iterable[str], found: Container[str]) -> None:
+    """Refuse to remove anything if one of the keys is unknown."""
+    missing = sorted({key for key in keys if key not in found})
+    if missing:
+        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+        raise InputError(f"The index has no item {missing[0]}{more}; nothing was removed.")
+
+
+def check_labels(labels: Labels | None, count: int) -> None:
+    """Refuse labels of another number of items."""
+    if labels is not None and len(labels) != count:
+        raise InputError(f"{count:,} items need as many labels, not {len(labels):,}.")
 
 
 def labels_as_text(labels: Labels) -> list[str | None]:

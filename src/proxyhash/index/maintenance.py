@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def compact(index: EmbeddedIndex) -> tuple[int, int]:
     """Fill the blocks, choose centres anew, drop what is unused; return the bytes on disk before and after."""
-    before = index.info().bytes_on_disk
+    before = index.bytes_on_disk()
     store = index.store
     with store.writing() as generation:
         edition = store.fact("live")
@@ -36,7 +36,7 @@ def compact(index: EmbeddedIndex) -> tuple[int, int]:
         writing.regroup(store, np.zeros((0, (index.bits + 7) // 8), np.uint8), proxy_codes(index.folder, index.model))
     store.vacuum()
     _drop_models(index)
-    return before, index.info().bytes_on_disk
+    return before, index.bytes_on_disk()
 
 
 def _fill_blocks(store: Store, edition: int, generation: int) -> None:

@@ -1,14 +1,12 @@
 """The copy of the model that makes an index self-contained: one folder a model, named by its fingerprint."""
 
-import hashlib
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxyhash.codes.bits import Packed, pack
 from proxyhash.index.calibration import FILE as CALIBRATION
-from proxyhash.models.model_folder import WEIGHTS, read_config
+from proxyhash.models.model_folder import fingerprint
 from proxyhash.proxies import ProxySet
 from proxyhash.support.errors import InputError
 from proxyhash.support.folders import folder_written_whole
@@ -42,17 +40,6 @@ def keep_copy(hasher: "Hasher", index: Path) -> str:
             shutil.rmtree(temporary, ignore_errors=True)
             hasher.folder = None
     return _keep(hasher.folder, index)
-
-
-def fingerprint(folder: Path) -> str:
-    """Return 16 digits that change when a model gives other codes: its network, its weights, how it prepares images."""
-    try:
-        config = read_config(folder)
-        facts = {name: config[name] for name in ("backbone", "head", "transform")}
-        facts["weights"] = config["sha256"][WEIGHTS]
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{folder} is not a whole model: {error}.") from error
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def model_folder(index: Path, name: str) -> Path:

@@ -43,6 +43,18 @@ def as_queries(given: Anything, bits: int, hasher: "Callable[[], Hasher]") -> Qu
     return _embedded(names, _readable(hasher(), given), bits)
 
 
+def as_items(
+    given: Anything, keys: Sequence[str] | None, bits: int, hasher: "Callable[[], Hasher]"
+) -> tuple[Packed, Sequence[str]]:
+    """Return packed codes (N, bytes) and a key each for whatever is to be added; files are named by their paths."""
+    if keys is None and isinstance(given, np.ndarray):
+        raise InputError("Codes need keys, one each, by which they are found again.")
+    if isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype.kind != "f":
+        return checked_codes(given, bits), keys or []
+    asked = as_queries(given, bits, hasher)
+    return asked.codes, asked.names if keys is None else keys
+
+
 def _readable(hasher: "Hasher", images: Anything) -> NDArray[np.float32]:
     from proxyhash.data import Problems
 

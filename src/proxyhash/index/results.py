@@ -92,8 +92,8 @@ class Info:
     model: str | None  # digits that change when the model does; None: codes from elsewhere
     plan: str  # how it is searched: scan, or so many groups
     calibrated: bool
-    sources: tuple[str, ...]  # the folders that images came from
-    bytes_on_disk: int
+    sources: tuple[str, ...] | None  # the folders that images came from; None: the server does not list them
+    bytes_on_disk: int | None
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""

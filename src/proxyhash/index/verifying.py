@@ -7,8 +7,8 @@ import numpy as np
 
 from proxyhash.index import blocks
 from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.index.models import fingerprint, model_folder
-from proxyhash.models.model_folder import check_files, read_config
+from proxyhash.index.models import model_folder
+from proxyhash.models.model_folder import check_files, fingerprint, read_config
 from proxyhash.support.errors import InputError
 
 

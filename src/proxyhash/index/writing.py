@@ -103,10 +103,7 @@ def remove_keys(store: Store, keys: Sequence[str]) -> int:
     """Remove items in one transaction: all of them, or none if one is unknown."""
     with store.writing() as generation:
         found = items.positions_of(store, keys)
-        missing = sorted(set(keys) - set(found))
-        if missing:
-            more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
-            raise InputError(f"The index has no item {missing[0]}{more}; nothing was removed.")
+        items.check_found(keys, found)
         positions = np.sort(np.fromiter(found.values(), np.uint32, len(found)))
         items.delete(store, positions)
         blocks.remove(store, store.fact("live"), positions, generation)

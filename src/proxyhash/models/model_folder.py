@@ -1,5 +1,6 @@
 """The folder of a model: which files it holds, whether they are whole, and whether it may be replaced."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,17 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise InputError(f"{folder} was not written by this version of proxyhash: its format is not {FORMAT}.")
     return config
+
+
+def fingerprint(folder: Path) -> str:
+    """Return 16 digits that change when a model gives other codes: its network, its weights, how it prepares images."""
+    try:
+        config = read_config(folder)
+        facts = {name: config[name] for name in ("backbone", "head", "transform")}
+        facts["weights"] = config["sha256"][WEIGHTS]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{folder} is not a whole model: {error}.") from error
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _format(folder: Path) -> object:

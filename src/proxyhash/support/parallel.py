@@ -14,8 +14,10 @@ Result = TypeVar("Result")
 
 
 def available_threads() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many cores this process may use; processes that torchrun started on one machine share its cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    together = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, cores // max(1, int(together))) if together.isdecimal() else cores
 
 
 @contextmanager

@@ -9,12 +9,15 @@ from numpy.typing import NDArray
 
 from proxyhash.data import Dataset, Split, load_dataset, make_split
 from proxyhash.data.images import Indices, Some
-from proxyhash.evaluation import Metric, evaluate
+from proxyhash.evaluation import Metric
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.runners import Floats
+from proxyhash.models.running import BATCH
 from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress, silent
+from proxyhash.training.processes import Processes
+from proxyhash.training.shared_evaluation import evaluate_shared
 from proxyhash.training.train import without
 
 PIECE = 4096  # features that are copied from the cache at a time
@@ -61,36 +64,57 @@ def what_it_was_trained_for(
     return dataset, make_split(dataset, name, seed=history["seed"], round=number, validation="none")
 
 
-def measure_hasher(hasher: Hasher, dataset: Dataset, split: Split, *, progress: Progress = silent) -> Measured:
+def measure_hasher(
+    hasher: Hasher,
+    dataset: Dataset,
+    split: Split,
+    *,
+    processes: Processes | None = None,
+    progress: Progress = silent,
+) -> Measured:
     """Encode queries and database and evaluate; features that were frozen are taken from the cache."""
-    nu, readable = embed_split(hasher, dataset, split, progress)
+    processes = processes or Processes()
+    nu, readable = embed_split(hasher, dataset, split, progress, processes)
     split = without(split, np.flatnonzero(~readable))
-    metrics = evaluate(
+    metrics = evaluate_shared(
         hasher.head.queries(nu[split.query]),
         dataset.relevance(split.query),
         hasher.head.codes(nu[split.database]),
         dataset.relevance(split.database),
         top=split.top,
+        processes=processes,
         progress=progress,
     )
     error = float(((np.abs(nu[split.query]) - 1) ** 2).mean()) if hasher.head.searches == "Hamming" else None
     return Measured(metrics, proxy_accuracy(hasher, dataset, split.query, nu), error, split)
 
 
-def embed_split(hasher: Hasher, dataset: Dataset, split: Split, progress: Progress) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return nu (N, bits) of the images of the protocol, zeros elsewhere, and which could be read (N,)."""
+def embed_split(
+    hasher: Hasher, dataset: Dataset, split: Split, progress: Progress, processes: Processes | None = None
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return nu (N, bits) of the images of the protocol, zeros elsewhere, and which could be read (N,).
+
+    Several processes share the images batch by batch: each batch is what it would be in one process, and so are its sums.
+    """
+    processes = processes or Processes()
     wanted = np.union1d(split.query, split.database)
     nu = np.zeros((len(dataset), hasher.head.outputs), np.float32)
     readable = np.ones(len(dataset), bool)
     if not hasher.record.get("order", {}).get("plan", {}).get("backbone_rate", 1):
-        features = cached_features(dataset, hasher.network.features.backbone, hasher.transform, progress=progress)
+        backbone, transform = hasher.network.features.backbone, hasher.transform
+        features = processes.in_turn(lambda: cached_features(dataset, backbone, transform, progress=progress))
         for part in np.array_split(wanted, 1 + len(wanted) // PIECE):
             nu[part] = hasher.hash_features(features.values[part])
         return nu, features.readable
-    kept, rows = hasher.embed_readable(Some(dataset.images, wanted), dataset.problems, progress=progress)
-    nu[wanted[kept]] = rows
-    readable[np.setdiff1d(wanted, wanted[kept])] = False
-    return nu, readable
+    mine = np.concatenate([wanted[:0], *_batches(wanted)[processes.share(len(_batches(wanted)))]])
+    kept, rows = hasher.embed_readable(Some(dataset.images, mine), dataset.problems, progress=progress)
+    nu[mine[kept]] = rows
+    readable[np.setdiff1d(mine, mine[kept])] = False
+    return processes.combined(nu), processes.combined((~readable).astype(np.uint8)) == 0
+
+
+def _batches(wanted: Indices) -> list[Indices]:
+    return [wanted[first : first + BATCH] for first in range(0, len(wanted), BATCH)]
 
 
 def proxy_accuracy(hasher: Hasher, dataset: Dataset, queries: Indices, nu: Floats) -> float | None:

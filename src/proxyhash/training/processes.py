@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 PATIENCE = timedelta(days=7)  # while the first process extracts features, the others wait
 
 Result = TypeVar("Result")
+Number = TypeVar("Number", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,15 @@ class Processes:
         if self.first:
             self.barrier()
         return result
+
+    def combined(self, rows: NDArray[Number]) -> NDArray[Number]:
+        """Return an array of which each process filled its part, all others' parts being zero."""
+        if self.world == 1:
+            return rows
+        whole = torch.from_numpy(rows.copy())
+        dist.all_reduce(whole)
+        total: NDArray[Number] = whole.numpy()
+        return total
 
     def barrier(self) -> None:
         """Wait for all."""

@@ -1,0 +1,125 @@
+"""`proxyhash encode`: from images to codes, in one file, or in shards that many processes write."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from proxyhash.cli.numbers import Whole
+from proxyhash.cli.show import counting_bar, progress_bars
+from proxyhash.support.errors import InputError
+from proxyhash.support.files import check_writable, written_whole
+from proxyhash.support.ranks import rank_of_this_process
+
+if TYPE_CHECKING:
+    from proxyhash.data import Problems
+
+_Flag = Parameter(negative=())
+
+
+def encode(
+    model: Path,
+    images: Path,
+    /,
+    *,
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    shards: Path | None = None,
+    shard_size: Whole | None = None,
+    strict: Annotated[bool, _Flag] = False,
+    device: str | None = None,
+) -> None:
+    """Turn images into codes: an .npz file with the arrays codes (packed), keys (file names) and bits, or shards of them.
+
+      proxyhash encode model photos/ -o codes.npz
+      torchrun --nproc-per-node 8 --no-python proxyhash encode model photos/ --shards codes/
+
+    With --shards, each process takes its share (by RANK and WORLD_SIZE, as torchrun sets them) and waits for no other. Run
+    the same command again, with as many processes as you like, and it goes on: shards that are whole stay.
+
+    Parameters
+    ----------
+    model
+        The folder of a trained model.
+    images
+        An image, or a folder of images in any layout. With --shards also a list (a text file with a path in each line), a
+        .tar file, or a folder of .tar files, in the layout of webdataset.
+    output
+        The .npz file.
+    shards
+        A folder for shards of codes, instead of one file; import them with proxyhash index import.
+    shard_size
+        Images in a shard, 8,192 by default; a .tar file is always one shard.
+    strict
+        Stop at the first image that cannot be read, instead of leaving it out.
+    device
+        cpu or cuda; by default what there is, and with several processes on a machine a GPU each.
+    """
+    from proxyhash.data import Problems
+
+    if (output is None) == (shards is None) or (shard_size is not None and shards is None):
+        raise InputError("Say where the codes go: -o FILE.npz, or --shards FOLDER, perhaps with --shard-size.")
+    problems = Problems(strict)
+    if shards is not None:
+        summary = _encode_shards(model, images, shards, shard_size, problems, device)
+    else:
+        assert output is not None
+        summary = _encode_file(model, images, output, problems, device)
+    console = Console(highlight=False, soft_wrap=True)
+    for sentence in problems.sentences():
+        console.print(f"Left out: {sentence}", markup=False)
+    console.print(summary, markup=False)
+
+
+def _encode_file(model: Path, images: Path, output: Path, problems: "Problems", device: str | None) -> str:
+    import numpy as np
+
+    from proxyhash.data import FileImages, load_dataset
+    from proxyhash.models.hasher import Hasher
+
+    check_writable(output)
+    hasher = Hasher.load(model, find_device(device))
+    with progress_bars() as progress:
+        found = (
+            FileImages(images.parent, [images.name]) if images.is_file() else load_dataset(images, progress=progress).images
+        )
+        kept, nu = hasher.embed_readable(found, problems, progress=progress)
+    if not len(kept):
+        raise InputError(f"None of the images in {images} could be read.")
+    keys = np.array([found.key(int(index)) for index in kept])
+    with written_whole(output) as temporary, temporary.open("wb") as handle:
+        np.savez(handle, codes=hasher.head.codes(nu), keys=keys, bits=np.int64(hasher.bits))
+    return f"{len(kept):,} codes of {hasher.bits} bits are in {output}."
+
+
+def _encode_shards(
+    model: Path, images: Path, shards: Path, size: int | None, problems: "Problems", device: str | None
+) -> str:
+    from proxyhash.data.pieces import PIECE, list_pieces
+    from proxyhash.models.hasher import Hasher
+    from proxyhash.models.shard_encoding import encode_pieces
+
+    rank = rank_of_this_process()
+    check_writable(shards / "shard")
+    pieces = list_pieces(images, PIECE if size is None else size)
+    hasher = Hasher.load(model, find_device(device, rank.local))
+    with counting_bar(f"encoding, process {rank.rank} of {rank.world}", "shards") as counted:
+        done = encode_pieces(hasher, pieces, shards, problems, rank=rank, counted=counted)
+    rate = f" at {done.images / done.seconds:,.0f} images/s" if done.images >= 100 else ""
+    who = f"Process {rank.rank} of {rank.world}: " if rank.world > 1 else ""
+    return f"{who}{done.written:,} shards written, {done.there:,} were there; {done.images:,} images encoded{rate}."
+
+
+def find_device(wanted: str | None, local: int | None = None) -> str:
+    """Return where networks run: as wanted, or a GPU if there is one, for the `local`-th process of a machine its own."""
+    import torch
+
+    if wanted is None and not torch.cuda.is_available():
+        return "cpu"
+    if wanted is None:
+        return "cuda" if local is None else f"cuda:{local % torch.cuda.device_count()}"
+    try:
+        torch.zeros(1, device=wanted)
+    except (RuntimeError, AssertionError):
+        raise InputError(f"There is no device {wanted} here; try cpu.") from None
+    return wanted

@@ -1,0 +1,267 @@
+"""An index on Milvus gives the embedded index's answers: here with milvus-lite, the same engine in a file."""
+
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from material import clustered, keys_of
+from milvus_contract import check_same_answers, counted_name
+
+from proxyhash import Index
+from proxyhash.cli.app import main
+from proxyhash.index.milvus import patience, rows, searching
+from proxyhash.index.milvus.index import MilvusIndex
+from proxyhash.index.milvus.location import is_milvus, parse_location
+from proxyhash.support.errors import InputError
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # milvus-lite reads its version by way of pkg_resources
+    pymilvus = pytest.importorskip("pymilvus", reason="needs: pip install 'proxyhash[milvus]'")
+    pytest.importorskip("milvus_lite", reason="needs: pip install 'proxyhash[milvus-lite]'")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return where collections can be made; one connection stays open, for the engine stops with the last."""
+    address = f"milvus-lite://{tmp_path_factory.mktemp('milvus')}/test.db"
+    with Index.open(f"{address}/first", bits=8):
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep models in a cache of our own."""
+    monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def index(file: str) -> Iterator[MilvusIndex]:
+    with MilvusIndex.open_address(f"{file}/{counted_name()}", bits=32) as opened:
+        yield opened
+
+
+@given(st.integers(1, 70), st.integers(1, 120), st.integers(1, 30), st.integers(0, 2**32 - 1))
+@settings(max_examples=12)
+def test_same_codes_give_the_same_answers(file: str, bits: int, items: int, k: int, seed: int) -> None:
+    check_same_answers(file, bits, items, k, seed)
+
+
+def test_adding_twice_is_adding_once(index: MilvusIndex) -> None:
+    codes, keys = clustered(300, 4, 1), keys_of(300)
+    first, second = index.add(codes, keys, ["a"] * 300), index.add(codes[:40], keys[:40], ["b"] * 40)
+    assert (first.added, first.replaced, second.added, second.replaced) == (300, 0, 0, 40)
+    assert len(index) == 300
+    assert (index.item(keys[0]).labels, index.item(keys[299]).labels) == (("b",), ("a",))
+
+
+def test_any_text_is_a_key_and_a_label(index: MilvusIndex) -> None:
+    keys = ["it's", 'say "hi"', "back\\slash", "ünï ☃", "50%", "%25", "a\nb", "{x}", "' or key like '%", "x" * 1300]
+    codes = clustered(len(keys), 4, 2)
+    index.add(codes, keys, [(key, "plain") for key in keys])
+    for key, code in zip(keys, codes, strict=True):
+        assert np.array_equal(index.code(key), code[None])
+        assert index.item(key).labels == (key, "plain")
+    assert sorted(index.within(codes[:1], 32)[0].keys) == sorted(keys)
+    assert index.remove(keys[:4]) == 4
+    assert len(index) == len(keys) - 4
+
+
+def test_removing_is_all_or_nothing(index: MilvusIndex) -> None:
+    index.add(clustered(5, 4, 3), keys_of(5))
+    with pytest.raises(InputError, match="no item x and 1 more; nothing was removed"):
+        index.remove([*keys_of(2), "x", "y"])
+    assert len(index) == 5
+    assert index.remove(keys_of(2)) == 2
+    assert [match.key for match in sorted(index.search(clustered(1, 4, 3), 10)[0], key=lambda m: m.key)] == keys_of(3, 2)
+
+
+def test_more_than_milvus_lists_at_once_is_all_listed(index: MilvusIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes, keys = clustered(500, 4, 4), keys_of(500)
+    index.add(codes, keys)
+    monkeypatch.setattr(searching, "MOST", 16)
+    found = index.within(codes[:2], 32)
+    assert [sorted(matches.keys) for matches in found] == [keys, keys]
+    distances = [match.distance for match in found[0]]
+    assert distances == sorted(distances)
+    with pytest.raises(InputError, match="at most 16 items"):
+        index.search(codes[:1], 17)
+
+
+def test_requests_carry_a_limited_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "BATCH_ROWS", 10)
+    monkeypatch.setattr(rows, "BATCH_BYTES", 400)
+    stored = rows.rows_of(np.zeros((30, 4), np.uint8), keys_of(30), ["", "x" * 90] + [None] * 28, range(30))
+    parts = list(stored.batches())
+    assert [number for part in parts for number in range(part.start, part.stop)] == list(range(30))
+    assert parts[0] == slice(0, 1)  # the second is larger than a request
+    assert parts[1] == slice(1, 2)
+    assert all(part.stop - part.start <= 10 for part in parts)
+
+
+def test_a_write_whose_answer_is_lost_is_repeated_and_counts_once(
+    index: MilvusIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = index.client._get_connection()
+    real = handler.upsert
+    calls: list[int] = []
+    pauses: list[float] = []
+
+    def unreliable(*given: Any, **named: Any) -> Any:
+        calls.append(len(given[1][0]["values"]))
+        answer = real(*given, **named)
+        if len(calls) % 2:  # it was done, but nobody hears of it
+            raise pymilvus.exceptions.MilvusException(code=2, message="gone")
+        return answer
+
+    monkeypatch.setattr(handler, "upsert", unreliable)
+    monkeypatch.setattr(index.client, "_get_connection", lambda: handler)
+    monkeypatch.setattr(rows, "BATCH_ROWS", 20)
+    monkeypatch.setattr(patience.patiently, "__kwdefaults__", {"patience": 300.0, "sleep": pauses.append})
+    codes, keys = clustered(50, 4, 5), keys_of(50)
+    assert index.add(codes, keys).added == 50
+    assert calls == [20, 20, 20, 20, 10, 10]
+    assert len(pauses) == 3
+    assert sorted(index.within(codes[:1], 32)[0].keys) == keys
+
+
+def test_pauses_grow_and_end() -> None:
+    pauses: list[float] = []
+    answers = iter([pymilvus.exceptions.MilvusException(code=103, message="loading")] * 9)
+
+    def ask() -> str:
+        for error in answers:
+            raise error
+        return "answer"
+
+    assert patience.patiently(ask, "there", sleep=pauses.append) == "answer"
+    assert len(pauses) == 9
+    limits = [min(0.1 * 2**turn, 5.0) for turn in range(9)]
+    assert all(0.5 * limit <= pause <= 1.5 * limit for pause, limit in zip(pauses, limits, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("error", "lasting"),
+    [
+        (lambda: pymilvus.exceptions.MilvusException(code=1100, message="bad\nfilter."), False),
+        (lambda: pymilvus.exceptions.MilvusException(code=2, message="away"), True),
+        (lambda: ConnectionRefusedError("refused"), False),
+    ],
+)
+def test_errors_become_sentences(error: Any, lasting: bool) -> None:
+    asked = []
+
+    def ask() -> None:
+        asked.append(1)
+        raise error()
+
+    with pytest.raises(InputError, match=r"^Milvus at there failed: [^\n]*[a-z]\.$"):
+        patience.patiently(ask, "there", patience=0.02 if lasting else 300.0)
+    assert (len(asked) > 1) == lasting
+
+
+def test_our_own_errors_pass_through() -> None:
+    with pytest.raises(ZeroDivisionError):
+        patience.patiently(lambda: 1 // 0, "there")
+
+
+def test_an_index_keeps_its_bits_and_its_model(file: str, model: Path, other_model: Path, photos: Path) -> None:
+    address = f"{file}/{counted_name()}"
+    with pytest.raises(InputError, match="There is no index at"):
+        Index.open(address)
+    pictures = sorted(photos.rglob("*.png"))
+    with Index.open(address, model=model) as opened:
+        assert opened.add(pictures[:4]).added == 4
+    with Index.open(address) as opened:  # the model was kept on this machine
+        assert opened.search(pictures[1], 1, rerank=3)[0][0].key == str(pictures[1])
+    with pytest.raises(InputError, match="another model"):
+        Index.open(address, model=other_model)
+    with pytest.raises(InputError, match="32 bits, not 64"):
+        Index.open(address, bits=64)
+
+
+def test_a_model_that_was_never_here_is_asked_for(
+    file: str, model: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"{file}/{counted_name()}"
+    Index.open(address, model=model).close()
+    monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "another machine"))
+    with Index.open(address) as opened, pytest.raises(InputError, match="not on this machine; give --model"):
+        opened.search(next(photos.rglob("*.png")))
+
+
+def test_collections_of_others_are_refused(file: str) -> None:
+    name = counted_name()
+    with Index.open(f"{file}/first") as opened:
+        assert isinstance(opened, MilvusIndex)
+        opened.client.create_collection(name, dimension=4)
+    with pytest.raises(InputError, match="not an index of proxyhash"):
+        Index.open(f"{file}/{name}", bits=8)
+
+
+def test_a_folder_is_added_searched_and_pruned_by_the_command_line(
+    file: str, model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = f"{file}/{counted_name()}"
+    main(["index", "add", str(photos), "--model", str(model), "--index", address])
+    assert f"12 added, 0 replaced, 0 unchanged, 0 removed. {address} holds 12 items." in capsys.readouterr().out
+    (photos / "cats" / "1.png").unlink()
+    (photos / "dogs" / "9.png").write_bytes((photos / "dogs" / "8.png").read_bytes())
+    main(["index", "add", str(photos), "--index", address, "--prune"])
+    assert "0 added, 1 replaced, 10 unchanged, 1 removed" in capsys.readouterr().out
+    main(["search", address, str(photos / "dogs" / "8.png"), "--within", "0", "--show", str(tmp_path / "found.png")])
+    assert {"dogs/8.png", "dogs/9.png"} <= set(capsys.readouterr().out.split())
+    assert (tmp_path / "found.png").is_file()
+    main(["index", "remove", address, "dogs/9.png"])
+    assert "holds 10 items" in capsys.readouterr().out
+    main(["search", address, "--like", "dogs/8.png", "-k", "1"])
+    assert "dogs/8.png" in capsys.readouterr().out
+    main(["index", "info", address])
+    assert "BIN_FLAT, Strong consistency" in capsys.readouterr().out
+    for command in ("verify", "compact", "duplicates"):
+        with pytest.raises(SystemExit):
+            main(["index", command, address])
+        assert "on a server" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "uri", "collection", "database", "consistency"),
+    [
+        ("milvus://host/photos", "http://host:19530", "photos", "", "Strong"),
+        ("milvus://10.0.0.7:99/photos", "http://10.0.0.7:99", "photos", "", "Strong"),
+        ("milvus://h:1/db/photos?consistency=Bounded", "http://h:1", "photos", "db", "Bounded"),
+        ("milvus://[::1]:5/photos?tls=yes", "https://[::1]:5", "photos", "", "Strong"),
+    ],
+)
+def test_addresses(text: str, uri: str, collection: str, database: str, consistency: str) -> None:
+    place = parse_location(text)
+    assert (place.uri, place.collection, place.database, place.consistency) == (uri, collection, database, consistency)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["milvus://", "milvus://host", "milvus://host/a/b/c", "milvus://host/a-b", "milvus://host:x/a", "milvus://h/a?x=1",
+     "milvus://h/a?consistency=Weak", "milvus-lite://file/a", "milvus-lite:///no/such/folder/file.db/a"],
+)  # fmt: skip
+def test_addresses_that_lead_nowhere(text: str) -> None:
+    with pytest.raises(InputError, match=r"^[^\n]*\.$"):
+        parse_location(text)
+
+
+def test_folders_are_no_addresses(tmp_path: Path) -> None:
+    assert not is_milvus(str(tmp_path))
+    assert not is_milvus(Path("milvus://host/photos"))
+
+
+def test_no_server_and_no_client_are_one_sentence_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxyhash.index.milvus.collection.CONNECT", 0.5)
+    with pytest.raises(InputError, match=r"^Cannot connect to milvus://127\.0\.0\.1:9/photos: "):
+        Index.open("milvus://127.0.0.1:9/photos", bits=8)
+    monkeypatch.setitem(sys.modules, "pymilvus", None)
+    with pytest.raises(InputError, match=r"pip install 'proxyhash\[milvus\]'\.$"):
+        Index.open("milvus://127.0.0.1:9/photos", bits=8)

@@ -1,0 +1,74 @@
+"""A real Milvus server: the same answers, and nothing lost or doubled when it dies in the middle of an add."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from material import keys_of
+from milvus_contract import check_same_answers, counted_name
+from milvus_server import Server
+
+from proxyhash import Index
+from proxyhash.index.milvus import rows
+
+# The package that brings the server leaves sockets to the garbage collector when a port is taken.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytest.importorskip("pymilvus", reason="needs: pip install 'proxyhash[milvus]'")
+pytest.importorskip("milvus", reason="the server comes with: pip install milvus==2.3.5")
+
+ITEMS = 60_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("milvus")) as running:
+        yield running
+
+
+@pytest.mark.parametrize(("bits", "items", "k"), [(64, 500, 10), (37, 90, 30), (8, 40, 100)])
+def test_same_codes_give_the_same_answers(server: Server, bits: int, items: int, k: int) -> None:
+    check_same_answers(server.address, bits, items, k, seed=bits)
+
+
+def test_more_than_milvus_lists_at_once_is_all_listed(server: Server) -> None:
+    codes, keys = np.random.default_rng(0).integers(0, 256, (20_000, 8), dtype=np.uint8), keys_of(20_000)
+    with Index.open(f"{server.address}/{counted_name()}", bits=64) as index:
+        index.add(codes, keys)
+        found = index.within(codes[:1], 64)[0]
+    assert sorted(found.keys) == keys
+    assert [match.distance for match in found] == sorted(match.distance for match in found)
+
+
+def test_a_server_that_dies_in_an_add_loses_nothing_and_doubles_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "BATCH_ROWS", 500)
+    codes, keys = np.random.default_rng(1).integers(0, 256, (ITEMS, 8), dtype=np.uint8), keys_of(ITEMS)
+    errors: list[BaseException] = []
+    with Index.open(f"{server.address}/{counted_name()}", bits=64) as index:
+
+        def add() -> None:
+            try:
+                index.add(codes, keys)
+            except BaseException as error:
+                errors.append(error)
+
+        writer = threading.Thread(target=add)
+        writer.start()
+        while len(index) < ITEMS // 10:
+            time.sleep(0.05)
+        server.kill()
+        assert writer.is_alive()
+        time.sleep(2)
+        assert writer.is_alive()  # it waits for the server
+        server.start()
+        writer.join(timeout=300)
+        assert not errors
+        assert not writer.is_alive()
+        assert len(index) == ITEMS
+        found = index.within(codes[:1], 64)[0]
+        assert sorted(found.keys) == keys  # each once
+        for first in range(0, ITEMS, 997):
+            assert np.array_equal(index.code(keys[first]), codes[first : first + 1])

@@ -1,0 +1,210 @@
+"""Shards of codes: cut the same way in every run, whole or absent, and two real processes of which one is killed."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from proxyhash import Index
+from proxyhash.cli.app import main
+from proxyhash.data import Problems
+from proxyhash.data.pieces import list_pieces
+from proxyhash.models.code_shards import read_shard, shard_path
+from proxyhash.models.hasher import Hasher
+from proxyhash.models.shard_encoding import encode_pieces
+from proxyhash.support.errors import InputError
+from proxyhash.support.parallel import available_threads
+from proxyhash.support.ranks import Rank, rank_of_this_process
+
+
+def tar_of(photos: Path, path: Path) -> Path:
+    """Pack pictures as webdataset does: 7.png beside 7.cls."""
+    with tarfile.open(path, "w") as tar:
+        for picture in sorted(photos.rglob("*.png")):
+            tar.add(picture, f"{picture.parent.name}/{picture.name}")
+            text = picture.parent.name.encode()
+            label = tarfile.TarInfo(f"{picture.parent.name}/{picture.stem}.cls")
+            label.size = len(text)
+            tar.addfile(label, io.BytesIO(text))
+    return path
+
+
+def encoded(model: Path, source: Path, folder: Path, size: int = 5, rank: Rank | None = None) -> tuple[int, int]:
+    done = encode_pieces(Hasher.load(model), list_pieces(source, size), folder, Problems(), rank=rank)
+    return done.written, done.there
+
+
+def all_codes(folder: Path) -> dict[str, bytes]:
+    shards = [read_shard(path) for path in sorted(folder.glob("*.npz"))]
+    return {key: code.tobytes() for shard in shards for key, code in zip(shard.keys, shard.codes, strict=True)}
+
+
+def expected(model: Path, photos: Path) -> dict[str, bytes]:
+    paths = sorted(photos.rglob("*.png"))
+    codes = Hasher.load(model).encode(paths)
+    return {str(path.relative_to(photos)): code.tobytes() for path, code in zip(paths, codes, strict=True)}
+
+
+def test_folders_lists_and_tars_give_the_same_codes(model: Path, photos: Path, tmp_path: Path) -> None:
+    truth = expected(model, photos)
+    listed = photos / "list.txt"
+    listed.write_text("# some\n" + "\n".join(truth) + "\n")
+    tars = tmp_path / "tars"
+    tars.mkdir()
+    tar_of(photos / "cats", tars / "a.tar")
+    tar_of(photos / "dogs", tars / "b.tar")
+    for number, (source, prefixes) in enumerate({photos: ("",), listed: ("",), tars: ("a.tar/", "b.tar/")}.items()):
+        encoded(model, source, tmp_path / str(number))
+        found = all_codes(tmp_path / str(number))
+        plain = {
+            key.removeprefix(prefix): code for prefix in prefixes for key, code in found.items() if key.startswith(prefix)
+        }
+        assert plain == truth
+    shards = [read_shard(shard_path(tmp_path / "2", number, 2)) for number in (0, 1)]
+    assert [set(shard.labels) for shard in shards] == [{("cats",)}, {("dogs",)}]
+    assert read_shard(shard_path(tmp_path / "0", 2, 3)).labels == [("dogs",), ("dogs",)]
+
+
+def test_processes_share_the_pieces_and_any_number_goes_on(model: Path, photos: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "shards"
+    assert encoded(model, photos, folder, 2, Rank(1, 4)) == (2, 0)
+    assert {path.name for path in folder.iterdir()} == {"000001-of-000006.npz", "000005-of-000006.npz"}
+    times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert encoded(model, photos, folder, 2) == (4, 2)
+    assert all(path.stat().st_mtime_ns == before for path, before in times.items())
+    assert all_codes(folder) == expected(model, photos)
+
+
+def test_damage_other_models_and_changed_images_are_encoded_again(
+    model: Path, other_model: Path, photos: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "shards"
+    encoded(model, photos, folder)
+    damaged = shard_path(folder, 1, 3)
+    whole = damaged.read_bytes()
+    place = whole.index(read_shard(damaged).codes.tobytes())
+    damaged.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    with pytest.raises(InputError, match="encode it again"):
+        read_shard(damaged)
+    assert encoded(model, photos, folder) == (1, 2)
+    assert damaged.read_bytes() == whole or all_codes(folder) == expected(model, photos)
+    first = photos / "cats" / "0.png"
+    Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(first)
+    assert encoded(model, photos, folder) == (1, 2)
+    assert all_codes(folder) == expected(model, photos)
+    assert encoded(other_model, photos, folder) == (3, 0)
+
+
+def test_images_that_cannot_be_read_are_counted(model: Path, photos: Path, tmp_path: Path) -> None:
+    (photos / "cats" / "2.png").write_bytes(b"no picture")
+    problems = Problems()
+    encode_pieces(Hasher.load(model), list_pieces(photos, 100), tmp_path / "shards", problems)
+    shard = read_shard(shard_path(tmp_path / "shards", 0, 1))
+    assert (len(shard), shard.left_out, problems.counts["unreadable image"]) == (11, 1, 1)
+
+
+def test_two_processes_one_killed_and_started_again(model: Path, photos: Path, tmp_path: Path) -> None:
+    """The second process is killed with shards to do, while the first finishes; then only its share is made."""
+    shards = tmp_path / "shards"
+    slow = tmp_path / "slow.py"
+    slow.write_text(
+        "import sys, time\n"
+        "from proxyhash.models import shard_encoding\n"
+        "from proxyhash.cli.app import main\n"
+        "write = shard_encoding.write_shard\n"
+        "shard_encoding.write_shard = lambda *given: (write(*given), print('written', flush=True), time.sleep(60))\n"
+        "main(sys.argv[1:])\n"
+    )
+    command = ["encode", str(model), str(photos), "--shards", str(shards), "--shard-size", "2"]
+    plain = [sys.executable, "-c", "import sys; from proxyhash.cli.app import main; main(sys.argv[1:])"]
+    ranks = [{**os.environ, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": str(rank)} for rank in (0, 1)]
+    with (
+        subprocess.Popen([*plain, *command], env=ranks[0], stdout=subprocess.PIPE, text=True) as first,
+        subprocess.Popen([sys.executable, str(slow), *command], env=ranks[1], stdout=subprocess.PIPE, text=True) as second,
+    ):
+        assert second.stdout is not None
+        assert second.stdout.readline() == "written\n"
+        second.send_signal(signal.SIGKILL)
+        output, _ = first.communicate(timeout=120)
+    assert "Process 0 of 2: 3 shards written, 0 were there; 6 images encoded" in output
+    assert len(list(shards.glob("0*.npz"))) == 4
+    with pytest.raises(SystemExit):
+        main(["index", "import", str(shards), "--index", str(tmp_path / "too early")])
+    again = subprocess.run([*plain, *command], env=ranks[1], capture_output=True, text=True, check=True, timeout=120)
+    assert "Process 1 of 2: 2 shards written, 1 were there; 4 images encoded" in again.stdout
+    assert all_codes(shards) == expected(model, photos)
+    assert not list(shards.glob(".*"))
+
+
+def test_shards_come_together_in_an_index(
+    model: Path, other_model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, there, index = tmp_path / "here", tmp_path / "there", str(tmp_path / "index")
+    encoded(model, photos, here, rank=Rank(0, 2))
+    encoded(model, photos, there, rank=Rank(1, 2))
+    with pytest.raises(SystemExit):
+        main(["index", "import", str(here), "--index", index, "--model", str(model)])
+    assert "lacks 1 shards, the first is number 1" in capsys.readouterr().err
+    for line in ("12 added, 0 replaced", "0 added, 12 replaced"):
+        main(["index", "import", str(here), str(there), "--index", index, "--model", str(model)])
+        assert line in capsys.readouterr().out
+    with Index.open(index) as opened:
+        picture = photos / "dogs" / "7.png"
+        match = opened.search(picture, 1)[0][0]
+        assert (match.key, match.distance, match.labels) == ("dogs/7.png", 0, ("dogs",))
+    encoded(other_model, photos, tmp_path / "other")
+    with pytest.raises(SystemExit):
+        main(["index", "import", str(tmp_path / "other"), "--index", index])
+    assert "32 bits, not 24" in capsys.readouterr().err
+
+
+def test_a_folder_of_two_runs_is_refused(model: Path, photos: Path, tmp_path: Path) -> None:
+    from proxyhash.index.importing import find_shards
+
+    encoded(model, photos, tmp_path / "shards", 5)
+    encoded(model, photos, tmp_path / "shards", 6)
+    with pytest.raises(InputError, match="shards of two different runs"):
+        find_shards([tmp_path / "shards"])
+    with pytest.raises(InputError, match="no shards of codes"):
+        find_shards([photos])
+
+
+def test_sources_that_cannot_be_cut(tmp_path: Path) -> None:
+    twice, mixed, empty = tmp_path / "twice.txt", tmp_path / "mixed.txt", tmp_path / "empty.txt"
+    twice.write_text("a.png\na.png\n")
+    mixed.write_text("a.png\nb.tar\n")
+    empty.write_text("# nothing\n")
+    for path, reason in ((twice, "twice"), (mixed, "a list of each"), (empty, "no files"), (tmp_path / "no", "no folder")):
+        with pytest.raises(InputError, match=reason):
+            list_pieces(path)
+    broken = tmp_path / "broken.tar"
+    broken.write_bytes(b"x" * 2000)
+    with pytest.raises(InputError, match="not a tar file"):
+        list_pieces(broken)[0].load()
+
+
+def test_ranks_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert rank_of_this_process() == Rank(0, 1, 0)
+    alone = available_threads()
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert rank_of_this_process() == Rank(3, 8, 0)
+    assert available_threads() == max(1, alone // 2)
+    monkeypatch.setenv("RANK", "8")
+    with pytest.raises(InputError, match="RANK is 8"):
+        rank_of_this_process()
+    monkeypatch.setenv("RANK", "first")
+    with pytest.raises(InputError, match="whole numbers"):
+        rank_of_this_process()
+    shares = [[number for number in range(10) if Rank(rank, 3).has(number)] for rank in range(3)]
+    assert sorted(number for share in shares for number in share) == list(range(10))

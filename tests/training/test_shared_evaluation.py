@@ -1,0 +1,72 @@
+"""Queries shared by two real processes against one process: equal to the last bit."""
+
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from shared_run import SEARCHES, measured_model, search_of
+
+from proxyhash.cli.app import main
+from proxyhash.evaluation import evaluate
+from proxyhash.training.processes import Processes
+
+SCRIPT = str(Path(__file__).with_name("shared_run.py"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """Evaluate everything with two processes."""
+    folder = tmp_path_factory.mktemp("shared")
+    shutil.copytree(model, folder / "model")
+    draw_photos(folder / "photos")
+    q, q_labels, db, db_labels = search_of("classes")
+    np.savez(folder / "q.npz", codes=q, labels=q_labels)
+    np.savez(folder / "db.npz", codes=db, labels=db_labels)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run([*launch, SCRIPT, str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def draw_photos(folder: Path) -> None:
+    """Write three batches of pictures of two classes, one of which is damaged."""
+    random = np.random.default_rng(5)
+    for number in range(150):
+        path = folder / ("cats" if number % 2 else "dogs") / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(path)
+    (folder / "cats" / "77.png").write_bytes(b"damaged")
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_two_processes_add_up_the_numbers_of_one(name: str, folder: Path) -> None:
+    one = evaluate(*search_of(name), top=100)
+    for rank in (0, 1):
+        both: list[Any] = pickle.loads((folder / f"{rank}.pickle").read_bytes())[name]
+        assert [metric.name for metric in one] == [row[0] for row in both]
+        for metric, (_, per_query, lonely, value) in zip(one, both, strict=True):
+            assert metric.per_query.tobytes() == per_query.tobytes()
+            assert metric.value == value
+            assert metric.without_relevant == lonely
+    if name == "nothing relevant":
+        assert one[0].without_relevant > 0
+
+
+def test_a_model_is_measured_by_two_processes_as_by_one(folder: Path) -> None:
+    one = json.loads(json.dumps(measured_model(folder, Processes()).as_dict()))
+    for rank in (0, 1):
+        assert json.loads((folder / f"{rank}.json").read_text()) == one
+    assert 0 < one["map"] < 1
+
+
+def test_the_command_prints_once_and_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["evaluate", "codes", "--query", str(folder / "q.npz"), "--database", str(folder / "db.npz"), "--json"])
+    assert (folder / "0.txt").read_text() == capsys.readouterr().out
+    assert (folder / "1.txt").read_text() == ""
