@@ -28,7 +28,6 @@ class Row(NamedTuple):
         return Row(self.keys[near], scores, None if self.codes is None else [self.codes[place] for place in near])
 
 
-
 def as_matches(
     name: str, row: Row, known: dict[int, Item], calibration: Calibration | None, threshold: float, *, exact: bool
 ) -> Matches:
