@@ -18,6 +18,7 @@ from proxyhash.data.decoding import Fit, UnreadableImageError, decode, square
 from proxyhash.data.parts import Part, sample_part
 
 NAME = "The image"
+READY = b"ready"
 
 
 class Square(msgspec.Struct, frozen=True, tag=True):
@@ -56,6 +57,7 @@ def work(connection: Connection, memory: int, pixels: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone; the service lets us finish
     do(Crop(8, Part(0, 0, 1, 1, mirrored=False)), _example(), pixels)  # compiles what it needs
     limit_memory(memory)
+    connection.send_bytes(READY)
     with suppress(EOFError, OSError):
         while True:
             job = msgspec.json.decode(connection.recv_bytes(), type=Job)

@@ -17,6 +17,7 @@ from proxyhash.serve.settings import Limits
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _MOST_BYTES = 64_000_000  # of an answer: more than any job can ask for
+_START_SECONDS = 60.0
 
 
 class _Process:
@@ -29,9 +30,11 @@ class _Process:
         self._process = context.Process(target=decoder.work, args=arguments, name="decoder", daemon=True)
         self._process.start()
         theirs.close()  # so that its death is the end of the connection
+        self._started = False
 
     def do(self, job: Job, data: bytes, seconds: float) -> Array:
         """Return what a job makes of an image; TimeoutError if that takes too long, EOFError if the process dies."""
+        self.wait()
         self._connection.send_bytes(msgspec.json.encode(job))
         self._connection.send_bytes(data)
         if not self._connection.poll(seconds):
@@ -41,6 +44,14 @@ class _Process:
         if reply.error:
             raise RefusalError(422, reply.error)
         return np.frombuffer(content, reply.dtype).reshape(reply.shape)
+
+    def wait(self) -> None:
+        """Wait until it has started, which is not the fault of any image."""
+        if not self._started:
+            if not self._connection.poll(_START_SECONDS):
+                raise EOFError
+            self._connection.recv_bytes(len(decoder.READY))
+            self._started = True
 
     def stop(self) -> None:
         """End the process, whatever it does."""
@@ -85,14 +96,18 @@ class Decoders:
             process.stop()
 
     def _begin(self, together: threading.Barrier) -> None:
-        together.wait()
-        self._process()
+        together.wait()  # so that each thread takes one
+        self._process().wait()
 
     def _process(self) -> _Process:
         process: _Process | None = getattr(self._own, "process", None)
         if process is None:
-            self._own.process = process = _Process(self._limits)
-            self._all.add(process)
+            process = self._started()
+        return process
+
+    def _started(self) -> _Process:
+        self._own.process = process = _Process(self._limits)
+        self._all.add(process)
         return process
 
     def _do(self, job: Job, data: bytes) -> Array:
@@ -108,7 +123,7 @@ class Decoders:
             raise RefusalError(422, f"{decoder.NAME} cannot be decoded: it made the decoder fail.") from None
 
     def _replace(self, process: _Process) -> None:
-        self._own.process = None
         self._all.discard(process)
         self.replaced += 1
         process.stop()
+        self._started()  # so that it is there when the next image comes

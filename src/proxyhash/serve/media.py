@@ -29,10 +29,11 @@ def read_file(item: Item, most: int) -> File:
         handle = _open_inside(item.root, item.path)
     except (OSError, ValueError):
         raise RefusalError(404, _GONE) from None
+    facts = os.fstat(handle)
+    if not stat.S_ISREG(facts.st_mode):
+        os.close(handle)
+        raise RefusalError(404, _GONE)
     with os.fdopen(handle, "rb") as file:
-        facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode):
-            raise RefusalError(404, _GONE)
         content = file.read(most + 1)
     if len(content) > most:
         raise RefusalError(422, f"The picture has more than {most:,} bytes, which is refused.")

@@ -43,8 +43,8 @@ class Service:
     def warm_up(self) -> None:
         """Read the codes and the model, compile kernels and start decoders before anyone waits for them."""
         self.index.search(np.zeros((2, (self.index.bits + 7) // 8), np.uint8), 1, codes=True)
-        self._decoders.start()
         if self.index.model is not None:
+            self._decoders.start()
             self.uploads.warm_up()
         self.ready = True
 

@@ -2,25 +2,26 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const ROW = 64; // bits in a line of a strip
+const TALL = 12; // of a line, where a bit is 4 wide
 
 export function bitsOf(code, count) {
   return Array.from({ length: count }, (_, i) => (parseInt(code.substr(2 * (i >> 3), 2), 16) >> (i & 7)) & 1);
 }
 
 // A strip: bits that are on and off, and taller, in another colour, those that differ from another code.
-export function strip(code, count, other) {
+export function strip(code, count, other, tall = TALL) {
   const own = bitsOf(code, count);
   const theirs = other === undefined ? own : bitsOf(other, count);
   const paths = { off: "", on: "", differs: "" };
   own.forEach((bit, i) => {
     const differs = bit !== theirs[i];
     const x = 4 * (i % ROW) + 0.4;
-    const y = 13 * Math.floor(i / ROW);
-    paths[differs ? "differs" : bit ? "on" : "off"] += differs ? `M${x} ${y}h3.2v12h-3.2z` : `M${x} ${y + 2}h3.2v8h-3.2z`;
+    const y = (tall + 1) * Math.floor(i / ROW);
+    paths[differs ? "differs" : bit ? "on" : "off"] += differs ? bar(x, y, tall) : bar(x, y + tall / 5, 0.6 * tall);
   });
   const apart = own.flatMap((bit, i) => (bit === theirs[i] ? [] : [i + 1]));
   const label = other === undefined ? `Code of ${count} bits: ${own.join("")}` : differences(apart, count);
-  return drawing("strip", `0 0 ${4 * Math.min(count, ROW)} ${13 * Math.ceil(count / ROW) - 1}`, paths, label);
+  return drawing("strip", `0 0 ${4 * Math.min(count, ROW)} ${(tall + 1) * Math.ceil(count / ROW) - 1}`, paths, label);
 }
 
 // A square of bits: what stands for an item that has no picture.
@@ -29,6 +30,8 @@ export function mosaic(code, count) {
   const on = bitsOf(code, count).map((bit, i) => (bit ? `M${i % side} ${Math.floor(i / side)}h.9v.9h-.9z` : "")).join("");
   return drawing("mosaic", `0 0 ${side} ${side}`, { on });
 }
+
+const bar = (x, y, height) => `M${x} ${y}h3.2v${height}h-3.2z`;
 
 function differences(apart, count) {
   if (apart.length === 0) return `All ${count} bits are the same`;

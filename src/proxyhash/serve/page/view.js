@@ -60,7 +60,7 @@ export function showMatches(answer, chosen) {
     card.querySelector(".bits").textContent = plural(match.distance, "bit");
     const alike = match.expected_precision;
     card.querySelector(".alike").textContent = alike === null ? "" : `${Math.round(100 * alike)} % alike`;
-    card.querySelector(".code").append(strip(match.code, answer.bits, answer.code));
+    card.querySelector(".code").append(strip(match.code, answer.bits, answer.code, 20));
     const labels = match.labels.length ? `, ${match.labels.join(", ")}` : "";
     card.querySelector("button").setAttribute("aria-label", `${match.key}, ${plural(match.distance, "bit")} away${labels}. Search with it`);
     return card;
@@ -72,6 +72,7 @@ export function showItems(items, chosen) {
   const cards = items.map((item) => {
     const card = template("card");
     fill(card, item, 0, chosen);
+    card.classList.add("example");
     card.querySelector("button").setAttribute("aria-label", `Search with ${item.key}`);
     return card;
   });
