@@ -99,7 +99,9 @@ def make_code_index(folder: Path, count: int = 500, bits: int = 16) -> Path:
     """Index random codes of two labels, the odd and the even."""
     with EmbeddedIndex.open_folder(folder, bits=bits) as index:
         codes = np.random.default_rng(1).integers(0, 256, (count, bits // 8), dtype=np.uint8)
-        index.add(codes, [f"item {number}" for number in range(count)], [("even", "odd")[number % 2] for number in range(count)])
+        index.add(
+            codes, [f"item {number}" for number in range(count)], [("even", "odd")[number % 2] for number in range(count)]
+        )
     return folder
 
 

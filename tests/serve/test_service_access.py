@@ -125,7 +125,8 @@ def test_files_of_the_root_are_read(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../secret.png", "in/../../secret.png", "out.png", "outside/secret.png", "in", ".", "absent.png", "pipe", "a\0b"]
+    "name",
+    ["../secret.png", "in/../../secret.png", "out.png", "outside/secret.png", "in", ".", "absent.png", "pipe", "a\0b"],
 )
 def test_nothing_else_is_read(root: Path, name: str) -> None:
     (root / "out.png").symlink_to(root.parent / "secret.png")

@@ -20,7 +20,9 @@ from proxyhash.index.verifying import verify
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.http import RefusalError
 
-REQUEST = b"POST /api/search/code HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n"
+REQUEST = (
+    b"POST /api/search/code HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n"
+)
 
 
 def connected(running: Running) -> socket.socket:

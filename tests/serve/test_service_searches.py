@@ -71,7 +71,9 @@ def test_an_image_has_the_code_that_the_library_gives_it(photo_service: Running)
         for name in ("c/4.png", f"{NASTY}/{NASTY}.png"):
             image = (photos / name).read_bytes()
             parameters = {"k": 5, "rerank": 13}
-            answer = client.post("/api/search/image", content=image, params=parameters, headers={"Content-Type": "image/png"}).json()
+            answer = client.post(
+                "/api/search/image", content=image, params=parameters, headers={"Content-Type": "image/png"}
+            ).json()
             expected = index.search([photos / name], 5, rerank=13)[0]
             assert [match["key"] for match in answer["matches"]] == expected.keys
             assert [match["score"] for match in answer["matches"]] == [match.score for match in expected]
@@ -224,4 +226,7 @@ def test_an_empty_index_has_nothing_to_find(tmp_path: Path) -> None:
         assert client.get("/api/sample").json() == {"items": []}
         image = client.post("/api/search/image", content=b"x", headers={"Content-Type": "image/png"})
         assert image.status_code == 422
-        assert image.json()["error"] == "The index holds codes from elsewhere and has no model, so search it with codes or keys."
+        assert (
+            image.json()["error"]
+            == "The index holds codes from elsewhere and has no model, so search it with codes or keys."
+        )

@@ -114,7 +114,10 @@ def test_jobs_give_what_decoding_in_this_process_gives(small_decoders: Decoders)
 
 def test_a_decoder_that_takes_too_long_or_dies_is_replaced(small_decoders: Decoders) -> None:
     job, replaced = Square(16, "cover"), small_decoders.replaced
-    for number, sentence in ((signal.SIGSTOP, "takes longer than 1 seconds to decode"), (signal.SIGKILL, "made the decoder fail")):
+    for number, sentence in (
+        (signal.SIGSTOP, "takes longer than 1 seconds to decode"),
+        (signal.SIGKILL, "made the decoder fail"),
+    ):
         os.kill(next(iter(small_decoders._all))._process.pid, number)
         with pytest.raises(RefusalError, match=sentence):
             while True:
