@@ -159,7 +159,7 @@ document.querySelector(".brand").onclick = (event) => {
   showStart();
 };
 window.onpopstate = followAddress;
-window.onpaste = ({ clipboardData }) => clipboardData.files.length && takeFile(clipboardData.files);
+document.addEventListener("paste", ({ clipboardData }) => clipboardData.files.length && takeFile(clipboardData.files));
 let inside = 0; // of how many elements a dragged file has entered: leaving a child is not leaving the page
 window.ondragenter = () => document.body.classList.toggle("dragging", (inside += 1) > 0);
 window.ondragleave = () => document.body.classList.toggle("dragging", (inside -= 1) > 0);
