@@ -139,7 +139,7 @@ def _served_rows(name: str, index: Path, queries: np.ndarray, direct: float, sec
         times, errors, spent = load(url, requests, CLIENTS, seconds)
         growth = 100 * (resident(process) / before - 1)
     rate = len(times) / spent
-    p50, p99 = np.percentile(times, [50, 99])
+    p50, p99 = np.percentile(times, [50, 99]).tolist()
     note = f"p50 {1000 * p50:.1f} ms, p99 {1000 * p99:.1f} ms, {len(times):,} requests"
     what = f"{ITEMS:,} {name}, {CLIENTS} clients"
     yield Row(f"{what}: errors", len(errors), "0", not errors, spent, note=errors[0] if errors else note)

@@ -6,6 +6,7 @@ from proxyhash import __version__
 from proxyhash.codes.bits import Packed
 from proxyhash.index.embedded import EmbeddedIndex
 from proxyhash.index.items import Item, items_at, positions_of
+from proxyhash.serve.encoding import can_encode
 from proxyhash.serve.http import RefusalError
 from proxyhash.serve.messages import InfoAnswer, ItemAnswer
 
@@ -32,7 +33,7 @@ class Facts:
             info.model,
             info.plan,
             info.calibrated,
-            info.model is not None,
+            can_encode(self._index),
             self._writable,
             self._body_bytes,
             __version__,

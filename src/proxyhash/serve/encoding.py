@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,10 +56,14 @@ class Encoder:
             raise RefusalError(
                 422, "The index holds codes from elsewhere and has no model, so search it with codes or keys."
             )
-        try:
-            return self._index.hasher
-        except ModuleNotFoundError as error:
-            raise RefusalError(501, f"Images cannot be encoded here: {error.name} is not installed.") from error
+        if not can_encode(self._index):
+            raise RefusalError(501, "Images cannot be encoded here, as torch is not installed; search with codes or keys.")
+        return self._index.hasher
+
+
+def can_encode(index: EmbeddedIndex) -> bool:
+    """Return whether images become codes of the index here."""
+    return index.model is not None and find_spec("torch") is not None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Log:
 
     def request(self, number: int, method: str, path: str, status: int, seconds: float, size: int) -> None:
         """Write what became of a request; the query is left out, as it can hold what people look for."""
-        if self.requests or status >= 500:
+        if self.requests or status == 500:
             milliseconds = round(1000 * seconds, 2)
             self.write("request", id=number, method=method, path=path, status=status, ms=milliseconds, bytes=size)
 

@@ -7,6 +7,7 @@ import numpy as np
 from proxyhash.index.embedded import EmbeddedIndex
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.decoding import Decoders
+from proxyhash.serve.encoding import can_encode
 from proxyhash.serve.handlers import Browsing, Editing, Searching
 from proxyhash.serve.http import busy
 from proxyhash.serve.messages import SearchAnswer, StateAnswer
@@ -43,7 +44,7 @@ class Service:
     def warm_up(self) -> None:
         """Read the codes and the model, compile kernels and start decoders before anyone waits for them."""
         self.index.search(np.zeros((2, (self.index.bits + 7) // 8), np.uint8), 1, codes=True)
-        if self.index.model is not None:
+        if can_encode(self.index):
             self._decoders.start()
             self.uploads.warm_up()
         self.ready = True
