@@ -1,12 +1,18 @@
 """Shared by all tests: hypothesis without a clock, torch on one thread, small models and pictures."""
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import settings
 from PIL import Image
+
+if TYPE_CHECKING:
+    from running_service import Running
 
 settings.register_profile("steady", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("steady")
@@ -53,3 +59,13 @@ def photos(tmp_path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(random.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(path)
     return tmp_path / "photos"
+
+
+@pytest.fixture(scope="session")
+def photo_service(tmp_path_factory: pytest.TempPathFactory, model: Path) -> "Iterator[Running]":
+    """Serve the index of some pictures, to all tests of the service that leave its pictures alone."""
+    sys.path.insert(0, str(Path(__file__).parent / "serve"))
+    from running_service import make_photo_index, serving
+
+    with serving(make_photo_index(tmp_path_factory.mktemp("service"), model), body_bytes=2_000_000) as running:
+        yield running

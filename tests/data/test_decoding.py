@@ -159,6 +159,13 @@ def test_what_is_no_image_is_named(content: bytes, why: str, tmp_path: Path) -> 
         decode(tmp_path / "a.jpg")
 
 
+def test_postscript_is_never_run(tmp_path: Path) -> None:
+    path = tmp_path / "picture.jpg"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(x) print showpage\n%%EOF\n")
+    with pytest.raises(UnreadableImageError, match="its format is not recognised"):
+        decode(path)
+
+
 def test_truncated_missing_and_other_things_are_named(tmp_path: Path) -> None:
     path = saved(tmp_path, Image.fromarray(picture(0, 64, 64)), "a.jpg")
     path.write_bytes(path.read_bytes()[:-300])

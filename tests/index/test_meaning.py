@@ -81,6 +81,21 @@ def test_ties_are_settled_by_how_sure_the_query_is(tmp_path: Path) -> None:
             index.search(np.zeros((1, 1), np.uint8), 2, rerank=3)
 
 
+def test_a_search_can_stop_at_a_radius_and_return_codes(tmp_path: Path) -> None:
+    with EmbeddedIndex.open_folder(tmp_path / "i", bits=12) as index:
+        stored = np.array([[0b0000, 0], [0b0001, 0], [0b0111, 0b1000]], np.uint8)
+        index.add(stored, ["zero", "one", "four"])
+        nu = np.full((1, 12), -1.0, np.float32)
+        for rerank in (0, 3):
+            found = index.search(nu, 3, rerank=rerank, radius=1, codes=True)[0]
+            assert [(match.key, match.code) for match in found] == [("zero", b"\0\0"), ("one", b"\1\0")]
+        assert index.search(nu, 3, codes=True)[0][2].code == b"\x07\x08"
+        assert index.search(nu, 1)[0][0].code is None
+        assert index.search(nu, 1, codes=True)[0].as_dict()["matches"] == [
+            {"key": "zero", "distance": 0, "position": 0, "labels": (), "code": "0000"}
+        ]
+
+
 def components(stored: np.ndarray, radius: int) -> set[frozenset[str]]:
     """Connect all pairs within the radius, by comparing every one."""
     groups = {key: {key} for key in keys_of(len(stored))}

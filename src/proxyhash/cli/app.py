@@ -8,7 +8,21 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from proxyhash import __version__
-from proxyhash.cli import benchmark, data, demo, encode, evaluate, index, methods, proxies, report, reproduce, search, train
+from proxyhash.cli import (
+    benchmark,
+    data,
+    demo,
+    encode,
+    evaluate,
+    index,
+    methods,
+    proxies,
+    report,
+    reproduce,
+    search,
+    serve,
+    train,
+)
 from proxyhash.support.errors import InputError, ProxyhashWarning
 
 _HELP = """Turn labelled images into short binary codes that retrieve by meaning, and search them.
@@ -22,6 +36,7 @@ Start here:
   proxyhash train FOLDER --bits 32 -o MODEL   turn labelled images into a hasher
   proxyhash index add FOLDER --model MODEL --index INDEX   keep the codes of images
   proxyhash search INDEX query.jpg -k 20      find images like one
+  proxyhash serve INDEX                       search in a browser, or by HTTP
   proxyhash proxies --help                    all that a subcommand can do
 """
 
@@ -46,6 +61,7 @@ app.command(report.report, name="report")
 app.command(reproduce.reproduce, name="reproduce")
 app.command(index.index)
 app.command(search.search, name="search")
+app.command(serve.serve, name="serve")
 app.command(demo.demo, name="demo")
 
 

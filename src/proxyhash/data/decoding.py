@@ -2,7 +2,7 @@
 
 from io import BytesIO
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ MAX_PIXELS = Image.MAX_IMAGE_PIXELS or 89_478_485
 EXTENSIONS = frozenset(
     ".jpg .jpeg .jpe .jfif .png .webp .bmp .gif .tif .tiff .ppm .pgm .pbm .pnm .jp2 .avif".split()  # noqa: SIM905
 )
+
+# What these hold. Pillow knows more, but decodes PostScript by running Ghostscript, whatever the file is called.
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000", "AVIF")
 
 _ORIENTATION = 0x0112  # the EXIF tag
 _UPRIGHT = {
@@ -54,15 +57,18 @@ class NamedBytes(BytesIO):
         return str(self.name)
 
 
-def decode(path: Path | NamedBytes, at_least: int | None = None) -> Image.Image:
-    """Return the image as an upright one of mode RGB.
+def decode(
+    path: Path | BinaryIO, at_least: int | None = None, *, name: str | None = None, most: int = MAX_PIXELS
+) -> Image.Image:
+    """Return the image as an upright one of mode RGB; errors call it by its path, or by a `name`.
 
     A JPEG may be decoded at a half, a quarter or an eighth of its size if both sides stay at or above `at_least`: its
-    coefficients are simply not all used, which is several times faster.
+    coefficients are simply not all used, which is several times faster. More than `most` pixels are refused.
     """
+    called = name or str(path)
     try:
-        with Image.open(path) as image:
-            if image.width * image.height > MAX_PIXELS:
+        with Image.open(path, formats=FORMATS) as image:
+            if image.width * image.height > most:
                 raise Image.DecompressionBombError  # noqa: TRY301  Pillow raises it here too
             if at_least is not None:
                 image.draft("RGB", (at_least, at_least))
@@ -71,11 +77,11 @@ def decode(path: Path | NamedBytes, at_least: int | None = None) -> Image.Image:
             rgb = _rgb(image)
             return rgb if upright is None else rgb.transpose(upright)
     except FileNotFoundError:
-        raise UnreadableImageError(str(path), "is not there") from None
+        raise UnreadableImageError(called, "is not there") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise UnreadableImageError(str(path), f"has more than {MAX_PIXELS:,} pixels, which is refused") from None
+        raise UnreadableImageError(called, f"has more than {most:,} pixels, which is refused") from None
     except Exception as error:  # damaged bytes make decoders raise nearly anything: struct.error, SyntaxError, IndexError
-        raise UnreadableImageError(str(path), f"cannot be decoded as an image ({_reason(error)})") from error
+        raise UnreadableImageError(called, f"cannot be decoded as an image ({_reason(error)})") from error
 
 
 def decode_pixels(path: Path | NamedBytes) -> Pixels:

@@ -1,11 +1,12 @@
 """The embedded index: a folder with a SQLite file and a copy of the model, its codes searched in memory."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proxyhash.codes import MAX_BITS, Neighbours
 from proxyhash.codes.bits import Packed, Words, words
@@ -13,7 +14,7 @@ from proxyhash.index import items, writing
 from proxyhash.index.calibration import THRESHOLD, Calibration
 from proxyhash.index.index import Index
 from proxyhash.index.items import Item, Labels
-from proxyhash.index.lookup import Row, as_matches
+from proxyhash.index.lookup import Row, as_matches, packed_rows
 from proxyhash.index.memory import CodesInMemory, Snapshot
 from proxyhash.index.models import keep_copy, load_hasher, model_folder, proxy_codes
 from proxyhash.index.queries import Anything, Queries, as_items, as_queries
@@ -151,13 +152,19 @@ class EmbeddedIndex(Index):
         approximate: int = 0,
         threshold: float = THRESHOLD,
         threads: int | None = None,
+        radius: int | None = None,
+        codes: bool = False,
     ) -> list[Matches]:
-        """Return the k nearest items of each query; see `Index.search`."""
+        """Return the k nearest items of each query; see `Index.search`.
+
+        Of these, only those at most `radius` bits away are looked up, if it is given; `codes` asks for their codes too.
+        """
         k, rerank = whole_number("k", k, at_least=1), whole_number("rerank", rerank, at_least=0)
         whole_number("approximate", approximate, at_least=0)
         for last in reversed(range(_TRIES)):
             asked, snapshot = self._asked(queries)
-            rows = self._ranked(snapshot, asked, k, rerank, approximate, threads)
+            ranked = self._ranked(snapshot, asked, k, rerank, approximate, threads, codes=codes)
+            rows = [row.within(radius) for row in ranked]
             answer = self._answer(asked, rows, threshold, exact=not approximate, complete=last > 0)
             if answer is not None:
                 return answer
@@ -168,7 +175,7 @@ class EmbeddedIndex(Index):
         radius = min(whole_number("radius", radius, at_least=0), self.bits)
         for last in reversed(range(_TRIES)):
             asked, snapshot = self._asked(queries)
-            rows: list[Row] = [(keys, None) for keys in snapshot.within(_query_words(asked.codes), radius, threads)]
+            rows = [Row(keys) for keys in snapshot.within(_query_words(asked.codes), radius, threads)]
             answer = self._answer(asked, rows, THRESHOLD, exact=True, complete=last > 0)
             if answer is not None:
                 return answer
@@ -237,7 +244,7 @@ class EmbeddedIndex(Index):
         self, asked: Queries, rows: list[Row], threshold: float, *, exact: bool, complete: bool
     ) -> list[Matches] | None:
         """Look up what was found; None if some of it was removed meanwhile and all of it must be `complete`."""
-        wanted = {int(position) for keys, _ in rows for position in positions_of(keys)}
+        wanted = {int(position) for row in rows for position in positions_of(row.keys)}
         known = items.items_at(self.store, wanted)
         if complete and len(known) < len(wanted):
             return None
@@ -246,22 +253,37 @@ class EmbeddedIndex(Index):
         return [as_matches(name, row, known, calibration, threshold, exact=exact) for name, row in pairs]
 
     def _ranked(
-        self, snapshot: Snapshot, asked: Queries, k: int, rerank: int, approximate: int, threads: int | None
+        self,
+        snapshot: Snapshot,
+        asked: Queries,
+        k: int,
+        rerank: int,
+        approximate: int,
+        threads: int | None,
+        *,
+        codes: bool,
     ) -> list[Row]:
         """Return for each query the keys of its best, and their asymmetric distances if they were re-ranked."""
         if approximate:
             from proxyhash.index.approximate import nearest_approximately
 
-            return [(keys, None) for keys in nearest_approximately(self, snapshot, asked.codes, k, approximate)]
+            return [Row(keys) for keys in nearest_approximately(self, snapshot, asked.codes, k, approximate)]
         found, stored = self._nearest(snapshot, asked.codes, max(k, rerank), threads)
-        if not rerank or not found.keys.size:
-            return [(keys, None) for keys in found.keys[:, :k]]
+        nothing = [None] * len(found.keys)
+        scores: Iterable[NDArray[np.float32] | None] = nothing
+        keys, best = found.keys[:, :k], stored[:, :k]
+        if rerank and found.keys.size:
+            keys, scores, best = self._reranked(asked, found, stored, k)
+        return list(map(Row, keys, scores, packed_rows(best, asked.codes.shape[1]) if codes else nothing))
+
+    def _reranked(self, asked: Queries, found: Found, stored: Words, k: int) -> tuple[Words, NDArray[np.float32], Words]:
+        """Return keys, asymmetric distances and codes of the k best candidates by the latter."""
         if asked.nu is None:
             raise InputError("Re-ranking needs images or real-valued embeddings as queries, not codes.")
         score = asymmetric_distances(asked.nu, stored)
         order = reranked(score, found.keys)[:, :k]
         keys, scores = np.take_along_axis(found.keys, order, 1), np.take_along_axis(score, order, 1)
-        return list(zip(keys, scores, strict=True))
+        return keys, scores, np.take_along_axis(stored, order[:, :, None], 1)
 
 
 def _query_words(codes: Packed) -> Words:

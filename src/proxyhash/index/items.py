@@ -31,6 +31,7 @@ class Item:
     key: str
     labels: tuple[str, ...] = ()
     path: Path | None = None  # of its file; None if its code came without one
+    root: Path | None = None  # the folder that the file was found in
 
 
 Labels = Sequence[Sequence[str] | str | None]
@@ -72,8 +73,9 @@ def items_at(store: Store, positions: Iterable[int]) -> dict[int, Item]:
             f"WHERE position IN ({_marks(part)})"
         )
         for position, key, labels, path, prefix in store.rows(statement, *part):
-            file = None if path is None else Path(path) / key[len(prefix) :]
-            found[position] = Item(position, key, tuple(json.loads(labels)) if labels else (), file)
+            root = None if path is None else Path(path)
+            file = None if root is None else root / key[len(prefix) :]
+            found[position] = Item(position, key, tuple(json.loads(labels)) if labels else (), file, root)
     return found
 
 

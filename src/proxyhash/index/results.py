@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, overload
 
 
@@ -15,11 +16,22 @@ class Match:
     labels: tuple[str, ...] = ()
     expected_precision: float | None = None  # how often validation images at this distance were alike
     score: float | None = None
+    path: Path | None = None  # of the file it was added from
+    code: bytes | None = None  # packed, if it was asked for
 
     def __repr__(self) -> str:
         """Say what was found and how far it is."""
         precision = "" if self.expected_precision is None else f", {100 * self.expected_precision:.0f} % alike"
         return f"Match({self.key!r}, {self.distance} bits{precision})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what is known of it, for JSON."""
+        facts = {name: value for name, value in asdict(self).items() if value is not None}
+        if self.path is not None:
+            facts["path"] = str(self.path)
+        if self.code is not None:
+            facts["code"] = self.code.hex()
+        return facts
 
 
 @dataclass(frozen=True)
@@ -54,8 +66,12 @@ class Matches(Sequence[Match]):
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
-        matches = [{name: value for name, value in asdict(match).items() if value is not None} for match in self.found]
-        return {"query": self.query, "matched": self.matched, "exact": self.exact, "matches": matches}
+        return {
+            "query": self.query,
+            "matched": self.matched,
+            "exact": self.exact,
+            "matches": [match.as_dict() for match in self.found],
+        }
 
     def __repr__(self) -> str:
         """Say how many were found, and the first of them."""

@@ -1,0 +1,63 @@
+"""`proxyhash serve`: an index behind HTTP, and a page to look at it."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from proxyhash.cli.numbers import Whole
+from proxyhash.support.errors import InputError
+
+
+def serve(
+    index_: Annotated[Path, Parameter(name="index")],
+    /,
+    *,
+    host: str = "127.0.0.1",
+    port: Whole = 8000,
+    allow_host: tuple[str, ...] = (),
+    token_file: Path | None = None,
+    threshold: float = 0.5,
+    decoders: Whole = 2,
+    quiet: Annotated[bool, Parameter(negative=())] = False,
+) -> None:
+    """Serve an index: a page to search it in a browser, and a JSON API, described at /openapi.json.
+
+      proxyhash serve photos.index
+      proxyhash serve photos.index --host 0.0.0.0 --allow-host photos.example.org --token-file token
+
+    Items that others add to the index are found without a restart. Ctrl-C or SIGTERM finishes what is under way.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    host
+        The address to listen at; others than this machine can ask only if you give another one.
+    port
+        The port; 0 takes a free one.
+    allow_host
+        A name that clients may call the service by, beside localhost and addresses; may be given several times.
+    token_file
+        A file with the token that clients need to add and remove items; or set PROXYHASH_TOKEN. Without one, nobody can.
+    threshold
+        The expected precision below which there is no match, where the model was calibrated.
+    decoders
+        How many processes decode images.
+    quiet
+        Log failures only, not every request.
+    """
+    try:
+        from proxyhash.serve.access import read_token
+        from proxyhash.serve.server import serve as serve_index
+        from proxyhash.serve.settings import Limits, Settings
+    except ModuleNotFoundError as error:
+        raise InputError(f"The service needs {error.name}: pip install 'proxyhash[serve]'.") from None
+    if not 0 <= port < 65_536:
+        raise InputError(f"The port must be from 0 to 65535, not {port}.")
+    if decoders < 1:
+        raise InputError(f"There must be at least 1 decoder, not {decoders}.")
+    names, limits = frozenset(name.lower() for name in allow_host), Limits(decoders=decoders)
+    settings = Settings(host, port, names, read_token(token_file), threshold, not quiet, limits)
+    writing = "with a token, clients can write" if settings.token else "read-only"
+    serve_index(index_, settings, lambda address: print(f"Serving {index_} at {address} ({writing}).", flush=True))

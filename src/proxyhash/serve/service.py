@@ -1,0 +1,67 @@
+"""The service: an index and everything that works on it, started and ended together."""
+
+from pathlib import Path
+
+import numpy as np
+
+from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.serve.batching import Batcher
+from proxyhash.serve.decoding import Decoders
+from proxyhash.serve.encoding import can_encode
+from proxyhash.serve.handlers import Browsing, Editing, Searching
+from proxyhash.serve.http import busy
+from proxyhash.serve.messages import SearchAnswer, StateAnswer
+from proxyhash.serve.metrics import Metrics
+from proxyhash.serve.searching import Query, Searcher
+from proxyhash.serve.settings import Settings
+from proxyhash.serve.uploads import Uploads
+
+
+class Service:
+    """What clients can ask, by subject."""
+
+    def __init__(self, folder: Path, settings: Settings, metrics: Metrics) -> None:
+        limits = settings.limits
+        self.index, self.ready = EmbeddedIndex.open_folder(folder), False
+        self._decoders = Decoders(limits)
+        self._searches: Batcher[Query, SearchAnswer] = Batcher(
+            "searching",
+            Searcher(self.index, settings.threshold).answer,
+            together=limits.together,
+            waiting=limits.waiting,
+            answered=metrics.scans.add,
+        )
+        self.uploads = Uploads(self.index, self._decoders, limits, metrics)
+        self.searching = Searching(self.index, self._searches, self.uploads, limits)
+        self.browsing = Browsing(self.index, self._decoders, limits, writable=settings.token is not None)
+        self.editing = Editing(folder, self.uploads)
+        metrics.gauges |= {
+            "proxyhash_waiting_queries": ("Queries that wait for a scan.", self._searches.__len__),
+            "proxyhash_uploads": ("Uploads that are under way.", self.uploads.__len__),
+            "proxyhash_decoders_replaced": ("Decoder processes that died or were ended.", lambda: self._decoders.replaced),
+        }
+
+    def warm_up(self) -> None:
+        """Read the codes and the model, compile kernels and start decoders before anyone waits for them."""
+        self.index.search(np.zeros((2, (self.index.bits + 7) // 8), np.uint8), 1, codes=True)
+        if can_encode(self.index):
+            self._decoders.start()
+            self.uploads.warm_up()
+        self.ready = True
+
+    def close(self) -> None:
+        """Finish what is under way, and give everything back."""
+        self.ready = False
+        for part in (self.uploads, self._searches, self._decoders, self.editing):
+            part.close()
+        self.index.close()
+
+    async def health(self, _: None, __: None) -> StateAnswer:
+        """Say that the process is alive."""
+        return StateAnswer("alive")
+
+    async def readiness(self, _: None, __: None) -> StateAnswer:
+        """Say whether searches are answered already."""
+        if not self.ready:
+            raise busy("The service is still reading its index; ask again in a moment.")
+        return StateAnswer("ready")
