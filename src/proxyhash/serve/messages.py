@@ -139,7 +139,7 @@ class AddImage(Struct, frozen=True, forbid_unknown_fields=True):
     """Under which key and labels an image is added, which is the body of the request."""
 
     key: Key
-    label: Annotated[tuple[Label, ...], Meta(max_length=1000)] = ()
+    label: Annotated[tuple[Label, ...], Meta(max_length=100)] = ()  # an address cannot be of any length
 
 
 class AddAnswer(Struct, frozen=True):

@@ -73,7 +73,10 @@ def _responses(route: Route) -> dict[str, Any]:
         statuses |= {408, 413, 415}
     if route.writes:
         statuses |= {401, 403}
-    refused = {str(status): {"description": _phrase(status), "content": _json(ErrorAnswer)} for status in sorted(statuses)}
+    refused: dict[str, Any] = {
+        str(status): {"description": _phrase(status), "content": _json(ErrorAnswer)} for status in sorted(statuses)
+    }
+    refused["400"]["content"]["text/plain"] = {}  # what is no HTTP, or has an address of more than 64 KiB, never reaches us
     return {"200": {"description": "Done.", "content": content}, **refused}
 
 
