@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from running_service import NASTY, Running, make_code_index, serving
 
 from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.serve.browsing import by_chance
 
 QUERY = np.array([0b10110010, 0b01011100], np.uint8)
 
@@ -120,6 +121,13 @@ def test_items_are_shown(photo_service: Running) -> None:
         info = client.get("/api/info").json()
         assert (info["items"], info["bits"], info["calibrated"]) == (13, 32, True)
         assert (info["search_by_image"], info["writable"]) == (True, True)
+
+
+def test_chance_passes_over_what_is_gone(tmp_path: Path) -> None:
+    with EmbeddedIndex.open_folder(make_code_index(tmp_path / "i", 40)) as index:
+        index.remove([f"item {number}" for number in range(40) if number % 8])
+        for _ in range(10):
+            assert sorted(item.key for item in by_chance(index, 5)) == ["item 0", "item 16", "item 24", "item 32", "item 8"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from proxyhash.serve.encoding import can_encode
 from proxyhash.serve.http import RefusalError
 from proxyhash.serve.messages import InfoAnswer, ItemAnswer
 
+_TRIES = 20  # positions for each item that is wanted by chance
+
 
 class Facts:
     """What the service offers. To count a million items takes a while, so it is done again only when they change."""
@@ -58,12 +60,15 @@ def code_of(index: EmbeddedIndex, key: str) -> Packed:
 
 
 def by_chance(index: EmbeddedIndex, count: int) -> list[Item]:
-    """Return up to `count` items, any."""
+    """Return `count` items, any; fewer only if there are fewer, or nearly all positions are of items that are gone."""
+    following = "SELECT position FROM items WHERE position >= ? ORDER BY position LIMIT 1"
+    positions: set[int] = set()
     with index.store.reading():
         end = index.store.fact("next")
-        starts = random.sample(range(end), min(count, end))
-        nearest = "SELECT position FROM items WHERE position >= ? ORDER BY position LIMIT 1"
-        positions = {index.store.value(nearest, start) for start in starts} - {None}
+        for start in random.sample(range(end), min(_TRIES * count, end)):
+            positions |= {int(position) for (position,) in index.store.rows(following, start)}
+            if len(positions) == count:
+                break
         found = list(items_at(index.store, positions).values())
     random.shuffle(found)
     return found
