@@ -3,12 +3,14 @@
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
 from proxyhash import __version__
 from proxyhash.cli import benchmark, data, demo, evaluate, index, methods, proxies, report, reproduce, search, train
+from proxyhash.cli.output import is_quiet, keeping_quiet
 from proxyhash.support.errors import InputError, ProxyhashWarning
 
 _HELP = """Turn labelled images into short binary codes that retrieve by meaning, and search them.
@@ -49,6 +51,24 @@ app.command(search.search, name="search")
 app.command(demo.demo, name="demo")
 
 
+@app.meta.default
+def launch(
+    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative=(), show_default=False)] = False,
+) -> None:
+    """Run a command; what all commands share is said here.
+
+    Parameters
+    ----------
+    tokens
+        The command and its own options.
+    quiet
+        Print answers and errors only: no bars, no notes, no lines on the way.
+    """
+    with keeping_quiet(quiet):
+        app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 for success, 2 with one line on standard error for anything a person got wrong."""
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -57,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with warnings.catch_warnings():
             warnings.showwarning = _one_line_notes(errors)
             warnings.simplefilter("always", ProxyhashWarning)
-            app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+            app.meta(tokens, exit_on_error=False, print_error=False, result_action="return_value")
     except (InputError, CycloptsError) as error:
         errors.print(f"proxyhash: error: {' '.join(str(error).split())}", markup=False)
         sys.exit(2)
@@ -69,6 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _one_line_notes(errors: Console) -> Callable[..., None]:
     def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
         label = "note" if issubclass(category, ProxyhashWarning) else category.__name__
-        errors.print(f"proxyhash: {label}: {message}", markup=False)
+        if not is_quiet():
+            errors.print(f"proxyhash: {label}: {message}", markup=False)
 
     return show

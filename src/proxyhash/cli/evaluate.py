@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxyhash.cli.numbers import Whole
+from proxyhash.cli.output import Json
 from proxyhash.cli.show import progress_bars
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def codes(
     top: Whole | None = None,
     legacy: str | None = None,
     threads: Whole | None = None,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    json_: Json = False,
 ) -> None:
     """Measure retrieval with codes from files: mAP (exact over ties, with its worst and best), precision and recall.
 
@@ -82,7 +83,7 @@ def model(
     protocol: str | None = None,
     round_: Annotated[Whole | None, Parameter(name="--round")] = None,
     data_dir: Path | None = None,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    json_: Json = False,
 ) -> None:
     """Measure a trained model by a protocol; by default on the data and by the protocol it was trained with.
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
+from proxyhash.cli.output import Json, answer
 from proxyhash.cli.show import progress_bars
 from proxyhash.support.errors import InputError
 from proxyhash.support.files import check_writable, written_whole
@@ -23,6 +23,7 @@ def report(
     title: str = "Comparison of hashing methods",
     gallery: tuple[Path, ...] = (),
     data_dir: Path | None = None,
+    json_: Json = False,
 ) -> None:
     """Show records as tables and figures beside the paper's numbers: one page that needs no network.
 
@@ -40,6 +41,8 @@ def report(
         Models whose retrievals are shown as pictures, on the page.
     data_dir
         Where to look for the data sets of those models.
+    json_
+        Print JSON: what was written, and how many results are in it.
     """
     from proxyhash.experiments import read_records
     from proxyhash.report import as_csv, as_markdown, compare, write_page
@@ -61,7 +64,7 @@ def report(
         with written_whole(output) as temporary:
             temporary.write_text(writers[output.suffix](comparisons), encoding="utf-8")
     count = sum(len(comparison.records) for comparison in comparisons)
-    Console(highlight=False, soft_wrap=True).print(f"{count:,} results are in {output}.")
+    answer({"report": str(output), "results": count}, f"{count:,} results are in {output}.", as_json=json_)
 
 
 def _gallery(model: Path, data_dir: Path | None, progress: "Progress") -> "Gallery":

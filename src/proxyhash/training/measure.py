@@ -50,12 +50,14 @@ def what_it_was_trained_for(
     progress: Progress = silent,
 ) -> tuple[Dataset, Split]:
     """Return the data and the split that a trained hasher is measured by, or others if they are given."""
-    if not {"protocol", "data"} <= hasher.record.keys():
-        whose = hasher.folder or "The model"
+    whose, history, trained = hasher.folder or "The model", hasher.record.get("protocol"), hasher.record.get("data")
+    if trained is None:
         raise InputError(f"{whose} does not say what it was trained on; encode images with it and use evaluate codes.")
-    history, trained = hasher.record["protocol"], hasher.record["data"]
+    if history is None and data is None:
+        raise InputError(f"{whose} was fitted without labels, so nothing says which images are alike; name labelled --data.")
     dataset = load_dataset(data or trained["path"], data_dir=data_dir, progress=progress)
     dataset = dataset.with_frequent_tags(trained["tags"]) if trained["tags"] else dataset
+    history = history or {"protocol": None, "seed": 0}
     name = protocol or (history["protocol"] if data is None else None)
     number = trained["round"] if round is None else round
     return dataset, make_split(dataset, name, seed=history["seed"], round=number, validation="none")

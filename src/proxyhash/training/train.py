@@ -112,7 +112,10 @@ def train_hashers(
     )
     trained = trainer.fit().cpu()
     names = tuple(dataset.names[number] for number in classes)
-    return [_hasher(number, trained, backbone, transform, names, split, order) for number in range(len(order.bits))]
+    hashers = [_hasher(number, trained, backbone, transform, names, split, order) for number in range(len(order.bits))]
+    for hasher in hashers:
+        hasher.record["validation"] = folder.best_epoch(hasher.bits)
+    return hashers
 
 
 def without(split: Split, unusable: Indices) -> Split:
