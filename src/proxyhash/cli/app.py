@@ -9,7 +9,20 @@ from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
 from proxyhash import __version__
-from proxyhash.cli import benchmark, data, demo, evaluate, index, methods, proxies, report, reproduce, search, train
+from proxyhash.cli import (
+    benchmark,
+    data,
+    demo,
+    evaluate,
+    index,
+    methods,
+    proxies,
+    quickstart,
+    report,
+    reproduce,
+    search,
+    train,
+)
 from proxyhash.cli.output import is_quiet, keeping_quiet
 from proxyhash.support.errors import InputError, ProxyhashWarning
 
@@ -18,6 +31,7 @@ _HELP = """Turn labelled images into short binary codes that retrieve by meaning
 Start here:
 
   proxyhash demo                              try it on handwritten digits
+  proxyhash quickstart FOLDER                 your own images to a model, an index and a report
   proxyhash proxies --classes 100 --bits 32   design proxies and judge them
   proxyhash evaluate codes --help             measure anyone's codes
   proxyhash data check FOLDER                 look at your own images before training
@@ -49,6 +63,7 @@ app.command(reproduce.reproduce, name="reproduce")
 app.command(index.index)
 app.command(search.search, name="search")
 app.command(demo.demo, name="demo")
+app.command(quickstart.quickstart, name="quickstart")
 
 
 @app.meta.default

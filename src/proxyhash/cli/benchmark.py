@@ -33,6 +33,7 @@ def benchmark(
     finetune: Annotated[bool, Flag] = False,
     judged_on: Literal["test", "validation"] | None = None,
     epochs: Whole | None = None,
+    batch: Whole | None = None,
     recipe: Path | None = None,
     tuned: Path | None = None,
     data_dir: Path | None = None,
@@ -74,6 +75,8 @@ def benchmark(
         Take the test, or rehearse on images held out of the training set, to choose settings.
     epochs
         Passes of the methods that train networks.
+    batch
+        Images a step of these.
     recipe
         A .toml file with any of this, and with settings of the methods; options given here change it.
     tuned
@@ -90,7 +93,7 @@ def benchmark(
     given: dict[str, Any] = {"data": dataset, "methods": _names(methods), "bits": _numbers("bits", bits), "seeds": seeds}
     given |= {"protocol": protocol, "rounds": _numbers("rounds", rounds), "tags": tags, "backbone": backbone}
     given |= {"image_size": image_size, "finetune": finetune or None, "judged_on": judged_on}
-    grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs)
+    grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs, batch)
     grid = grid if tuned is None else grid.with_choices(tuned)
     records = run_shown(grid, output, data_dir=data_dir, models=models)
     if json_:
@@ -161,14 +164,15 @@ def tune(
     answer({"chosen": chosen, "file": str(output / CHOSEN)}, *lines, f"Use it with --tuned {output / CHOSEN}", as_json=json_)
 
 
-def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None) -> "Grid":
+def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None, batch: int | None = None) -> "Grid":
     """Return the grid of a recipe, of the options, or of a recipe that options change."""
     from proxyhash.experiments import Grid
 
     if recipe is None and not {"data", "methods"} <= given.keys():
         raise InputError("Say what to compare: --dataset and --methods, or a --recipe.")
     grid = Grid(**given) if recipe is None else replace(Grid.from_toml(recipe), **given)
-    return grid if epochs is None else replace(grid, plan={**grid.plan, "epochs": epochs})
+    changes = {name: value for name, value in (("epochs", epochs), ("batch", batch)) if value is not None}
+    return replace(grid, plan={**grid.plan, **changes}) if changes else grid
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

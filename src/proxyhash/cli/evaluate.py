@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Json
+from proxyhash.cli.output import Flag, Json
 from proxyhash.cli.show import progress_bars
+from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.evaluation import Metric
@@ -83,6 +84,7 @@ def model(
     protocol: str | None = None,
     round_: Annotated[Whole | None, Parameter(name="--round")] = None,
     data_dir: Path | None = None,
+    keep: Annotated[bool, Flag] = False,
     json_: Json = False,
 ) -> None:
     """Measure a trained model by a protocol; by default on the data and by the protocol it was trained with.
@@ -99,6 +101,8 @@ def model(
         Another round of a transfer protocol.
     data_dir
         Where to look for a named data set first.
+    keep
+        Store the numbers in the model's folder, where its card shows them.
     json_
         Print the numbers as JSON, with mAP under the key map.
     """
@@ -106,9 +110,13 @@ def model(
     from proxyhash.training.measure import measure_hasher, what_it_was_trained_for
 
     hasher = Hasher.load(model_)
+    if keep and hasher.folder != model_:
+        raise InputError(f"{model_} is the copy of a shared model; save it to a folder of your own to keep numbers with it.")
     with progress_bars() as progress:
         dataset, split = what_it_was_trained_for(hasher, data, protocol, round_, data_dir=data_dir, progress=progress)
         measured = measure_hasher(hasher, dataset, split, progress=progress)
+    if keep:
+        measured.keep(model_)
     if json_:
         print(json.dumps(measured.as_dict(), indent=2))
         return

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    results: Path,
+    results: Path | None = None,
     /,
     *,
     output: Annotated[Path, Parameter(alias="-o")] = Path("report.html"),
@@ -32,7 +32,8 @@ def report(
     Parameters
     ----------
     results
-        A folder of records that `proxyhash benchmark` made; folders inside it count too.
+        A folder of records that `proxyhash benchmark` made; folders inside it count too. Without one, the page shows
+        galleries only.
     output
         The file to write.
     title
@@ -51,10 +52,12 @@ def report(
     if output.suffix not in {*writers, ".html"}:
         raise InputError(f"A report is an .html, .md or .csv file, not {output}.")
     check_writable(output)
-    if not results.is_dir():
+    if results is None and (not gallery or output.suffix in writers):
+        raise InputError("Say whose results: a folder of records, or models with --gallery for a page of pictures.")
+    if results is not None and not results.is_dir():
         raise InputError(f"There is no folder {results}.")
-    comparisons = compare(read_records(results))
-    if not comparisons:
+    comparisons = [] if results is None else compare(read_records(results))
+    if results is not None and not comparisons:
         raise InputError(f"There are no records in {results}; proxyhash benchmark makes them.")
     if output.suffix == ".html":
         with progress_bars() as progress:
@@ -64,13 +67,18 @@ def report(
         with written_whole(output) as temporary:
             temporary.write_text(writers[output.suffix](comparisons), encoding="utf-8")
     count = sum(len(comparison.records) for comparison in comparisons)
-    answer({"report": str(output), "results": count}, f"{count:,} results are in {output}.", as_json=json_)
+    facts = {"report": str(output), "results": count, "galleries": len(gallery)}
+    answer(facts, f"{count:,} results are in {output}." if count else f"The pictures are in {output}.", as_json=json_)
 
 
 def _gallery(model: Path, data_dir: Path | None, progress: "Progress") -> "Gallery":
+    from proxyhash.data import load_dataset
     from proxyhash.models.hasher import Hasher
     from proxyhash.report.gallery import gallery
     from proxyhash.training.measure import what_it_was_trained_for
 
     hasher = Hasher.load(model)
+    if hasher.record.get("protocol") is None and "data" in hasher.record:  # fitted without labels
+        dataset = load_dataset(hasher.record["data"]["path"], data_dir=data_dir, progress=progress)
+        return gallery(hasher, dataset, None, progress=progress)
     return gallery(hasher, *what_it_was_trained_for(hasher, data_dir=data_dir, progress=progress), progress=progress)

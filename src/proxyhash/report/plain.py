@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterable, Iterator
 
 from proxyhash.report.comparison import METRICS, PERCENT, Cell, Comparison
+from proxyhash.support.markdown import escaped
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet calculate
 
@@ -15,14 +16,14 @@ def as_markdown(comparisons: Iterable[Comparison]) -> str:
 
 
 def _section(comparison: Comparison) -> Iterator[str]:
-    yield f"## {_escaped(comparison.title)}\n"
+    yield f"## {escaped(comparison.title)}\n"
     for metric in comparison.metrics:
         yield f"{METRICS[metric]}{', %' if metric in PERCENT else ''}\n"
         yield "| method | " + " | ".join(f"{bits} bits" for bits in comparison.lengths) + " |"
         yield "|---|" + "---:|" * len(comparison.lengths)
         for label in comparison.measured(metric):
             cells = (_cell(comparison, label, bits, metric) for bits in comparison.lengths)
-            yield f"| {_escaped(label)} | " + " | ".join(cells) + " |"
+            yield f"| {escaped(label)} | " + " | ".join(cells) + " |"
         yield ""
 
 
@@ -39,10 +40,6 @@ def shown(cell: Cell, metric: str) -> str:
     """Return mean and spread as people read them."""
     digits = 1 if metric in PERCENT else 3
     return f"{cell.mean:.{digits}f}" + ("" if cell.spread is None else f" ± {cell.spread:.{digits}f}")
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"\\{letter}" if letter in r"\`*_{}[]<>()#|!" else letter for letter in text)
 
 
 def as_csv(comparisons: Iterable[Comparison]) -> str:

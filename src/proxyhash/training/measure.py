@@ -1,5 +1,6 @@
 """A trained hasher measured by a protocol: codes of queries and database, and every metric on them."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,17 @@ from numpy.typing import NDArray
 from proxyhash.data import Dataset, Split, load_dataset, make_split
 from proxyhash.data.images import Indices, Some
 from proxyhash.evaluation import Metric, evaluate
+from proxyhash.models.card import card_renewed
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
+from proxyhash.models.model_folder import MEASURED
 from proxyhash.models.runners import Floats
 from proxyhash.support.errors import InputError
+from proxyhash.support.files import written_whole
 from proxyhash.support.progress import Progress, silent
 from proxyhash.training.train import without
 
+FORMAT = "proxyhash.measured/1"
 PIECE = 4096  # features that are copied from the cache at a time
 
 
@@ -28,6 +33,12 @@ class Measured:
     accuracy: float | None
     binarisation_error: float | None  # of a code that is the signs of nu
     split: Split
+
+    def keep(self, folder: Path) -> None:
+        """Store the numbers with the model that they are of; its card shows them."""
+        content = {"format": FORMAT, **self.as_dict()}
+        with card_renewed(folder), written_whole(folder / MEASURED) as temporary:
+            temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON; `map` is the protocol's mAP."""
