@@ -46,7 +46,9 @@ app = App(
     help=_HELP,
     version=__version__,
     help_format="plaintext",
+    suppress_keyboard_interrupt=False,  # `main` has something to say
 )
+app.meta.suppress_keyboard_interrupt = False
 app.command(proxies.proxies, name="proxies")
 app.command(proxies.inspect, name="inspect")
 app.command(evaluate.evaluate)

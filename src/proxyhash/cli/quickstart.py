@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import time
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -149,9 +150,10 @@ def _summary(numbers: dict[str, Any], places: Any, steps: "Sequence[Step]") -> l
             lines.append(f"{title}: " + ", ".join(f"{method} {value:.3f}" for method, value in numbers[name].items()) + ".")
     lines += [f"{numbers['indexed']:,} images are in {places.index}; the report is {places.report}.", ""]
     lines += ["The same, step by step:", *(f"  {step.line}" for step in steps), "", "And now:"]
-    lines += [
-        f"  proxyhash search {places.index} IMAGE -k 10 --show found.png",
-        f"  proxyhash index add MORE-IMAGES --index {places.index} --prefix more/",
-        f"  proxyhash index info {places.index}",
+    index = shlex.quote(str(places.index))
+    return [
+        *lines,
+        f"  proxyhash search {index} IMAGE -k 10 --show found.png",
+        f"  proxyhash index add MORE-IMAGES --index {index} --prefix more/",
+        f"  proxyhash index info {index}",
     ]
-    return lines

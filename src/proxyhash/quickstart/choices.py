@@ -11,8 +11,8 @@ BITS_EACH = 4  # of code, for each bit that it takes to name a class: 100 classe
 WITHOUT_LABELS = 64  # bits: they must tell pictures apart, not classes
 TINY = 16  # pixels: a network that was pretrained on photographs sees nothing in so few
 SEEN = 64  # pixels at most that the small network looks at
-BATCH, SMALL_BATCH = 256, 64
-STEPS, EPOCHS = 400, (12, 100)  # a training has so many steps if it can be had within these passes
+BATCHES = (16, 256)  # images a step, from the fewest that batch normalisation bears to the usual number
+STEPS, EPOCHS = 400, (12, 30)  # a training has so many steps if it can be had within these passes
 MANY_CLASSES, MANY_QUERIES = 20, 20  # below them a quarter of the classes says little about unseen ones
 FEW = 10  # validation images below which nobody can say what a distance is worth
 
@@ -96,7 +96,9 @@ def _bits(facts: Facts, wishes: Wishes, learns: bool) -> tuple[int, Reason]:
     needed = math.log2(max(2, facts.classes)) * (2 if tags else 1)
     bits = next((length for length in LENGTHS if length >= BITS_EACH * needed), LENGTHS[-1])
     noun = f"a mixture of {facts.classes} tags" if tags else f"one of {facts.classes} classes"
-    return bits, Reason("bits", str(bits), f"naming {noun} takes {needed:.1f} bits; at least {BITS_EACH} times that leaves room")
+    return bits, Reason(
+        "bits", str(bits), f"naming {noun} takes {needed:.1f} bits; at least {BITS_EACH} times that leaves room"
+    )
 
 
 def _backbone(facts: Facts, wishes: Wishes, learns: bool) -> tuple[str, bool, int | None, Reason]:
@@ -119,8 +121,9 @@ def _backbone(facts: Facts, wishes: Wishes, learns: bool) -> tuple[str, bool, in
 
 
 def _passes(facts: Facts, wishes: Wishes) -> tuple[int, int, Reason]:
-    """Return epochs and images a step: a few hundred images need more passes than many thousands."""
-    batch = BATCH if facts.train >= 8 * BATCH else SMALL_BATCH
+    """Return epochs and images a step: a few hundred images need smaller steps and more passes than many thousands."""
+    sixteenth = 2 ** int(math.log2(max(1, facts.train / 16)))
+    batch = min(max(sixteenth, BATCHES[0]), BATCHES[1])
     steps = max(1, math.ceil(facts.train / batch))
     epochs = wishes.epochs or min(max(math.ceil(STEPS / steps), EPOCHS[0]), EPOCHS[1])
     why = "as you said" if wishes.epochs else f"{facts.train:,} images to learn from, {epochs * steps:,} steps in all"
