@@ -11,8 +11,10 @@ from rich.console import Console
 from proxyhash import __version__
 from proxyhash.cli import (
     benchmark,
+    completion,
     data,
     demo,
+    doctor,
     evaluate,
     index,
     methods,
@@ -38,6 +40,7 @@ Start here:
   proxyhash train FOLDER --bits 32 -o MODEL   turn labelled images into a hasher
   proxyhash index add FOLDER --model MODEL --index INDEX   keep the codes of images
   proxyhash search INDEX query.jpg -k 20      find images like one
+  proxyhash doctor                            what is installed, and what to type for the rest
   proxyhash proxies --help                    all that a subcommand can do
 """
 
@@ -66,6 +69,8 @@ app.command(index.index)
 app.command(search.search, name="search")
 app.command(demo.demo, name="demo")
 app.command(quickstart.quickstart, name="quickstart")
+app.command(doctor.doctor, name="doctor")
+app.command(completion.completion, name="completion")
 
 
 @app.meta.default

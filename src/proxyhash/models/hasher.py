@@ -47,7 +47,17 @@ Anything = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
 
 @dataclass
 class Hasher:
-    """nu(x) = tanh(L'q(x) + b) and what belongs to it: how images are prepared, class names, proxies, its history."""
+    """nu(x) = tanh(L'q(x) + b) and what belongs to it: how images are prepared, class names, proxies, its history.
+
+    `proxyhash train` makes one, and `Hasher.load("model")` reads it; here is one with random weights:
+
+    >>> from proxyhash.data.transforms import find_transform
+    >>> from proxyhash.models.heads import HashHead, HeadShape
+    >>> network = HashNetwork(create_backbone("convnet", pretrained=False), HashHead(HeadShape(256, bits=16))).eval()
+    >>> hasher = Hasher(network, find_transform("small", 16))
+    >>> hasher.encode(np.zeros((3, 16, 16, 3), np.uint8)).shape  # 16 bits are two bytes
+    (3, 2)
+    """
 
     network: HashNetwork
     transform: Transform
