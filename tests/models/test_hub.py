@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
+constants = pytest.importorskip("huggingface_hub.constants")
 
 from proxyhash.cli.app import main  # noqa: E402
 from proxyhash.models.hasher import Hasher  # noqa: E402
@@ -22,8 +23,8 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype=np.uint
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty cache of the Hub's client, which may not use the network."""
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     return tmp_path / "hub"
 
 

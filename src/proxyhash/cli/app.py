@@ -1,8 +1,11 @@
 """The `proxyhash` command itself: its subcommands, and how errors reach a person."""
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
@@ -26,6 +29,7 @@ from proxyhash.cli import (
     train,
 )
 from proxyhash.cli.output import is_quiet, keeping_quiet
+from proxyhash.support.disk import is_full
 from proxyhash.support.errors import InputError, ProxyhashWarning
 
 _HELP = """Turn labelled images into short binary codes that retrieve by meaning, and search them.
@@ -103,9 +107,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (InputError, CycloptsError) as error:
         errors.print(f"proxyhash: error: {' '.join(str(error).split())}", markup=False)
         sys.exit(2)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except Exception as error:
+        said = _about_the_machine(error)
+        if said is None:
+            raise
+        errors.print(f"proxyhash: error: {said}", markup=False)
+        sys.exit(2)
     except KeyboardInterrupt as stop:
         errors.print(f"proxyhash: stopped{f'; {stop}' if str(stop) else '.'}", markup=False)
         sys.exit(130)
+
+
+def _about_the_machine(error: Exception) -> str | None:
+    """Return a sentence about what no program can foresee: a full disk, a closed file; None for our own bugs."""
+    if is_full(error, Path.cwd()):
+        return "No space is left on the disk: free some and run it again; what was finished is kept."
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"Cannot use {error.filename}: {error.strerror}."
+    return None
 
 
 def _one_line_notes(errors: Console) -> Callable[..., None]:

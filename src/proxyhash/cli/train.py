@@ -153,6 +153,8 @@ def train(
         dataset = load_dataset(data, data_dir=data_dir, strict=strict, progress=progress)
         if tags is not None:
             dataset = dataset.with_frequent_tags(tags)
+        if dataset.kind == "unlabelled" and not is_shallow(method):
+            raise InputError(f"{data} has no labels to learn from; without them use --method itq, or proxyhash quickstart.")
         unlabelled = is_shallow(method) and (protocol == "none" or dataset.kind == "unlabelled")
         split = None if unlabelled else make_split(dataset, protocol, seed=seed, round=round_, validation=validation)
         report = _reporter(order, tensorboard if first else None, heard=first and not json_)

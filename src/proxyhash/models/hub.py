@@ -41,18 +41,19 @@ def local_folder(model: str | Path, revision: str | None = None) -> Path:
 def _copy(repository: str, commit: str) -> Path:
     """Return the local copy of a commit, fetched if it is not there: a commit never changes, so a copy is never stale."""
     try:
-        import huggingface_hub
+        from huggingface_hub import constants, snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RevisionNotFoundError
     except ImportError:
         raise InputError('Models of the Hugging Face Hub need huggingface_hub; run pip install "proxyhash[hub]".') from None
     where = f"{repository}@{commit}"
     try:
-        fetched = huggingface_hub.snapshot_download(repository, revision=commit, allow_patterns=list(FETCHED))
+        fetched = snapshot_download(repository, revision=commit, allow_patterns=list(FETCHED))
     except RevisionNotFoundError:
         raise InputError(f"{repository} has no commit {commit} on the Hugging Face Hub.") from None
     except LocalEntryNotFoundError as error:  # no network, and no copy
-        cache = huggingface_hub.constants.HF_HUB_CACHE
-        raise InputError(f"{where} is not in {cache} and cannot be fetched now; try again with a network.") from error
+        raise InputError(
+            f"{where} is not in {constants.HF_HUB_CACHE} and cannot be fetched now; try again with a network."
+        ) from error
     except HfHubHTTPError as error:
         answer = getattr(error.response, "status_code", "an error")
         raise InputError(
