@@ -1,10 +1,18 @@
+"""The names that others build on: few, listed here, documented by examples that run, and quick to import."""
+
 import doctest
 import inspect
+import json
+import subprocess
+import sys
+import warnings
+
+import pytest
 
 import proxyhash
-from proxyhash.proxies import design
 
 PUBLIC = {
+    "Hasher": "(network, transform, names, proxies, record, onnx, folder, training_codes)",
     "Index": None,
     "InputError": None,
     "ProxySet": "(weights, kind, seed, quality)",
@@ -16,10 +24,34 @@ PUBLIC = {
     "list_kinds": "()",
     "tag_similarity": "(tags)",
 }
+METHODS = {
+    "Hasher": (
+        "bits classify embed embed_batches embed_readable encode features hash_features head load nearest_proxies "
+        "queries save"
+    ),
+    "Index": "add bits close info open remove search within",
+    "ProxySet": "as_dict binary bits classes describe load save title trainable",
+}
+HEAVY = (
+    "torch",
+    "numba",
+    "llvmlite",
+    "scipy",
+    "numpy",
+    "matplotlib",
+    "sklearn",
+    "PIL",
+    "pandas",
+    "huggingface_hub",
+    "jinja2",
+)
 
 
 def test_the_public_names_are_these() -> None:
     assert set(proxyhash.__all__) == set(PUBLIC)
+    assert set(PUBLIC) <= set(dir(proxyhash))
+    with pytest.raises(AttributeError, match="has no attribute 'Hash'"):
+        proxyhash.Hash  # noqa: B018
 
 
 def test_their_parameters_keep_their_names_and_order() -> None:
@@ -32,7 +64,41 @@ def test_their_parameters_keep_their_names_and_order() -> None:
             assert f"({', '.join(words)})" == expected
 
 
-def test_the_examples_in_the_docstrings_run() -> None:
-    result = doctest.testmod(design)
-    assert result.attempted > 0
+@pytest.mark.parametrize("name", METHODS)
+def test_their_methods_are_these_and_typed(name: str) -> None:
+    kind = getattr(proxyhash, name)
+    public = {method: getattr(kind, method) for method in vars(kind) if not method.startswith("_")}
+    fields = set(getattr(kind, "__dataclass_fields__", {}))
+    assert sorted(set(public) - fields) == METHODS[name].split()
+    for method, found in public.items():
+        function = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
+        if inspect.isfunction(function):
+            assert "return" in function.__annotations__, f"{name}.{method} says no type"
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_every_public_name_has_an_example_that_runs(name: str) -> None:
+    thing = getattr(proxyhash, name)
+    module = sys.modules[thing.__module__]
+    (example,) = doctest.DocTestFinder(recurse=False).find(thing, name, module)
+    assert example.examples, f"{name} has no example"
+    with warnings.catch_warnings():
+        result = doctest.DocTestRunner(verbose=False).run(example)
     assert result.failed == 0
+
+
+def test_importing_it_loads_nothing_heavy_and_neither_does_the_command() -> None:
+    code = f"""
+import json, sys, time
+began = time.process_time()
+import proxyhash
+seconds = time.process_time() - began
+after_import = [name for name in {HEAVY} if name in sys.modules]
+import proxyhash.cli.app
+print(json.dumps([seconds, after_import, [name for name in {HEAVY} if name in sys.modules]]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    seconds, after_import, after_command = json.loads(done.stdout)
+    assert after_import == []
+    assert after_command == []
+    assert seconds < 0.5

@@ -1,17 +1,22 @@
-"""Turn labelled images into short binary codes that retrieve by meaning, and search them."""
+"""Turn labelled images into short binary codes that retrieve by meaning, and search them.
 
-from importlib.metadata import version
+A name is imported when it is first used: `import proxyhash` costs nothing, and who designs proxies need not wait for torch.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
 from proxyhash.support.errors import InputError, ProxyhashWarning
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
+    from proxyhash.models.hasher import Hasher
+    from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
 
-__version__ = version("proxyhash")
+    __version__: str
 
 __all__ = [
+    "Hasher",
     "Index",
     "InputError",
     "ProxySet",
@@ -22,11 +27,20 @@ __all__ = [
     "tag_similarity",
 ]
 
+_HOMES = {"Hasher": "proxyhash.models.hasher", "Index": "proxyhash.index"}  # the others live in proxyhash.proxies
+
 
 def __getattr__(name: str) -> Any:
-    """Import the index only when it is asked for: whoever designs proxies need not wait for it."""
-    if name == "Index":
-        from proxyhash.index import Index
+    """Import a public name from its home."""
+    if name == "__version__":
+        from importlib.metadata import version
 
-        return Index
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return version("proxyhash")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "proxyhash.proxies")), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted([*globals(), *__all__, "__version__"])

@@ -10,14 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from proxyhash.cli.numbers import Whole
+from proxyhash.cli.output import Flag, Json, answer, narrator
 from proxyhash.cli.show import progress_bars
 from proxyhash.support.errors import InputError
 from proxyhash.support.files import check_writable
 
 if TYPE_CHECKING:
     from proxyhash.experiments import Grid, Record
-
-_Flag = Parameter(negative=())
 
 
 def benchmark(
@@ -31,14 +30,15 @@ def benchmark(
     tags: Whole | None = None,
     backbone: str | None = None,
     image_size: Whole | None = None,
-    finetune: Annotated[bool, _Flag] = False,
+    finetune: Annotated[bool, Flag] = False,
     judged_on: Literal["test", "validation"] | None = None,
     epochs: Whole | None = None,
+    batch: Whole | None = None,
     recipe: Path | None = None,
     tuned: Path | None = None,
     data_dir: Path | None = None,
     models: Path | None = None,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    json_: Json = False,
     output: Annotated[Path, Parameter(alias="-o")],
 ) -> None:
     """Compare methods: every result is one record in a folder, and what is there is not run again.
@@ -75,6 +75,8 @@ def benchmark(
         Take the test, or rehearse on images held out of the training set, to choose settings.
     epochs
         Passes of the methods that train networks.
+    batch
+        Images a step of these.
     recipe
         A .toml file with any of this, and with settings of the methods; options given here change it.
     tuned
@@ -91,7 +93,7 @@ def benchmark(
     given: dict[str, Any] = {"data": dataset, "methods": _names(methods), "bits": _numbers("bits", bits), "seeds": seeds}
     given |= {"protocol": protocol, "rounds": _numbers("rounds", rounds), "tags": tags, "backbone": backbone}
     given |= {"image_size": image_size, "finetune": finetune or None, "judged_on": judged_on}
-    grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs)
+    grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs, batch)
     grid = grid if tuned is None else grid.with_choices(tuned)
     records = run_shown(grid, output, data_dir=data_dir, models=models)
     if json_:
@@ -105,7 +107,7 @@ def run_shown(grid: "Grid", output: Path, *, data_dir: Path | None = None, model
     from proxyhash.experiments import run_grid
 
     check_writable(output / "record.json")
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = narrator(stderr=True)
 
     def report(record: "Record") -> None:
         console.print(_line(record))
@@ -125,6 +127,7 @@ def tune(
     epochs: Whole | None = None,
     recipe: Path | None = None,
     data_dir: Path | None = None,
+    json_: Json = False,
     output: Annotated[Path, Parameter(alias="-o")],
 ) -> None:
     """Choose settings of methods on images held out of the training set: every method gets the same small number of tries.
@@ -139,6 +142,8 @@ def tune(
         As of `proxyhash benchmark`.
     bits
         The length that settings are chosen at, or several with commas: then the mean mAP decides.
+    json_
+        Print what was chosen as JSON.
     output
         The folder of the records and of the choice.
     """
@@ -149,22 +154,25 @@ def tune(
     given |= {"protocol": protocol, "tags": tags, "backbone": backbone}
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs)
     check_writable(output / CHOSEN)
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = narrator(stderr=True)
     with progress_bars() as progress:
         best = choose(grid, output, data_dir=data_dir, progress=progress, report=lambda r: console.print(_line(r)))
-    for name, chosen in best.items():
-        print(f"{name}: {' '.join([chosen.label, *(f'{key}={value:g}' for key, value in chosen.plan)])}")
-    print(f"Use it with --tuned {output / CHOSEN}")
+    lines = [
+        f"{name}: {' '.join([each.label, *(f'{key}={value:g}' for key, value in each.plan)])}" for name, each in best.items()
+    ]
+    chosen = {name: {"label": each.label, "plan": dict(each.plan)} for name, each in best.items()}
+    answer({"chosen": chosen, "file": str(output / CHOSEN)}, *lines, f"Use it with --tuned {output / CHOSEN}", as_json=json_)
 
 
-def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None) -> "Grid":
+def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None, batch: int | None = None) -> "Grid":
     """Return the grid of a recipe, of the options, or of a recipe that options change."""
     from proxyhash.experiments import Grid
 
     if recipe is None and not {"data", "methods"} <= given.keys():
         raise InputError("Say what to compare: --dataset and --methods, or a --recipe.")
     grid = Grid(**given) if recipe is None else replace(Grid.from_toml(recipe), **given)
-    return grid if epochs is None else replace(grid, plan={**grid.plan, "epochs": epochs})
+    changes = {name: value for name, value in (("epochs", epochs), ("batch", batch)) if value is not None}
+    return replace(grid, plan={**grid.plan, **changes}) if changes else grid
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxyhash.cli.numbers import Whole
+from proxyhash.cli.output import Json
 from proxyhash.cli.show import progress_bars
 from proxyhash.support.errors import InputError
 
@@ -22,10 +23,9 @@ if TYPE_CHECKING:
 data = App(name="data", help="Look at data before anything is trained on it.")
 
 _STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
-_Json = Annotated[bool, Parameter(name="--json", negative=())]
 
 
-def datasets(*, data_dir: Path | None = None, json_: _Json = False) -> None:
+def datasets(*, data_dir: Path | None = None, json_: Json = False) -> None:
     """List the data sets that are known by name, and which of them are on this machine.
 
     A folder of your own images works wherever a name does: root/class/*.jpg, root/train/class/*.jpg beside root/query, or
@@ -62,7 +62,7 @@ def datasets(*, data_dir: Path | None = None, json_: _Json = False) -> None:
 
 
 @data.command
-def protocols(dataset: str | None = None, /, *, json_: _Json = False) -> None:
+def protocols(dataset: str | None = None, /, *, json_: Json = False) -> None:
     """List the protocols: how a data set is cut into training, validation, queries and database.
 
     Parameters
@@ -107,7 +107,7 @@ def check(
     seed: Whole = 0,
     strict: Annotated[bool, Parameter(negative=())] = False,
     threads: Whole | None = None,
-    json_: _Json = False,
+    json_: Json = False,
 ) -> None:
     """Verify files, read every image, and look for leaks, empty classes, and unseen classes that are not.
 

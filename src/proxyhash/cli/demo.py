@@ -8,8 +8,6 @@ from rich.console import Console
 
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.show import print_codes, print_quality, progress_bars
-from proxyhash.proxies import class_mean_similarity, design_proxies
-from proxyhash.proxies.figures import save_figure
 from proxyhash.support.errors import InputError
 
 
@@ -25,6 +23,9 @@ def demo(*, bits: Whole = 16, seed: Whole = 0, output: Annotated[Path, Parameter
     output
         The folder for the proxy set and its picture.
     """
+    from proxyhash.proxies import class_mean_similarity, design_proxies
+    from proxyhash.proxies.figures import save_figure
+
     try:
         from sklearn.datasets import load_digits
     except ImportError:

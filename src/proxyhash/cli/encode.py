@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from proxyhash.cli.numbers import Whole
+from proxyhash.cli.output import Flag, Json, answer
 from proxyhash.cli.show import counting_bar, progress_bars
 from proxyhash.support.errors import InputError
 from proxyhash.support.files import check_writable, written_whole
@@ -15,7 +15,8 @@ from proxyhash.support.ranks import rank_of_this_process
 if TYPE_CHECKING:
     from proxyhash.data import Problems
 
-_Flag = Parameter(negative=())
+Said = tuple[dict[str, object], str]
+"""What was done, for programs and for people."""
 
 
 def encode(
@@ -26,8 +27,9 @@ def encode(
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     shards: Path | None = None,
     shard_size: Whole | None = None,
-    strict: Annotated[bool, _Flag] = False,
+    strict: Annotated[bool, Flag] = False,
     device: str | None = None,
+    json_: Json = False,
 ) -> None:
     """Turn images into codes: an .npz file with the arrays codes (packed), keys (file names) and bits, or shards of them.
 
@@ -54,6 +56,8 @@ def encode(
         Stop at the first image that cannot be read, instead of leaving it out.
     device
         cpu or cuda; by default what there is, and with several processes on a machine a GPU each.
+    json_
+        Print JSON: how much was written, and what was left out.
     """
     from proxyhash.data import Problems
 
@@ -61,17 +65,15 @@ def encode(
         raise InputError("Say where the codes go: -o FILE.npz, or --shards FOLDER, perhaps with --shard-size.")
     problems = Problems(strict)
     if shards is not None:
-        summary = _encode_shards(model, images, shards, shard_size, problems, device)
+        facts, summary = _encode_shards(model, images, shards, shard_size, problems, device)
     else:
         assert output is not None
-        summary = _encode_file(model, images, output, problems, device)
-    console = Console(highlight=False, soft_wrap=True)
-    for sentence in problems.sentences():
-        console.print(f"Left out: {sentence}", markup=False)
-    console.print(summary, markup=False)
+        facts, summary = _encode_file(model, images, output, problems, device)
+    left_out = (f"Left out: {sentence}" for sentence in problems.sentences())
+    answer({**facts, "problems": problems.as_dict()}, *left_out, summary, as_json=json_)
 
 
-def _encode_file(model: Path, images: Path, output: Path, problems: "Problems", device: str | None) -> str:
+def _encode_file(model: Path, images: Path, output: Path, problems: "Problems", device: str | None) -> Said:
     import numpy as np
 
     from proxyhash.data import FileImages, load_dataset
@@ -89,12 +91,13 @@ def _encode_file(model: Path, images: Path, output: Path, problems: "Problems", 
     keys = np.array([found.key(int(index)) for index in kept])
     with written_whole(output) as temporary, temporary.open("wb") as handle:
         np.savez(handle, codes=hasher.head.codes(nu), keys=keys, bits=np.int64(hasher.bits))
-    return f"{len(kept):,} codes of {hasher.bits} bits are in {output}."
+    facts = {"codes": len(kept), "bits": hasher.bits, "file": str(output)}
+    return facts, f"{len(kept):,} codes of {hasher.bits} bits are in {output}."
 
 
 def _encode_shards(
     model: Path, images: Path, shards: Path, size: int | None, problems: "Problems", device: str | None
-) -> str:
+) -> Said:
     from proxyhash.data.pieces import PIECE, list_pieces
     from proxyhash.models.hasher import Hasher
     from proxyhash.models.shard_encoding import encode_pieces
@@ -107,7 +110,8 @@ def _encode_shards(
         done = encode_pieces(hasher, pieces, shards, problems, rank=rank, counted=counted)
     rate = f" at {done.images / done.seconds:,.0f} images/s" if done.images >= 100 else ""
     who = f"Process {rank.rank} of {rank.world}: " if rank.world > 1 else ""
-    return f"{who}{done.written:,} shards written, {done.there:,} were there; {done.images:,} images encoded{rate}."
+    facts = {"written": done.written, "there": done.there, "images": done.images, "bits": hasher.bits, "folder": str(shards)}
+    return facts, f"{who}{done.written:,} shards written, {done.there:,} were there; {done.images:,} images encoded{rate}."
 
 
 def find_device(wanted: str | None, local: int | None = None) -> str:

@@ -10,7 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from proxyhash.cli.numbers import Whole
+from proxyhash.cli.output import Flag, Json
 from proxyhash.cli.show import progress_bars
+from proxyhash.support.errors import InputError
 from proxyhash.support.ranks import rank_of_this_process
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def codes(
     top: Whole | None = None,
     legacy: str | None = None,
     threads: Whole | None = None,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    json_: Json = False,
 ) -> None:
     """Measure retrieval with codes from files: mAP (exact over ties, with its worst and best), precision and recall.
 
@@ -101,7 +103,8 @@ def model(
     protocol: str | None = None,
     round_: Annotated[Whole | None, Parameter(name="--round")] = None,
     data_dir: Path | None = None,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    keep: Annotated[bool, Flag] = False,
+    json_: Json = False,
 ) -> None:
     """Measure a trained model by a protocol; by default on the data and by the protocol it was trained with.
 
@@ -119,6 +122,8 @@ def model(
         Another round of a transfer protocol.
     data_dir
         Where to look for a named data set first.
+    keep
+        Store the numbers in the model's folder, where its card shows them.
     json_
         Print the numbers as JSON, with mAP under the key map.
     """
@@ -127,11 +132,15 @@ def model(
     from proxyhash.training.processes import join_processes
 
     processes, hasher = join_processes(), Hasher.load(model_)
+    if keep and hasher.folder != model_:
+        raise InputError(f"{model_} is the copy of a shared model; save it to a folder of your own to keep numbers with it.")
     with progress_bars(shown=processes.first) as progress:
         dataset, split = what_it_was_trained_for(hasher, data, protocol, round_, data_dir=data_dir, progress=progress)
         measured = measure_hasher(hasher, dataset, split, processes=processes, progress=progress)
     if not processes.first:
         return
+    if keep:
+        measured.keep(model_)
     if json_:
         print(json.dumps(measured.as_dict(), indent=2))
         return

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxyhash.cli.numbers import Whole
+from proxyhash.cli.output import Flag, Json, answer
 from proxyhash.cli.show import counting_bar, progress_bars
 from proxyhash.support.errors import InputError
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from proxyhash.index.embedded import EmbeddedIndex
 
 index = App(name="index", help="Keep the codes of images, and search them.")
-
-_Flag = Parameter(negative=())
-_Json = Annotated[bool, Parameter(name="--json", negative=())]
 
 
 @index.command
@@ -32,9 +30,9 @@ def add(
     index_: Annotated[str, Parameter(name="--index")],
     model: Path | None = None,
     prefix: str = "",
-    prune: Annotated[bool, _Flag] = False,
-    strict: Annotated[bool, _Flag] = False,
-    json_: _Json = False,
+    prune: Annotated[bool, Flag] = False,
+    strict: Annotated[bool, Flag] = False,
+    json_: Json = False,
 ) -> None:
     """Encode the images of a folder and store them; only what is new or changed since the last time.
 
@@ -68,23 +66,21 @@ def add(
     with open_index(index_, model) as opened, counting_bar("encoding", "images") as counted:
         done = add_folder(opened, folder, problems, prefix=prefix, prune=prune, counted=counted)
         total = len(opened)
-    if json_:
-        facts = {name: getattr(done, name) for name in done.__dataclass_fields__}
-        print(json.dumps({**facts, "items": total, "problems": problems.as_dict()}, indent=2))
-        return
-    console = Console(highlight=False, soft_wrap=True)
-    for sentence in problems.sentences():
-        console.print(f"Left out: {sentence}", markup=False)
+    facts = {name: getattr(done, name) for name in done.__dataclass_fields__}
+    left_out = [f"Left out: {sentence}" for sentence in problems.sentences()]
     encoded = done.added + done.replaced
     rate = f" at {encoded / done.seconds:,.0f} images/s" if encoded >= 100 else ""
-    console.print(
+    answer(
+        {**facts, "items": total, "problems": problems.as_dict()},
+        *left_out,
         f"{done.added:,} added, {done.replaced:,} replaced, {done.unchanged:,} unchanged, {done.removed:,} removed{rate}. "
-        f"{index_} holds {total:,} items."
+        f"{index_} holds {total:,} items.",
+        as_json=json_,
     )
 
 
 @index.command
-def info(index_: Annotated[str, Parameter(name="index")], /, *, json_: _Json = False) -> None:
+def info(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = False) -> None:
     """Say what is in an index.
 
     Parameters
@@ -114,7 +110,7 @@ def info(index_: Annotated[str, Parameter(name="index")], /, *, json_: _Json = F
 
 
 @index.command
-def remove(index_: Annotated[str, Parameter(name="index")], /, *keys: str) -> None:
+def remove(index_: Annotated[str, Parameter(name="index")], /, *keys: str, json_: Json = False) -> None:
     """Remove items by their keys: all of them, or none if one is unknown.
 
     Parameters
@@ -123,16 +119,18 @@ def remove(index_: Annotated[str, Parameter(name="index")], /, *keys: str) -> No
         The folder of the index, or its address on a Milvus server.
     keys
         What to remove.
+    json_
+        Print JSON.
     """
     if not keys:
         raise InputError("Say which keys to remove.")
     with open_index(index_) as opened:
-        removed = opened.remove(keys)
-        print(f"{removed:,} removed; {index_} holds {len(opened):,} items.")
+        removed, left = opened.remove(keys), len(opened)
+    answer({"removed": removed, "items": left}, f"{removed:,} removed; {index_} holds {left:,} items.", as_json=json_)
 
 
 @index.command
-def verify(index_: Annotated[str, Parameter(name="index")], /, *, json_: _Json = False) -> None:
+def verify(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = False) -> None:
     """Read everything in an index and say whether it is whole; the exit code is 1 if not.
 
     Parameters
@@ -157,19 +155,22 @@ def verify(index_: Annotated[str, Parameter(name="index")], /, *, json_: _Json =
 
 
 @index.command
-def compact(index_: Annotated[str, Parameter(name="index")], /) -> None:
+def compact(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = False) -> None:
     """Give unused space back, and group codes anew.
 
     Parameters
     ----------
     index_
         The folder of the index.
+    json_
+        Print JSON.
     """
     from proxyhash.index.maintenance import compact as compact_index
 
     with open_folder(index_) as opened:
         before, after = compact_index(opened)
-    print(f"{index_}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now.")
+    sentence = f"{index_}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now."
+    answer({"bytes_before": before, "bytes_now": after}, sentence, as_json=json_)
 
 
 @index.command
@@ -178,7 +179,8 @@ def upgrade(
     /,
     *,
     model: Path,
-    drop_unreadable: Annotated[bool, _Flag] = False,
+    drop_unreadable: Annotated[bool, Flag] = False,
+    json_: Json = False,
 ) -> None:
     """Encode everything anew with another model, beside the live index, which then changes in one step.
 
@@ -192,6 +194,8 @@ def upgrade(
         The folder of the new model.
     drop_unreadable
         Remove items whose images cannot be read any more, instead of stopping.
+    json_
+        Print JSON.
     """
     from proxyhash.data import Problems
     from proxyhash.index.maintenance import upgrade as upgrade_index
@@ -200,15 +204,19 @@ def upgrade(
     problems = Problems()
     with open_folder(index_) as opened, counting_bar("encoding", "images") as counted:
         moved = upgrade_index(opened, load_hasher(model), problems, drop_unreadable=drop_unreadable, counted=counted)
-    console = Console(highlight=False, soft_wrap=True)
-    for sentence in problems.sentences():
-        console.print(f"Left out: {sentence}", markup=False)
-    console.print(f"{index_}: {moved:,} items have codes of the new model.")
+    left_out = [f"Left out: {sentence}" for sentence in problems.sentences()]
+    facts = {"moved": moved, "problems": problems.as_dict()}
+    answer(facts, *left_out, f"{index_}: {moved:,} items have codes of the new model.", as_json=json_)
 
 
 @index.command(name="import")
 def import_(
-    codes: Path, /, *more: Path, index_: Annotated[str, Parameter(name="--index")], model: Path | None = None
+    codes: Path,
+    /,
+    *more: Path,
+    index_: Annotated[str, Parameter(name="--index")],
+    model: Path | None = None,
+    json_: Json = False,
 ) -> None:
     """Store codes from anywhere: an .npz file with `codes`, and `keys` and `labels` if there are any; or folders of shards.
 
@@ -226,6 +234,8 @@ def import_(
         The folder of the index, or its address on a Milvus server; made if it is not there.
     model
         The model that made the shards, for a new index that is to be searched with images.
+    json_
+        Print JSON.
     """
     from proxyhash.index.importing import add_shards, find_shards, read_codes
     from proxyhash.models.code_shards import read_shard
@@ -247,11 +257,12 @@ def import_(
                 )
             done = opened.add(packed, keys, labels)
             total = len(opened)
-    print(f"{done.added:,} added, {done.replaced:,} replaced. {index_} holds {total:,} items of {bits} bits.")
+    sentence = f"{done.added:,} added, {done.replaced:,} replaced. {index_} holds {total:,} items of {bits} bits."
+    answer({"added": done.added, "replaced": done.replaced, "items": total, "bits": bits}, sentence, as_json=json_)
 
 
 @index.command
-def duplicates(index_: Annotated[str, Parameter(name="index")], /, *, radius: Whole = 0, json_: _Json = False) -> None:
+def duplicates(index_: Annotated[str, Parameter(name="index")], /, *, radius: Whole = 0, json_: Json = False) -> None:
     """List groups of near duplicates: items linked by pairs of codes at most so many bits apart.
 
     Parameters
@@ -276,7 +287,15 @@ def duplicates(index_: Annotated[str, Parameter(name="index")], /, *, radius: Wh
 
 
 @index.command
-def calibrate(model: Path, /, *, data: str | None = None, protocol: str | None = None, data_dir: Path | None = None) -> None:
+def calibrate(
+    model: Path,
+    /,
+    *,
+    data: str | None = None,
+    protocol: str | None = None,
+    data_dir: Path | None = None,
+    json_: Json = False,
+) -> None:
     """Measure what distances are worth, on the validation images of a model, and store it with the model.
 
     An index that is made with the model, or has it and is added to with --model, then says when nothing matches.
@@ -291,14 +310,22 @@ def calibrate(model: Path, /, *, data: str | None = None, protocol: str | None =
         Another protocol.
     data_dir
         Where to look for a named data set first.
+    json_
+        Print JSON: the expected precision at every distance.
     """
     from proxyhash.index.calibrating import calibrate_model
 
     with progress_bars() as progress:
         found = calibrate_model(model, data, protocol, data_dir, progress)
-    print(f"{int(found.pairs.sum()):,} pairs; {model} now knows what distances are worth:")
-    _print_rows([(f"{bits} bits", f"{100 * found.precision[bits]:.1f} % alike") for bits in _some(len(found.precision))])
-    print(f"A match is more likely right than wrong up to {found.radius()} bits.")
+    pairs, radius = int(found.pairs.sum()), found.radius()
+    shares = [f"{bits:>4} bits  {100 * found.precision[bits]:.1f} % alike" for bits in _some(len(found.precision))]
+    answer(
+        {"model": str(model), "pairs": pairs, "precision": found.precision.tolist(), "radius": radius},
+        f"{pairs:,} pairs; {model} now knows what distances are worth:",
+        *shares,
+        f"A match is more likely right than wrong up to {radius} bits.",
+        as_json=json_,
+    )
 
 
 def _print_rows(rows: list[tuple[str, str]]) -> None:

@@ -1,14 +1,14 @@
 """`proxyhash methods`: the systems of the comparison."""
 
 import json
-from typing import Annotated
 
-from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
+from proxyhash.cli.output import Json
 
-def methods(*, json_: Annotated[bool, Parameter(name="--json", negative=())] = False) -> None:
+
+def methods(*, json_: Json = False) -> None:
     """List the systems that can be compared: family, year, what they learn from, and how they search.
 
     Parameters

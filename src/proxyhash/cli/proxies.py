@@ -2,19 +2,22 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 from cyclopts import Parameter
-from numpy.typing import NDArray
 from rich.console import Console
 
 from proxyhash.cli.numbers import Whole
+from proxyhash.cli.output import Json
 from proxyhash.cli.show import print_quality, progress_bars
-from proxyhash.proxies import ProxySet, design_proxies
-from proxyhash.proxies.figures import checked_figure_path, save_figure
 from proxyhash.support.errors import InputError
 from proxyhash.support.files import check_writable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from proxyhash.proxies import ProxySet
 
 DEFAULT_PLOT = "proxies.png"
 
@@ -33,7 +36,7 @@ def proxies(
     threads: Whole | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     plot: Path | None = None,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    json_: Json = False,
 ) -> None:
     """Design a set of proxies: decide where each class sits in Hamming space, and print how good the set is.
 
@@ -72,6 +75,9 @@ def proxies(
     json_
         Print the numbers as JSON instead of a table.
     """
+    from proxyhash.proxies import design_proxies
+    from proxyhash.proxies.figures import checked_figure_path
+
     for path in filter(None, (output, plot and checked_figure_path(plot))):
         check_writable(path)
     matrix = None if similarity is None else read_similarity(similarity)
@@ -94,9 +100,7 @@ def proxies(
     _present(designed, plot, as_json=json_)
 
 
-def inspect(
-    file: Path, /, *, plot: Path | None = None, json_: Annotated[bool, Parameter(name="--json", negative=())] = False
-) -> None:
+def inspect(file: Path, /, *, plot: Path | None = None, json_: Json = False) -> None:
     """Show the quality of a proxy set that was saved with `proxyhash proxies -o`.
 
     Parameters
@@ -108,6 +112,8 @@ def inspect(
     json_
         Print the numbers as JSON instead of a table.
     """
+    from proxyhash.proxies import ProxySet
+
     _present(ProxySet.load(file), plot, as_json=json_)
 
 
@@ -119,8 +125,10 @@ def with_default_plot(tokens: list[str]) -> list[str]:
     return tokens
 
 
-def read_similarity(path: Path) -> NDArray[np.floating]:
+def read_similarity(path: Path) -> "NDArray[np.floating]":
     """Read a matrix from a .npy file; pickled objects are refused."""
+    import numpy as np
+
     try:
         matrix = np.load(path, allow_pickle=False)
     except FileNotFoundError:
@@ -133,8 +141,10 @@ def read_similarity(path: Path) -> NDArray[np.floating]:
     return matrix
 
 
-def _present(designed: ProxySet, plot: Path | None, *, as_json: bool) -> None:
+def _present(designed: "ProxySet", plot: Path | None, *, as_json: bool) -> None:
     if plot is not None:
+        from proxyhash.proxies.figures import save_figure
+
         save_figure(designed, plot)
     if as_json:
         print(json.dumps(designed.as_dict(), indent=2))

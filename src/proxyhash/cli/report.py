@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
+from proxyhash.cli.output import Json, answer
 from proxyhash.cli.show import progress_bars
 from proxyhash.support.errors import InputError
 from proxyhash.support.files import check_writable, written_whole
@@ -24,6 +24,7 @@ def report(
     title: str = "Comparison of hashing methods",
     gallery: tuple[Path, ...] = (),
     data_dir: Path | None = None,
+    json_: Json = False,
 ) -> None:
     """Show records as tables and figures beside the paper's numbers: one page that needs no network.
 
@@ -36,7 +37,8 @@ def report(
     Parameters
     ----------
     results
-        A folder of records that `proxyhash benchmark` made; folders inside it count too.
+        A folder of records that `proxyhash benchmark` made; folders inside it count too. Without one, the page shows
+        galleries only.
     fill
         Markdown files to make the tables of anew, instead of a report.
     output
@@ -47,23 +49,27 @@ def report(
         Models whose retrievals are shown as pictures, on the page.
     data_dir
         Where to look for the data sets of those models.
+    json_
+        Print JSON: what was written, and how many results are in it.
     """
     from proxyhash.experiments import read_records
     from proxyhash.report import as_csv, as_markdown, compare, write_page
 
     if fill:
-        _fill(fill)
+        changed = {str(file): _filled(file) for file in fill}
+        said = (f"The tables of {file} are {'made anew' if new else 'as they were'}." for file, new in changed.items())
+        answer({"changed": changed}, *said, as_json=json_)
         return
-    if results is None:
-        raise InputError("Say which folder of records to report, or which file to --fill.")
     writers = {".md": as_markdown, ".csv": as_csv}
     if output.suffix not in {*writers, ".html"}:
         raise InputError(f"A report is an .html, .md or .csv file, not {output}.")
     check_writable(output)
-    if not results.is_dir():
+    if results is None and (not gallery or output.suffix in writers):
+        raise InputError("Say whose results: a folder of records, or models with --gallery for a page of pictures.")
+    if results is not None and not results.is_dir():
         raise InputError(f"There is no folder {results}.")
-    comparisons = compare(read_records(results))
-    if not comparisons:
+    comparisons = [] if results is None else compare(read_records(results))
+    if results is not None and not comparisons:
         raise InputError(f"There are no records in {results}; proxyhash benchmark makes them.")
     if output.suffix == ".html":
         with progress_bars() as progress:
@@ -73,30 +79,33 @@ def report(
         with written_whole(output) as temporary:
             temporary.write_text(writers[output.suffix](comparisons), encoding="utf-8")
     count = sum(len(comparison.records) for comparison in comparisons)
-    Console(highlight=False, soft_wrap=True).print(f"{count:,} results are in {output}.")
+    facts = {"report": str(output), "results": count, "galleries": len(gallery)}
+    answer(facts, f"{count:,} results are in {output}." if count else f"The pictures are in {output}.", as_json=json_)
 
 
-def _fill(files: tuple[Path, ...]) -> None:
+def _filled(file: Path) -> bool:
+    """Make the tables of a Markdown file anew, and return whether that changed it."""
     from proxyhash.report.filling import filled
 
-    for file in files:
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"Cannot read {file}: {error}.") from error
-        made = filled(text, file.parent)
-        if made != text:
-            with written_whole(file) as temporary:
-                temporary.write_text(made, encoding="utf-8")
-        Console(highlight=False, soft_wrap=True).print(
-            f"The tables of {file} are {'as they were' if made == text else 'made anew'}."
-        )
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"Cannot read {file}: {error}.") from error
+    made = filled(text, file.parent)
+    if made != text:
+        with written_whole(file) as temporary:
+            temporary.write_text(made, encoding="utf-8")
+    return made != text
 
 
 def _gallery(model: Path, data_dir: Path | None, progress: "Progress") -> "Gallery":
+    from proxyhash.data import load_dataset
     from proxyhash.models.hasher import Hasher
     from proxyhash.report.gallery import gallery
     from proxyhash.training.measure import what_it_was_trained_for
 
     hasher = Hasher.load(model)
+    if hasher.record.get("protocol") is None and "data" in hasher.record:  # fitted without labels
+        dataset = load_dataset(hasher.record["data"]["path"], data_dir=data_dir, progress=progress)
+        return gallery(hasher, dataset, None, progress=progress)
     return gallery(hasher, *what_it_was_trained_for(hasher, data_dir=data_dir, progress=progress), progress=progress)

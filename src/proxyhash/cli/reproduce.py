@@ -1,6 +1,6 @@
 """`proxyhash reproduce`: the paper's experiments, each one command."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +10,7 @@ from rich.table import Table
 
 from proxyhash.cli.benchmark import print_table, run_shown
 from proxyhash.cli.numbers import Whole
+from proxyhash.cli.output import Json, answer
 from proxyhash.support.errors import InputError
 
 
@@ -23,6 +24,7 @@ def reproduce(
     tuned: Path | None = None,
     data_dir: Path | None = None,
     models: Path | None = None,
+    json_: Json = False,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
 ) -> None:
     """Run an experiment of the paper, and write its report: tables beside the paper's, and figures.
@@ -48,6 +50,8 @@ def reproduce(
         Where to look for a named data set first.
     models
         Keep what was trained in this folder.
+    json_
+        Print the records as JSON instead of a table.
     output
         The folder of the records and of report.html; by default results/NAME.
     """
@@ -65,9 +69,12 @@ def reproduce(
     grid = grid if tuned is None else grid.with_choices(tuned)
     folder = output or Path("results") / find_recipe(name).stem
     records = run_shown(grid, folder, data_dir=data_dir, models=models)
-    print_table(records)
-    write_page(compare(records), folder / "report.html", title=f"Experiment {name}")
-    print(f"The report is {folder / 'report.html'}.")
+    page = folder / "report.html"
+    write_page(compare(records), page, title=f"Experiment {name}")
+    if not json_:
+        print_table(records)
+    facts = {"report": str(page), "records": [asdict(record) for record in records]}
+    answer(facts, f"The report is {page}.", as_json=json_)
 
 
 def _print_list(found: dict[str, Path]) -> None:

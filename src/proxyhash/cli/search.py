@@ -11,14 +11,13 @@ from rich.text import Text
 
 from proxyhash.cli.index import open_index
 from proxyhash.cli.numbers import Whole
+from proxyhash.cli.output import Json
 from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
     from proxyhash.index.items import Item
     from proxyhash.index.results import Matches
-
-_Json = Annotated[bool, Parameter(name="--json", negative=())]
 
 
 def search(
@@ -33,7 +32,7 @@ def search(
     threshold: float = 0.5,
     show: Path | None = None,
     model: Path | None = None,
-    json_: _Json = False,
+    json_: Json = False,
 ) -> None:
     """Search an index with images, or with items that are in it.
 

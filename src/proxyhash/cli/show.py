@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -20,16 +19,22 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from proxyhash.proxies import ProxySet
+from proxyhash.cli.output import is_quiet
 from proxyhash.support.progress import Progress as Listener
 from proxyhash.support.progress import silent
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from proxyhash.proxies import ProxySet
 
 
 @contextmanager
 def progress_bars(*, shown: bool = True) -> Iterator[Listener]:
     """Give a listener that draws one bar for each kind of work, if standard error is a terminal; they vanish at the end."""
     console = Console(stderr=True)
-    if not (shown and console.is_terminal):
+    if is_quiet() or not (shown and console.is_terminal):
         yield silent
         return
     columns = (TextColumn("{task.description:<30}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
@@ -53,7 +58,7 @@ def progress_bars(*, shown: bool = True) -> Iterator[Listener]:
 def counting_bar(work: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     """Give a listener for (done, total) that draws a bar with the number of things a second and the time left."""
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if is_quiet() or not console.is_terminal:
         yield lambda *_: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(unit), TimeRemainingColumn())
@@ -82,7 +87,7 @@ class _Rate(ProgressColumn):
         return Text(f"{task.speed:,.0f} {self.unit}/s" if task.speed else "", "progress.data.speed")
 
 
-def print_quality(console: Console, proxies: ProxySet) -> None:
+def print_quality(console: Console, proxies: "ProxySet") -> None:
     """Print the quality table."""
     table = Table(title=proxies.title, title_justify="left", title_style="bold", show_header=False, pad_edge=False, box=None)
     for name, value in proxies.describe():
@@ -90,7 +95,7 @@ def print_quality(console: Console, proxies: ProxySet) -> None:
     console.print(table)
 
 
-def print_codes(console: Console, weights: NDArray[np.float32], names: Sequence[str]) -> None:
+def print_codes(console: Console, weights: "NDArray[np.float32]", names: Sequence[str]) -> None:
     """Print the sign of each class's proxy as a strip of bits."""
     width = max(map(len, names))
     for name, row in zip(names, weights, strict=True):

@@ -1,19 +1,23 @@
 """`proxyhash train` and `proxyhash export`: from labelled images to a model, and the model for others."""
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from proxyhash.cli.encode import find_device
 from proxyhash.cli.numbers import Whole
+from proxyhash.cli.output import Flag, Json, answer, narrator
 from proxyhash.cli.show import progress_bars
 from proxyhash.support.errors import InputError
 from proxyhash.support.files import check_writable
 
-_Flag = Parameter(negative=())
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxyhash.data import Dataset, Split
+    from proxyhash.models.hasher import Hasher
+    from proxyhash.support.progress import Progress
 
 
 def train(
@@ -26,8 +30,8 @@ def train(
     tau: float | None = None,
     margin: float | None = None,
     backbone: str = "efficientnet_lite0",
-    scratch: Annotated[bool, _Flag] = False,
-    finetune: Annotated[bool, _Flag] = False,
+    scratch: Annotated[bool, Flag] = False,
+    finetune: Annotated[bool, Flag] = False,
     image_size: Whole | None = None,
     transform: str | None = None,
     protocol: str | None = None,
@@ -45,10 +49,11 @@ def train(
     seed: Whole = 0,
     data_dir: Path | None = None,
     device: str | None = None,
-    freeze_statistics: Annotated[bool, _Flag] = False,
+    freeze_statistics: Annotated[bool, Flag] = False,
     tensorboard: Path | None = None,
-    resume: Annotated[bool, _Flag] = False,
-    strict: Annotated[bool, _Flag] = False,
+    resume: Annotated[bool, Flag] = False,
+    strict: Annotated[bool, Flag] = False,
+    json_: Json = False,
     output: Annotated[Path, Parameter(alias="-o")],
 ) -> None:
     """Train a hasher: from labelled or tagged images to a model that turns images into codes.
@@ -57,6 +62,10 @@ def train(
 
       proxyhash train photos/ --bits 32 -o model
       proxyhash train cifar100 --bits 16,32,64 --finetune -o models
+
+    Without labels, by the principal directions of pretrained features:
+
+      proxyhash train photos/ --method itq --bits 64 -o model
 
     With several lengths one network is trained with a head for each, and models/16, models/32 and models/64 are written.
     Checkpoints and the log lie in a folder beside the output, named with .run; --resume goes on from there.
@@ -68,7 +77,8 @@ def train(
     bits
         The length of the codes, or several with commas.
     method
-        shclm (the paper's), another kind of proxies, triplet, or a system that trains networks (`proxyhash methods`).
+        shclm (the paper's), another kind of proxies, triplet, or another system (`proxyhash methods`). itq, itq-cca and lsh
+        fit frozen features; itq and lsh need no labels.
     triplet
         The weight of the triplet loss in the joint loss (lambda); the paper's best is 1 to 10.
     tau
@@ -86,7 +96,8 @@ def train(
     transform
         How images are prepared and augmented: small, photo, paper-cifar or paper-256.
     protocol
-        How the data are cut; by default as the data set would expect (`proxyhash data protocols`).
+        How the data are cut; by default as the data set would expect (`proxyhash data protocols`). none, for a method that
+        needs no labels: all images are learned from, and nothing is measured.
     round_
         The round of a transfer protocol, 0 to 3.
     validation
@@ -111,61 +122,113 @@ def train(
         Go on from the last checkpoint of the same command.
     strict
         Stop at the first image that cannot be used.
+    json_
+        Print JSON: the models, and how the best epoch did on the validation set.
     output
         The folder of the model.
     """
     import proxyhash.methods  # noqa: F401  every system registers its objective
     from proxyhash.data import load_dataset, make_split
+    from proxyhash.methods.shallow.network import ShallowOrder, is_shallow
     from proxyhash.training.plan import Plan
     from proxyhash.training.processes import join_processes
-    from proxyhash.training.tensorboard import tensorboard_listener
-    from proxyhash.training.train import Order, train_hashers
+    from proxyhash.training.train import Order
 
     lengths = _lengths(bits)
     folders = _folders(output, lengths)
     if (finetune and backbone_rate == 0) or (backbone_rate and not finetune):
         raise InputError("--backbone-rate is the rate of --finetune: above 0 with it, and not given without it.")
-    settings = {"tau": tau, "triplet": triplet, "margin": margin}
-    changes = {"epochs": epochs, "batch": batch, "rate": rate, "hidden": hidden, "dropout": dropout, "ema": ema}
-    changes |= {"backbone_rate": backbone_rate, "growth": growth, "freeze_statistics": freeze_statistics, "seed": seed}
-    plan = Plan.finetune(**changes) if finetune else Plan.frozen(**changes)
-    chosen = {name: value for name, value in settings.items() if value is not None}
-    order = Order(lengths, method, chosen, backbone, not scratch, image_size, transform, plan)
+    settings = _given(tau=tau, triplet=triplet, margin=margin)
+    changes = _given(epochs=epochs, batch=batch, rate=rate, hidden=hidden, dropout=dropout, ema=ema)
+    changes |= _given(backbone_rate=backbone_rate, growth=growth, freeze_statistics=freeze_statistics or None)
+    order: Order | ShallowOrder
+    if is_shallow(method):
+        _refuse_plan(method, changes, finetune=finetune)
+        order = ShallowOrder(lengths, method, settings, backbone, not scratch, image_size, transform, seed)
+    else:
+        plan = Plan.finetune(**changes, seed=seed) if finetune else Plan.frozen(**changes, seed=seed)
+        order = Order(lengths, method, settings, backbone, not scratch, image_size, transform, plan)
     device = find_device(device)
     first = join_processes().first
-    console = Console(highlight=False, quiet=not first, soft_wrap=True)
-    board = tensorboard_listener(tensorboard) if tensorboard is not None and first else None
-
-    def report(metrics: dict[str, float]) -> None:
-        console.print(_line(metrics, plan.epochs))
-        if board is not None:
-            board(metrics)
-
     with progress_bars(shown=first) as progress:
         dataset = load_dataset(data, data_dir=data_dir, strict=strict, progress=progress)
         if tags is not None:
             dataset = dataset.with_frequent_tags(tags)
-        split = make_split(dataset, protocol, seed=seed, round=round_, validation=validation)
-        hashers = train_hashers(
-            dataset,
-            split,
-            order,
-            run_folder(output),
-            resume=resume,
-            device=device,
-            progress=progress,
-            report=report,
-        )
+        if dataset.kind == "unlabelled" and not is_shallow(method):
+            raise InputError(f"{data} has no labels to learn from; without them use --method itq, or proxyhash quickstart.")
+        unlabelled = is_shallow(method) and (protocol == "none" or dataset.kind == "unlabelled")
+        split = None if unlabelled else make_split(dataset, protocol, seed=seed, round=round_, validation=validation)
+        report = _reporter(order, tensorboard if first else None, heard=first and not json_)
+        hashers = _hashers(dataset, split, order, run_folder(output), resume, device, progress, report)
         for folder, hasher in zip(folders, hashers, strict=True) if first else ():
             progress("saving and exporting", folders.index(folder) / len(folders))
             hasher.record["data"] = {"path": _remembered(data), "tags": tags, "round": round_}
             hasher.save(folder)
-    for sentence in dataset.problems.sentences():
-        console.print(f"Left out: {sentence}")
-    console.print(f"Saved {', '.join(map(str, folders))}; measure it with: proxyhash evaluate model {folders[0]}")
+    if not first:
+        return
+    made = [{"model": str(folder), "bits": each.bits, **each.record} for folder, each in zip(folders, hashers, strict=True)]
+    measure = "" if split is None else f"; measure it with: proxyhash evaluate model {folders[0]}"
+    answer(
+        {"models": made, "problems": dataset.problems.as_dict()},
+        *(f"Left out: {sentence}" for sentence in dataset.problems.sentences()),
+        f"Saved {', '.join(map(str, folders))}{measure}",
+        as_json=json_,
+    )
 
 
-def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")]) -> None:
+def _hashers(
+    dataset: "Dataset",
+    split: "Split | None",
+    order: Any,
+    run: Path,
+    resume: bool,
+    device: str,
+    progress: "Progress",
+    report: "Callable[[dict[str, float]], None]",
+) -> "list[Hasher]":
+    """Fit or train, as the order says."""
+    from proxyhash.methods.shallow.network import ShallowOrder, fit_hashers
+    from proxyhash.training.train import train_hashers
+
+    if isinstance(order, ShallowOrder):
+        return fit_hashers(dataset, split, order, progress=progress)
+    assert split is not None
+    return train_hashers(dataset, split, order, run, resume=resume, device=device, progress=progress, report=report)
+
+
+def _reporter(order: Any, tensorboard: Path | None, *, heard: bool) -> "Callable[[dict[str, float]], None]":
+    """Return what is told of every epoch: it prints a line, and writes for TensorBoard."""
+    from proxyhash.training.tensorboard import tensorboard_listener
+
+    console = narrator(heard=heard)
+    board = None if tensorboard is None else tensorboard_listener(tensorboard)
+
+    def report(metrics: dict[str, float]) -> None:
+        console.print(_line(metrics, order.plan.epochs))
+        if board is not None:
+            board(metrics)
+
+    return report
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _refuse_plan(method: str, changes: dict[str, Any], *, finetune: bool) -> None:
+    """Refuse what only means something for a network that is trained."""
+    from proxyhash.methods import find_method
+
+    title = find_method(method).title
+    if finetune:
+        raise InputError(f"{title} trains no network and cannot be fine-tuned.")
+    if changes:
+        raise InputError(
+            f"{title} trains no network, so that --{next(iter(changes)).replace('_', '-')} means nothing to it."
+        )
+
+
+def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], json_: Json = False) -> None:
     """Write a model as an ONNX file: pixels (n, 3, size, size) from 0 to 255 in, nu (n, bits) out; its signs are the code.
 
     Parameters
@@ -174,6 +237,8 @@ def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")]) ->
         The folder of a trained model.
     output
         The .onnx file.
+    json_
+        Print JSON: the shapes of what goes in and comes out.
     """
     from proxyhash.models.hasher import Hasher
     from proxyhash.models.onnx_export import export_onnx
@@ -181,9 +246,12 @@ def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")]) ->
     check_writable(output)
     hasher = Hasher.load(model)
     export_onnx(hasher.network, output, hasher.transform.size)
-    facts = asdict(hasher.transform)
-    size, outputs = facts["size"], hasher.head.outputs
-    print(f"{output}: pixels (n, 3, {size}, {size}) from 0 to 255 -> nu (n, {outputs}); signs verified.")
+    size, outputs = hasher.transform.size, hasher.head.outputs
+    answer(
+        {"file": str(output), "pixels": [None, 3, size, size], "nu": [None, outputs]},
+        f"{output}: pixels (n, 3, {size}, {size}) from 0 to 255 -> nu (n, {outputs}); signs verified.",
+        as_json=json_,
+    )
 
 
 def run_folder(output: Path) -> Path:

@@ -9,6 +9,7 @@ from proxyhash.data import Dataset, Problems, load_dataset, make_split
 from proxyhash.data.images import Indices, Some
 from proxyhash.index.calibration import Calibration, calibrate
 from proxyhash.index.models import load_hasher
+from proxyhash.models.card import card_renewed
 from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress, silent
 from proxyhash.support.seeds import permutation
@@ -25,6 +26,8 @@ def calibrate_model(
 ) -> Calibration:
     """Measure the model in a folder by its own protocol's validation set, store the result there, and return it."""
     hasher = load_hasher(model)
+    if hasher.folder != model:
+        raise InputError(f"{model} is the copy of a shared model; save it to a folder of your own and calibrate that.")
     history, trained_on = hasher.record.get("protocol", {}), hasher.record.get("data", {})
     if data is None and "path" not in trained_on:
         raise InputError(f"{model} does not say what it was trained with; name the data with --data.")
@@ -38,7 +41,8 @@ def calibrate_model(
     queries, q = _codes(hasher, dataset, _some(split.validation, MOST_QUERIES), progress)
     items, db = _codes(hasher, dataset, _some(split.validation_database, MOST_ITEMS), progress)
     found = calibrate(q, dataset.relevance(queries), db, dataset.relevance(items), hasher.bits)
-    found.save(model)
+    with card_renewed(model):
+        found.save(model)
     return found
 
 

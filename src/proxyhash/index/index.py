@@ -18,7 +18,17 @@ if TYPE_CHECKING:
 
 
 class Index(ABC):
-    """Items with a key each, searched by the Hamming distance of their codes."""
+    """Items with a key each, searched by the Hamming distance of their codes.
+
+    >>> import tempfile, numpy as np
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Index.open(f"{folder.name}/index", bits=8) as index:
+    ...     index.add(np.array([[0b0000_0000], [0b0000_0111]], np.uint8), keys=["none", "three"])
+    ...     index.search(np.array([[0b0000_0011]], np.uint8), k=2)[0].found
+    Added(2)
+    (Match('three', 1 bits), Match('none', 2 bits))
+    >>> folder.cleanup()
+    """
 
     @staticmethod
     def open(location: str | Path, *, model: "str | Path | Hasher | None" = None, bits: int | None = None) -> "Index":

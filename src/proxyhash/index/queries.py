@@ -61,7 +61,7 @@ def _readable(hasher: "Hasher", images: Anything) -> NDArray[np.float32]:
     problems = Problems()
     kept, nu = hasher.embed_readable(images, problems)
     if len(kept) < len(images):  # type: ignore[arg-type]  # a single path was put into a list before
-        raise InputError(next(iter(problems.examples.values()))[0])
+        raise InputError(f"{next(iter(problems.examples.values()))[0].rstrip('.')}.")
     return nu
 
 

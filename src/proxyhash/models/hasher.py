@@ -18,7 +18,9 @@ from proxyhash.data.images import ArrayImages, FileImages, Images, Indices
 from proxyhash.data.problems import Problems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones import create_backbone
+from proxyhash.models.card import write_card
 from proxyhash.models.heads import Head, Queries, describe_head, make_head
+from proxyhash.models.hub import local_folder
 from proxyhash.models.model_folder import (
     CONFIG,
     FORMAT,
@@ -45,7 +47,17 @@ Anything = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
 
 @dataclass
 class Hasher:
-    """nu(x) = tanh(L'q(x) + b) and what belongs to it: how images are prepared, class names, proxies, its history."""
+    """nu(x) = tanh(L'q(x) + b) and what belongs to it: how images are prepared, class names, proxies, its history.
+
+    `proxyhash train` makes one, and `Hasher.load("model")` reads it; here is one with random weights:
+
+    >>> from proxyhash.data.transforms import find_transform
+    >>> from proxyhash.models.heads import HashHead, HeadShape
+    >>> network = HashNetwork(create_backbone("convnet", pretrained=False), HashHead(HeadShape(256, bits=16))).eval()
+    >>> hasher = Hasher(network, find_transform("small", 16))
+    >>> hasher.encode(np.zeros((3, 16, 16, 3), np.uint8)).shape  # 16 bits are two bytes
+    (3, 2)
+    """
 
     network: HashNetwork
     transform: Transform
@@ -115,7 +127,7 @@ class Hasher:
         return nearest
 
     def save(self, folder: Path) -> None:
-        """Write everything to a folder, which is replaced as a whole; with onnxruntime at hand, the ONNX file too."""
+        """Write everything and a card to a folder, which is replaced as a whole; with onnxruntime, the ONNX file too."""
         check_replaceable(folder)
         with folder_written_whole(folder) as temporary:
             save_file(_plain_tensors(self.network), temporary / WEIGHTS)
@@ -124,11 +136,16 @@ class Hasher:
             self.onnx = self._export(temporary / ONNX)
             sums = {file.name: checksum(file, "sha256") for file in sorted(temporary.iterdir())}
             (temporary / CONFIG).write_text(json.dumps(self._config(sums), indent=2), encoding="utf-8")
+            write_card(temporary)
         self.folder = folder
 
     @classmethod
-    def load(cls, folder: Path, device: str = "cpu") -> Self:
-        """Read a folder that `save` wrote; it gives the same codes as before."""
+    def load(cls, model: str | Path, device: str = "cpu", *, revision: str | None = None) -> Self:
+        """Read a folder that `save` wrote; it gives the same codes as before.
+
+        `OWNER/NAME@COMMIT`, or `OWNER/NAME` with the commit as `revision`, is a repository of the Hugging Face Hub.
+        """
+        folder = local_folder(model, revision)
         config = read_config(folder)
         try:
             check_files(folder, config["sha256"])

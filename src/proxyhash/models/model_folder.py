@@ -11,7 +11,9 @@ from proxyhash.support.files import checksum
 FORMAT = "proxyhash.hasher/1"
 CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"
 CALIBRATION = "calibration.json"  # what a distance is worth, if that was measured
-FILES = {CONFIG, WEIGHTS, PROXIES, ONNX, CALIBRATION}
+MEASURED = "measured.json"  # how well held-out queries are answered, if that was measured and kept
+CARD = "README.md"  # all of it for people
+FILES = {CONFIG, WEIGHTS, PROXIES, ONNX, CALIBRATION, MEASURED, CARD}
 
 
 def check_replaceable(folder: Path) -> None:

@@ -67,7 +67,11 @@ def kind(
 
 
 def list_kinds() -> list[str]:
-    """Return the names of all kinds of proxy sets."""
+    """Return the names of all kinds of proxy sets.
+
+    >>> "shclm" in list_kinds()
+    True
+    """
     return list(_KINDS)
 
 

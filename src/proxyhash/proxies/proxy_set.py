@@ -21,7 +21,13 @@ _FORMAT = "proxyhash.proxies/1"
 
 @dataclass(frozen=True, eq=False)
 class ProxySet:
-    """One proxy a class: `weights` (C, d) float32, every row of length sqrt(d)."""
+    """One proxy a class: `weights` (C, d) float32, every row of length sqrt(d).
+
+    >>> from proxyhash import design_proxies
+    >>> proxies = design_proxies(classes=4, bits=8, kind="code")
+    >>> proxies.classes, proxies.bits, int(proxies.quality.min_distance)
+    (4, 8, 5)
+    """
 
     weights: NDArray[np.float32]
     kind: str

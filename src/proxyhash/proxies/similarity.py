@@ -13,6 +13,11 @@ def class_mean_similarity(features: ArrayLike, labels: ArrayLike) -> NDArray[np.
 
     `features` is (N, q), `labels` (N,) with classes 0 to C - 1; u_i is the mean feature of class i, eq. (class_avg), and
     kappa the mean distance between two different class means.
+
+    >>> class_mean_similarity([[0.0], [0.0], [1.0], [3.0]], [0, 0, 1, 2]).round(3)  # kappa is (1 + 3 + 2) / 3 = 2
+    array([[1.   , 0.882, 0.325],
+           [0.882, 1.   , 0.607],
+           [0.325, 0.607, 1.   ]])
     """
     x, y = np.asarray(features, dtype=np.float64), np.asarray(labels)
     if x.ndim != 2 or y.shape != x.shape[:1]:
@@ -44,6 +49,11 @@ def tag_similarity(tags: ArrayLike) -> NDArray[np.float64]:
     """Return s_ij = 2 sum_n t_ni t_nj / (sum_n t_ni + sum_n t_nj) (T, T) from tags (N, T) of 0 and 1; s_ii = 0.
 
     Two tags that never occur have similarity 0.
+
+    >>> tag_similarity([[1, 1, 0], [1, 0, 0], [0, 0, 1]]).round(3)
+    array([[0.   , 0.667, 0.   ],
+           [0.667, 0.   , 0.   ],
+           [0.   , 0.   , 0.   ]])
     """
     t = np.asarray(tags)
     if t.ndim != 2 or not np.isin(t, (0, 1)).all():

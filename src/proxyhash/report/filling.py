@@ -11,8 +11,9 @@ from pathlib import Path
 
 from proxyhash.experiments import read_records
 from proxyhash.report.comparison import METRICS, Comparison, compare
-from proxyhash.report.plain import escaped, markdown_cell, metric_title
+from proxyhash.report.plain import markdown_cell, metric_title
 from proxyhash.support.errors import InputError
+from proxyhash.support.markdown import escaped
 
 _SECTION = re.compile(r"(?P<begin><!-- records (?P<asked>[^>]*?) *-->\n).*?(?P<end><!-- end of records -->)", re.DOTALL)
 _OPTIONS = ("metrics", "rows", "title")

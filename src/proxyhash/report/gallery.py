@@ -10,6 +10,7 @@ from PIL import Image
 
 from proxyhash.codes import top_k
 from proxyhash.data import Dataset, Split
+from proxyhash.data.dataset import UNKNOWN
 from proxyhash.data.images import Indices
 from proxyhash.models.hasher import Hasher
 from proxyhash.support.errors import InputError
@@ -40,11 +41,18 @@ class Gallery:
 
 
 def gallery(
-    hasher: Hasher, dataset: Dataset, split: Split, *, queries: int = 8, matches: int = 10, progress: Progress = silent
+    hasher: Hasher,
+    dataset: Dataset,
+    split: Split | None,
+    *,
+    queries: int = 8,
+    matches: int = 10,
+    progress: Progress = silent,
 ) -> Gallery:
-    """Draw some queries, the same for every model, and search the database for them."""
+    """Draw some queries, the same for every model, and search the database for them; without a split, all other images."""
     if hasher.head.searches != "Hamming":
         raise InputError(f"A gallery is searched by Hamming distance, and this model by {hasher.head.searches}.")
+    judged, split = split is not None, split or _everything(dataset, queries)
     nu, readable = embed_split(hasher, dataset, split, progress)
     split = without(split, np.flatnonzero(~readable))
     chosen = np.sort(generator(0, "gallery").permutation(len(split.query))[:queries])
@@ -52,11 +60,20 @@ def gallery(
     found = top_k(codes[asked], codes[split.database], min(matches, len(split.database)))
     rows = []
     for image, near, places in zip(asked, found.distances, found.indices, strict=True):
-        right = _relevant(dataset, int(image), split.database[places])
-        answers = zip(split.database[places], near, right, strict=True)
-        matched = (_shown(dataset, int(other), int(bits), bool(is_right)) for other, bits, is_right in answers)
+        others = split.database[places]
+        right = _relevant(dataset, int(image), others).tolist() if judged else [None] * len(others)
+        answers = zip(others, near, right, strict=True)
+        matched = (_shown(dataset, int(other), int(bits), is_right) for other, bits, is_right in answers)
         rows.append((_shown(dataset, int(image)), *matched))
     return Gallery(f"{hasher.record['order']['method']}, {hasher.bits} bits", tuple(rows))
+
+
+def _everything(dataset: Dataset, queries: int) -> Split:
+    """Ask with some images and search the others: enough to look at, where nothing says which are alike."""
+    order = generator(0, "gallery of everything").permutation(len(dataset))
+    nothing = np.zeros(0, np.int64)
+    asked, searched = np.sort(order[:queries]), np.sort(order[queries:])
+    return Split(dataset.name, "none", 1, searched, nothing, nothing, asked, searched, nothing)
 
 
 def _relevant(dataset: Dataset, query: int, others: Indices) -> NDArray[np.bool_]:
@@ -69,12 +86,17 @@ def _relevant(dataset: Dataset, query: int, others: Indices) -> NDArray[np.bool_
 
 
 def _shown(dataset: Dataset, image: int, distance: int | None = None, right: bool | None = None) -> Shown:
-    if dataset.labels is not None:
-        names = dataset.names[dataset.labels[image]]
-    else:
-        assert dataset.tags is not None
-        names = ", ".join(dataset.names[tag] for tag in np.flatnonzero(dataset.tags[image]))
-    return Shown(_thumbnail(dataset, image), names, distance, right)
+    return Shown(_thumbnail(dataset, image), _names(dataset, image), distance, right)
+
+
+def _names(dataset: Dataset, image: int) -> str:
+    """Return an image's class or tags, or the name of its file if it has neither."""
+    found = []
+    if dataset.labels is not None and dataset.labels[image] != UNKNOWN:
+        found = [dataset.names[dataset.labels[image]]]
+    elif dataset.tags is not None:
+        found = [dataset.names[tag] for tag in np.flatnonzero(dataset.tags[image])]
+    return ", ".join(found) or dataset.images.key(image)
 
 
 def _thumbnail(dataset: Dataset, image: int) -> str:

@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterable, Iterator
 
 from proxyhash.report.comparison import METRICS, PERCENT, Cell, Comparison
+from proxyhash.support.markdown import escaped
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet calculate
 
@@ -45,11 +46,6 @@ def shown(cell: Cell, metric: str) -> str:
 def metric_title(metric: str) -> str:
     """Return what a metric is called, and its unit."""
     return METRICS[metric] + (", %" if metric in PERCENT else "")
-
-
-def escaped(text: str) -> str:
-    """Return text in which nothing means anything to Markdown."""
-    return "".join(f"\\{letter}" if letter in r"\`*_{}[]<>()#|!" else letter for letter in text)
 
 
 def as_csv(comparisons: Iterable[Comparison]) -> str:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+from proxyhash.support.disk import ADVICE, is_full
 from proxyhash.support.errors import InputError
 
 
@@ -28,6 +29,10 @@ def written_whole(path: Path) -> Iterator[Path]:
         _sync_folder(path.parent)
     except IsADirectoryError as error:
         raise InputError(f"Cannot write {path}: it is a folder.") from error
+    except Exception as error:
+        if is_full(error, path.parent):
+            raise InputError(f"Cannot write {path}: {ADVICE}.") from error
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

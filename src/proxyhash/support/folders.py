@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from proxyhash.support.disk import ADVICE, is_full
 from proxyhash.support.errors import InputError
 from proxyhash.support.files import umask
 
@@ -29,6 +30,10 @@ def folder_written_whole(path: Path) -> Iterator[Path]:
         yield temporary
         _finish(temporary)
         _swap(temporary, path)
+    except Exception as error:
+        if is_full(error, path.parent):
+            raise InputError(f"Cannot write {path}: {ADVICE}.") from error
+        raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # what was there before, or what was not finished
 

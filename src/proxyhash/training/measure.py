@@ -1,5 +1,6 @@
 """A trained hasher measured by a protocol: codes of queries and database, and every metric on them."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,20 @@ from numpy.typing import NDArray
 from proxyhash.data import Dataset, Split, load_dataset, make_split
 from proxyhash.data.images import Indices, Some
 from proxyhash.evaluation import Metric
+from proxyhash.models.card import card_renewed
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
+from proxyhash.models.model_folder import MEASURED
 from proxyhash.models.runners import Floats
 from proxyhash.models.running import BATCH
 from proxyhash.support.errors import InputError
+from proxyhash.support.files import written_whole
 from proxyhash.support.progress import Progress, silent
 from proxyhash.training.processes import Processes
 from proxyhash.training.shared_evaluation import evaluate_shared
 from proxyhash.training.train import without
 
+FORMAT = "proxyhash.measured/1"
 PIECE = 4096  # features that are copied from the cache at a time
 
 
@@ -31,6 +36,12 @@ class Measured:
     accuracy: float | None
     binarisation_error: float | None  # of a code that is the signs of nu
     split: Split
+
+    def keep(self, folder: Path) -> None:
+        """Store the numbers with the model that they are of; its card shows them."""
+        content = {"format": FORMAT, **self.as_dict()}
+        with card_renewed(folder), written_whole(folder / MEASURED) as temporary:
+            temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON; `map` is the protocol's mAP."""
@@ -53,12 +64,14 @@ def what_it_was_trained_for(
     progress: Progress = silent,
 ) -> tuple[Dataset, Split]:
     """Return the data and the split that a trained hasher is measured by, or others if they are given."""
-    if not {"protocol", "data"} <= hasher.record.keys():
-        whose = hasher.folder or "The model"
+    whose, history, trained = hasher.folder or "The model", hasher.record.get("protocol"), hasher.record.get("data")
+    if trained is None:
         raise InputError(f"{whose} does not say what it was trained on; encode images with it and use evaluate codes.")
-    history, trained = hasher.record["protocol"], hasher.record["data"]
+    if history is None and data is None:
+        raise InputError(f"{whose} was fitted without labels, so nothing says which images are alike; name labelled --data.")
     dataset = load_dataset(data or trained["path"], data_dir=data_dir, progress=progress)
     dataset = dataset.with_frequent_tags(trained["tags"]) if trained["tags"] else dataset
+    history = history or {"protocol": None, "seed": 0}
     name = protocol or (history["protocol"] if data is None else None)
     number = trained["round"] if round is None else round
     return dataset, make_split(dataset, name, seed=history["seed"], round=number, validation="none")

@@ -102,6 +102,17 @@ class RunFolder:
                 handle.flush()
                 os.fsync(handle.fileno())
 
+    def best_epoch(self, bits: int) -> dict[str, float]:
+        """Return which epoch the validation set chose, and what it measured of codes of this length; nothing without one."""
+        path = self.path / LOG
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        judged = [entry for entry in map(json.loads, lines) if "map" in entry]
+        if not judged:
+            return {}
+        best = max(judged, key=lambda entry: float(entry["map"]))
+        names = ("map", "accuracy", "binarisation_error")
+        return {"epoch": best["epoch"]} | {name: best[f"{name}_{bits}"] for name in names if f"{name}_{bits}" in best}
+
     def _forget_after(self, epoch: int) -> None:
         """Drop log lines of epochs that will be run again, and a line that a kill cut short: each epoch is logged once."""
         if self.writes and (self.path / LOG).is_file():

@@ -87,6 +87,11 @@ def train_hashers(
     if not len(split.train):
         raise InputError(f"None of the images of {dataset.name} that are to be trained on can be read.")
     classes = seen_classes(dataset, split.train)
+    if len(classes) < 2:
+        raise InputError(
+            f"{dataset.name} has one class to learn from, and two are needed to tell apart; "
+            "without labels: --method itq --protocol none."
+        )
     learner = _learner(dataset, split.train, classes, order, backbone, features, progress)
     folder = RunFolder(run, processes.first)
     settings = {"order": asdict(order), "protocol": split.record()}
@@ -112,7 +117,10 @@ def train_hashers(
     )
     trained = trainer.fit().cpu()
     names = tuple(dataset.names[number] for number in classes)
-    return [_hasher(number, trained, backbone, transform, names, split, order) for number in range(len(order.bits))]
+    hashers = [_hasher(number, trained, backbone, transform, names, split, order) for number in range(len(order.bits))]
+    for hasher in hashers:
+        hasher.record["validation"] = folder.best_epoch(hasher.bits)
+    return hashers
 
 
 def without(split: Split, unusable: Indices) -> Split:

@@ -1,0 +1,162 @@
+"""The card of a model: a README that says what it learned from, what was measured, what it is for and what it is not for.
+
+It is made of facts that lie in the model's folder, and of nothing else.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from proxyhash.models.model_folder import CALIBRATION, CARD, MEASURED, read_config
+from proxyhash.support.files import written_whole
+from proxyhash.support.markdown import escaped
+
+NAMES_SHOWN = 30
+# What the Hugging Face Hub reads; nothing in it comes from data.
+_FRONT = """---
+library_name: proxyhash
+pipeline_tag: image-feature-extraction
+tags:
+- image-retrieval
+- hashing
+---
+"""
+
+
+def model_card(folder: Path) -> str:
+    """Return the card of the model in a folder, as Markdown."""
+    config = read_config(folder)
+    sections = (
+        _what_it_is(config),
+        _data(config),
+        _measured(config, _read(folder / MEASURED), _read(folder / CALIBRATION)),
+        _intended_use(config),
+        _limits(config),
+        _how_to_use(config),
+    )
+    return _FRONT + "\n" + "\n\n".join("\n".join(section) for section in sections) + "\n"
+
+
+def write_card(folder: Path) -> None:
+    """Write the card into the folder."""
+    with written_whole(folder / CARD) as temporary:
+        temporary.write_text(model_card(folder), encoding="utf-8")
+
+
+@contextmanager
+def card_renewed(folder: Path) -> Iterator[None]:
+    """Write the card anew after something was measured, unless a person has edited it."""
+    path = folder / CARD
+    ours = not path.is_file() or path.read_text(encoding="utf-8") == model_card(folder)
+    yield
+    if ours:
+        write_card(folder)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return a JSON object, or nothing if there is none that can be read: whoever needs it says what is wrong with it."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _order(config: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(config["record"].get("order", {}))
+
+
+def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
+    order, head = _order(config), config["head"]
+    method = escaped(order.get("method", "unknown method"))
+    yield f"# Image hasher: {method}, {head['bits']} bits"
+    yield ""
+    yield "Turns an image into a short binary code; images are alike if few bits of their codes differ. Made by proxyhash."
+    yield ""
+    rate = order.get("plan", {}).get("backbone_rate")
+    trained = "" if rate is None else ", its features frozen" if not rate else ", trained too"
+    start = "" if order.get("pretrained", True) else ", from random weights"
+    yield f"- backbone: {escaped(config['backbone'])}{start}{trained}"
+    yield f"- images: brought to {config['transform']['size']} x {config['transform']['size']} pixels"
+    yield f"- head: {head['width']} features to {head['bits']} bits" + (
+        f" by {head['hidden']} hidden units" if head.get("hidden") else ""
+    )
+    if order.get("settings"):
+        yield f"- settings: {escaped(json.dumps(order['settings'], sort_keys=True))}"
+
+
+def _data(config: Mapping[str, Any]) -> Iterator[str]:
+    yield "## Data"
+    yield ""
+    record, names = config["record"], config["names"]
+    path = record.get("data", {}).get("path")
+    # A path may tell more about its owner than the owner wants to share.
+    yield f"Learned from {escaped(Path(path).name)}." if path else "What it learned from was not recorded."
+    protocol = record.get("protocol")
+    if protocol is None:
+        yield "No labels were used." if path else ""
+        return
+    sizes = ", ".join(f"{count:,} {escaped(name.replace('_', ' '))}" for name, count in protocol["sizes"].items())
+    version = f"{escaped(protocol['protocol'])}@{protocol['version']}"
+    yield f"Protocol {version} ({sizes}), fingerprint {escaped(protocol['fingerprint'])}."
+    if names:
+        shown = ", ".join(escaped(name) for name in names[:NAMES_SHOWN])
+        more = f", and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
+        yield ""
+        yield f"{len(names):,} classes or tags: {shown}{more}."
+
+
+def _measured(config: Mapping[str, Any], measured: Mapping[str, Any], calibration: Mapping[str, Any]) -> Iterator[str]:
+    yield "## What was measured"
+    yield ""
+    columns = {"validation": config["record"].get("validation") or {}, "held-out queries": measured}
+    known = {name: values for name, values in columns.items() if "map" in values}
+    if known:
+        rows = {"map": "mAP", "accuracy": "accuracy by nearest proxy", "binarisation_error": "binarisation error"}
+        yield "| | " + " | ".join(known) + " |"
+        yield "|---|" + "---:|" * len(known)
+        for row, title in rows.items():
+            if any(values.get(row) is not None for values in known.values()):
+                cells = ("" if values.get(row) is None else f"{values[row]:.4f}" for values in known.values())
+                yield f"| {title} | " + " | ".join(cells) + " |"
+    else:
+        yield "Nothing: no labelled images were held out, or nobody has measured on them."
+    if precision := calibration.get("precision"):
+        radius = sum(share >= 0.5 for share in precision) - 1
+        yield ""
+        reach = "at no distance" if radius < 0 else f"up to {radius} bits"
+        yield f"On validation images, a match is more likely right than wrong {reach}."
+
+
+def _intended_use(config: Mapping[str, Any]) -> Iterator[str]:
+    yield "## Intended use"
+    yield ""
+    if config["record"].get("protocol") is None:
+        yield "Finding pictures that look alike to a network that was pretrained on photographs. It knows no classes."
+    else:
+        yield "Finding images of the same class, or with a tag in common, among images like those it learned from."
+
+
+def _limits(config: Mapping[str, Any]) -> Iterator[str]:
+    pretrained = _order(config).get("pretrained", True) and config["backbone"] != "convnet"
+    yield "## Limits"
+    yield ""
+    yield "- Codes can only be compared with codes of this very model."
+    yield "- The numbers above hold for images like the measured ones; for others, and for unseen classes, measure."
+    yield "- Ties are frequent in short codes: many images have the same distance to a query."
+    if pretrained:
+        yield "- The backbone's pretraining data and their biases are part of it."
+    yield "- It was not checked for decisions about people."
+
+
+def _how_to_use(config: Mapping[str, Any]) -> Iterator[str]:
+    yield "## How to use it"
+    yield ""
+    yield "```python"
+    yield "from proxyhash import Hasher"
+    yield ""
+    yield 'hasher = Hasher.load("FOLDER")  # or "OWNER/NAME@COMMIT" of the Hugging Face Hub'
+    yield f'hasher.encode(["photo.jpg"])  # (1, {-(-config["head"]["bits"] // 8)}) packed bits'
+    yield "```"

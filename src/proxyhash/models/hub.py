@@ -1,0 +1,64 @@
+"""Models of the Hugging Face Hub: by repository and commit, from the local copy if there is one, and never any code."""
+
+import re
+from pathlib import Path
+
+from proxyhash.models.model_folder import CALIBRATION, CARD, CONFIG, MEASURED, PROXIES, WEIGHTS
+from proxyhash.support.errors import InputError
+
+# Tensors, JSON and the card: the ONNX file stays behind, and nothing that would be unpickled is even fetched.
+FETCHED = (CONFIG, WEIGHTS, PROXIES, CALIBRATION, MEASURED, CARD)
+
+_REPOSITORY = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+?)(@(?P<revision>.*))?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def local_folder(model: str | Path, revision: str | None = None) -> Path:
+    """Return the folder of a model: itself, or the copy of a repository `OWNER/NAME@COMMIT` of the Hub.
+
+    A branch or a tag can be moved to other weights by whoever owns the repository, so only a commit is accepted.
+    """
+    path = Path(model)
+    named = _REPOSITORY.fullmatch(str(model).replace("\\", "/"))
+    if path.exists() or named is None or named["repository"].startswith("."):
+        if revision is not None:
+            raise InputError(f"{model} is not a repository of the Hugging Face Hub, so it has no revision {revision}.")
+        return path
+    repository, wanted = named["repository"], revision or named["revision"]
+    if wanted is None or not _COMMIT.fullmatch(wanted):
+        why = (
+            f"{wanted} can be moved to other weights"
+            if wanted
+            else "as a repository of the Hugging Face Hub it names no commit"
+        )
+        raise InputError(
+            f"There is no folder {model}, and {why}: pin the 40 digits of a commit, {repository}@COMMIT, "
+            f"as https://huggingface.co/{repository}/commits lists them."
+        )
+    return _copy(repository, wanted)
+
+
+def _copy(repository: str, commit: str) -> Path:
+    """Return the local copy of a commit, fetched if it is not there: a commit never changes, so a copy is never stale."""
+    try:
+        from huggingface_hub import constants, snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RevisionNotFoundError
+    except ImportError:
+        raise InputError('Models of the Hugging Face Hub need huggingface_hub; run pip install "proxyhash[hub]".') from None
+    where = f"{repository}@{commit}"
+    try:
+        fetched = snapshot_download(repository, revision=commit, allow_patterns=list(FETCHED))
+    except RevisionNotFoundError:
+        raise InputError(f"{repository} has no commit {commit} on the Hugging Face Hub.") from None
+    except LocalEntryNotFoundError as error:  # no network, and no copy
+        raise InputError(
+            f"{where} is not in {constants.HF_HUB_CACHE} and cannot be fetched now; try again with a network."
+        ) from error
+    except HfHubHTTPError as error:
+        answer = getattr(error.response, "status_code", "an error")
+        raise InputError(
+            f"{where} cannot be fetched: the Hugging Face Hub answers {answer}; is it spelt right, and public?"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{where} cannot be fetched: {error.strerror or ' '.join(str(error).split())}.") from error
+    return Path(fetched)

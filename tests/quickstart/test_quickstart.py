@@ -1,0 +1,219 @@
+"""A person's images to a model, an index and a report: every layout, on pictures so small that it takes seconds."""
+
+import json
+import shlex
+import signal
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pictures import class_folders, picture, tagged
+from PIL import Image
+
+from proxyhash.cli.app import main
+from proxyhash.index import Index
+from proxyhash.models import feature_cache, hasher
+from proxyhash.models.hasher import Hasher
+from proxyhash.training.trainer import Trainer
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Work in an empty folder with an empty cache; spare the seconds of every export, and of most figures."""
+    if request.node.name != "test_class_folders":
+        monkeypatch.setattr("proxyhash.report.page.figures", lambda _: iter(()))
+    torch.set_num_threads(1)
+    monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    for module in (hasher, feature_cache):
+        monkeypatch.setattr(module, "onnx_available", lambda: False)
+
+
+Quickstart = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture
+def quickstart(capsys: pytest.CaptureFixture[str]) -> Quickstart:
+    def run(options: str) -> dict[str, Any]:
+        main(["quickstart", *options.split(), "--json"])
+        return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+    return run
+
+
+def test_class_folders(quickstart: Quickstart, tmp_path: Path) -> None:
+    class_folders(tmp_path / "photos", dict.fromkeys("abcd", 30))
+    said = quickstart("photos --epochs 3")
+    assert (said["choices"]["method"], said["choices"]["bits"], said["choices"]["backbone"]) == ("shclm", 16, "convnet")
+    assert said["numbers"]["map"] > 0.9
+    assert said["numbers"]["accuracy"] > 0.9
+    assert set(said["numbers"]["compared"]) == {"learned", "shclm"}
+    assert said["numbers"]["indexed"] == 120
+    with Index.open("photos-quickstart/index") as index:
+        picture(2, 500).save("query.png")
+        (found,) = index.search("query.png", 10)
+        assert [match.labels for match in found] == [("c",)] * 10
+        assert index.info().calibrated
+    page = Path("photos-quickstart/report.html").read_text()
+    assert page.count("data:image/jpeg;base64,") > 50
+    assert "Quickstart of photos" in page
+    assert page.count("data:image/svg+xml;base64,") == 5
+    card = Path("photos-quickstart/model/README.md").read_text()
+    assert f"| {said['numbers']['map']:.4f} |" in card
+    assert "more likely right than wrong up to" in card
+
+
+def test_the_commands_that_it_prints_do_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class_folders(tmp_path / "my photos", dict.fromkeys("abc", 12))
+    main(["quickstart", "my photos", "--epochs", "2", "-o", "made at once"])
+    printed = capsys.readouterr().out
+    lines = [line.strip() for line in printed.splitlines() if line.startswith("  proxyhash ")]
+    assert "step by step" in printed
+    assert "as you said" in printed
+    assert len(lines) == 8  # five steps, and what to do next
+    for line in lines[:5]:
+        main([word.replace("made at once", "made by hand") for word in shlex.split(line)[1:]])
+    once, by_hand = Hasher.load("made at once/model"), Hasher.load("made by hand/model")
+    pixels = np.stack([np.asarray(picture(kind, 7)) for kind in range(3)])
+    assert np.array_equal(once.encode(pixels), by_hand.encode(pixels))
+    assert len(Index.open("made by hand/index")) == 36
+    assert Path("made by hand/report.html").read_text().count("data:image/jpeg;base64,") > 20
+    main(shlex.split(lines[5].replace("IMAGE", "'my photos/a/0-0.png'"))[1:])
+    assert Path("found.png").is_file()
+    main(shlex.split(lines[6].replace("MORE-IMAGES", "'my photos/a'"))[1:])
+    assert "48 items" in capsys.readouterr().out
+
+
+def test_tags_some_images_without(quickstart: Quickstart, tmp_path: Path) -> None:
+    tagged(tmp_path / "photos", 84)
+    said = quickstart("photos --epochs 4")
+    assert said["facts"]["kind"] == "tags"
+    assert said["facts"]["unlabelled"] == 4
+    assert said["choices"]["bits"] == 32
+    assert said["numbers"]["map"] > 0.5
+    assert said["numbers"]["indexed"] == 84
+
+
+def test_partly_labelled_with_a_long_tail_and_singletons(quickstart: Quickstart, tmp_path: Path) -> None:
+    sizes = {"": 10, "many": 30, "some": 12, "few": 4, "two": 2, "lone": 1, "single": 1}
+    class_folders(tmp_path / "photos", sizes)
+    Path("photos/many/broken.png").write_bytes(b"not a picture")
+    said = quickstart("photos --epochs 4")
+    facts = said["facts"]
+    assert (facts["classes"], facts["shared"], facts["unlabelled"]) == (6, 4, 10)
+    assert said["choices"]["method"] == "shclm"
+    assert said["numbers"]["indexed"] == 60
+    assert Hasher.load("photos-quickstart/model").names == ("few", "lone", "many", "single", "some", "two")
+
+
+def test_no_labels_at_all(quickstart: Quickstart, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    for kind, number in product(range(3), range(16)):
+        picture(kind, number).save(tmp_path / "photos" / f"{kind}-{number}.png")
+    said = quickstart("photos --backbone convnet")
+    assert (said["choices"]["method"], said["choices"]["bits"]) == ("itq", 32)
+    assert said["numbers"] == {"indexed": 48}
+    assert len(said["commands"]) == 3
+    with Index.open("photos-quickstart/index") as index:
+        (found,) = index.search("photos/1-3.png", 6)
+        assert found[0].key == "1-3.png"
+        assert sum(match.key.startswith("1-") for match in found) >= 5  # colours are alike by any features
+    page = Path("photos-quickstart/report.html").read_text()
+    assert page.count("data:image/jpeg;base64,") == 8 * 11
+    assert "right" not in page.partition("</style>")[2]
+    assert "No labels were used." in Path("photos-quickstart/model/README.md").read_text()
+
+
+@pytest.mark.parametrize("sizes", [{"only": 20}, dict.fromkeys("abcdefghijklmnopqrst", 1)])
+def test_labels_that_teach_nothing_are_kept_in_the_index(
+    sizes: dict[str, int], quickstart: Quickstart, tmp_path: Path
+) -> None:
+    class_folders(tmp_path / "photos", sizes)
+    said = quickstart("photos --backbone convnet")
+    assert said["choices"]["method"] == "itq"
+    with Index.open("photos-quickstart/index") as index:
+        (found,) = index.search("photos/" + next(iter(sizes)) + "/0-0.png", 1)
+    assert found[0].labels == (next(iter(sizes)),)
+
+
+def test_a_second_run_does_nothing_again_and_new_images_start_anew(
+    quickstart: Quickstart, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class_folders(tmp_path / "photos", dict.fromkeys("abc", 12))
+    first = quickstart("photos --epochs 2")
+    made = {path: path.stat().st_mtime_ns for path in Path("photos-quickstart").rglob("*") if path.is_file()}
+    assert quickstart("photos --epochs 2") == first
+    assert {path: path.stat().st_mtime_ns for path in made} == made
+    main("quickstart photos --epochs 2".split())
+    assert capsys.readouterr().out.count("done before") == 5
+    Path("photos/c/2-0.png").unlink()
+    class_folders(tmp_path / "photos", {"a": 0, "b": 0, "c": 0, "d": 12})
+    more = quickstart("photos --epochs 2")
+    assert more["numbers"]["indexed"] == 47
+    assert Hasher.load("photos-quickstart/model").names == ("a", "b", "c", "d")
+    assert len(list(Path("photos-quickstart/results").glob("shclm-*.json"))) == 1
+
+
+def test_ctrl_c_is_survived(
+    quickstart: Quickstart, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class_folders(tmp_path / "photos", dict.fromkeys("abc", 12))
+    judge, epochs = Trainer._judge, []
+
+    def interrupted(trainer: Trainer, *rest: Any) -> None:
+        judge(trainer, *rest)
+        epochs.append(1)
+        if len(epochs) == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "_judge", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        main("quickstart photos --epochs 4".split())
+    assert stop.value.code == 130
+    assert capsys.readouterr().err == "proxyhash: stopped; the same command goes on where this one stopped.\n"
+    said = quickstart("photos --epochs 4")
+    assert said["numbers"]["indexed"] == 36
+    log = [json.loads(line) for line in Path("photos-quickstart/model.run/log.jsonl").read_text().splitlines()]
+    assert [entry["epoch"] for entry in log] == [1, 2, 3, 4]
+    assert len(epochs) == 3 + 1 + 2 * 4  # the rest of the training, and the two that are compared
+
+
+def test_quiet_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    class_folders(tmp_path / "photos", dict.fromkeys("ab", 6))
+    main("quickstart photos --epochs 1 --quiet".split())
+    output = capfd.readouterr()
+    assert (output.out, output.err) == ("", "")
+    assert Path("photos-quickstart/report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("absent", "There is no folder absent; quickstart takes a folder of your own images."),
+        ("photos -o photos/made", "photos/made lies among the images of photos; choose a folder elsewhere with -o."),
+        ("photos -o other", "other holds other things; choose another folder with -o."),
+        ("photos -o file", "file is a file; choose a folder with -o."),
+        ("empty", "holds no images"),
+        ("unreadable", "None of the images of unreadable that were tried can be read; see proxyhash data check."),
+    ],
+)
+def test_mistakes(options: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class_folders(tmp_path / "photos", {"a": 2, "b": 2})
+    for name in ("other/kept", "empty", "unreadable/a"):
+        (tmp_path / name).mkdir(parents=True)
+    Path("file").write_text("kept")
+    Path("unreadable/a/1.png").write_bytes(b"nothing")
+    with pytest.raises(SystemExit) as stop:
+        main(["quickstart", *options.split()])
+    assert stop.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_folder_called_like_a_data_set_is_the_folder(quickstart: Quickstart, tmp_path: Path) -> None:
+    class_folders(tmp_path / "digits", {"a": 6, "b": 6})
+    Image.new("RGB", (16, 16)).save("digits/a/black.png")
+    assert quickstart("digits --epochs 1")["numbers"]["indexed"] == 13
