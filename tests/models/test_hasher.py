@@ -152,7 +152,7 @@ def test_a_failed_save_leaves_the_good_model(folder: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(hasher_module, "save_file", fail)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(InputError, match="no space is left on its disk; free some"):
         new_hasher(hidden=8).save(folder)
     np.testing.assert_array_equal(Hasher.load(folder).encode(digits()), codes)
     assert [child.name for child in folder.parent.iterdir()] == ["model"]
