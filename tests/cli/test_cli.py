@@ -1,10 +1,12 @@
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from proxyhash import ProxySet, __version__
 from proxyhash.cli.app import main
@@ -116,9 +118,23 @@ def test_the_installed_command_runs_the_demo(tmp_path: Path) -> None:
     command = Path(sys.executable).with_name("proxyhash")
     done = subprocess.run([command, "demo"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "1,797 images of 10 digits" in done.stdout
-    assert done.stderr == ""
+    assert "proxyhash:" not in done.stderr, "no notes, no errors"
     proxies = ProxySet.load(tmp_path / "demo" / "proxies.safetensors")
     assert (proxies.kind, proxies.classes, proxies.bits) == ("shclm", 10, 16)
     assert proxies.quality.assignment is not None
     assert proxies.quality.assignment.correlation > 0.5
     assert (tmp_path / "demo" / "proxies.png").exists()
+    found = re.search(
+        r"mAP with sHCLM codes: ([\d.]+); with lsh ([\d.]+), itq ([\d.]+)\. Accuracy .*: ([\d.]+)", done.stdout
+    )
+    assert found is not None
+    ours, lsh, itq, accuracy = map(float, found.groups())
+    assert lsh < itq < 0.7 < 0.9 < min(ours, accuracy)
+    assert "1,797 images are in demo/index" in done.stdout
+    page = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
+    assert "What is found: shclm, 16 bits" in page
+    with Image.open(tmp_path / "demo" / "found.png") as sheet:
+        assert sheet.width > 1000
+    assert len(list((tmp_path / "demo" / "digits" / "3").glob("*.png"))) == 183
+    again = subprocess.run([command, "demo"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert again.stdout.count("done before") == 7, "nothing is done twice"

@@ -1,11 +1,7 @@
 """`proxyhash quickstart`: a person's own images to a model, an index and a report, with one command."""
 
-import io
-import json
 import shlex
-import time
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +13,7 @@ from rich.text import Text
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Json, answer, narrator
 from proxyhash.cli.show import progress_bars
+from proxyhash.cli.steps import Stopwatch, run_command
 
 if TYPE_CHECKING:
     from proxyhash.quickstart import Choices, Facts, Step
@@ -71,31 +68,19 @@ def quickstart(
     steps = steps_for(choices, places)
     console = narrator(heard=not json_)
     console.print(_table(facts, choices))
-    seconds = _Stopwatch()
+    seconds = Stopwatch()
 
     def tell(step: "Step", before: bool) -> None:
         console.print(f"{step.title}: {'done before' if before else f'done in {seconds.lap():.0f} s'}")
 
     try:
-        answers = run_steps(steps, places, fingerprint(dataset), _run, tell)
+        answers = run_steps(steps, places, fingerprint(dataset), run_command, tell)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command goes on where this one stopped.") from None
     numbers = _numbers(answers)
     made = {"model": str(places.model), "index": str(places.index), "report": str(places.report)}
     said = {"facts": asdict(facts), "choices": asdict(choices), "commands": [step.line for step in steps]}
     answer({**said, "numbers": numbers, **made}, *_summary(numbers, places, steps), as_json=json_)
-
-
-class _Stopwatch:
-    """Tells the time since it was asked last."""
-
-    def __init__(self) -> None:
-        self.since = time.monotonic()
-
-    def lap(self) -> float:
-        """Return the seconds since the last lap."""
-        before, self.since = self.since, time.monotonic()
-        return self.since - before
 
 
 def _as_folder(folder: Path) -> Path:
@@ -105,16 +90,6 @@ def _as_folder(folder: Path) -> Path:
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}; quickstart takes a folder of your own images.")
     return folder.resolve()
-
-
-def _run(command: Sequence[str]) -> Any:
-    """Run a command as if it had been typed; what it would print, it answers."""
-    from proxyhash.cli.app import app
-
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        app([*command, "--json"], exit_on_error=False, print_error=False, result_action="return_value")
-    return json.loads(printed.getvalue())
 
 
 def _table(facts: "Facts", choices: "Choices") -> Table:

@@ -1,11 +1,13 @@
 """`proxyhash serve`: an index behind HTTP, and a page to look at it."""
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from proxyhash.cli.numbers import Whole
+from proxyhash.cli.output import is_quiet
 from proxyhash.support.errors import InputError
 
 
@@ -19,14 +21,15 @@ def serve(
     token_file: Path | None = None,
     threshold: float = 0.5,
     decoders: Whole = 2,
-    quiet: Annotated[bool, Parameter(negative=())] = False,
+    open_: Annotated[bool, Parameter(name="--open", negative=())] = False,
 ) -> None:
     """Serve an index: a page to search it in a browser, and a JSON API, described at /openapi.json.
 
       proxyhash serve photos.index
       proxyhash serve photos.index --host 0.0.0.0 --allow-host photos.example.org --token-file token
 
-    Items that others add to the index are found without a restart. Ctrl-C or SIGTERM finishes what is under way.
+    Items that others add to the index are found without a restart. Ctrl-C or SIGTERM finishes what is under way. With
+    --quiet, failures are logged, and not every request.
 
     Parameters
     ----------
@@ -44,8 +47,8 @@ def serve(
         The expected precision below which there is no match, where the model was calibrated.
     decoders
         How many processes decode images.
-    quiet
-        Log failures only, not every request.
+    open_
+        Show the page in the browser.
     """
     try:
         from proxyhash.serve.access import read_token
@@ -58,6 +61,12 @@ def serve(
     if decoders < 1:
         raise InputError(f"There must be at least 1 decoder, not {decoders}.")
     names, limits = frozenset(name.lower() for name in allow_host), Limits(decoders=decoders)
-    settings = Settings(host, port, names, read_token(token_file), threshold, not quiet, limits)
+    settings = Settings(host, port, names, read_token(token_file), threshold, not is_quiet(), limits)
     writing = "with a token, clients can write" if settings.token else "read-only"
-    serve_index(index_, settings, lambda address: print(f"Serving {index_} at {address} ({writing}).", flush=True))
+
+    def listening(address: str) -> None:
+        print(f"Serving {index_} at {address} ({writing}).", flush=True)
+        if open_:
+            webbrowser.open(address)
+
+    serve_index(index_, settings, listening)
