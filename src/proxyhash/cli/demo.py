@@ -70,7 +70,7 @@ def demo(
         console.print(line, soft_wrap=True, markup=False)
     if serve:
         with keeping_quiet():
-            serve_index(places.index, port=0, open_=True)
+            serve_index(str(places.index), port=0, open_=True)
 
 
 def _show_proxies(console: Console, digits: Any, bits: int, seed: int, output: Path) -> None:

@@ -12,7 +12,7 @@ from proxyhash.support.errors import InputError
 
 
 def serve(
-    index_: Annotated[Path, Parameter(name="index")],
+    index_: Annotated[str, Parameter(name="index")],
     /,
     *,
     host: str = "127.0.0.1",
@@ -50,6 +50,8 @@ def serve(
     open_
         Show the page in the browser.
     """
+    if "://" in index_:
+        raise InputError(f"The service serves the folder of an index; {index_} is on a server that answers clients itself.")
     try:
         from proxyhash.serve.access import read_token
         from proxyhash.serve.server import serve as serve_index
@@ -69,4 +71,4 @@ def serve(
         if open_:
             webbrowser.open(address)
 
-    serve_index(index_, settings, listening)
+    serve_index(Path(index_), settings, listening)
