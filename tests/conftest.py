@@ -1,6 +1,7 @@
 """Shared by all tests: hypothesis without a clock, torch on one thread, small models and pictures."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import settings
 from PIL import Image
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
     from running_service import Running
 
 settings.register_profile("steady", deadline=None, max_examples=40, derandomize=True)
@@ -69,3 +71,18 @@ def photo_service(tmp_path_factory: pytest.TempPathFactory, model: Path) -> "Ite
 
     with serving(make_photo_index(tmp_path_factory.mktemp("service"), model), body_bytes=2_000_000) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """Open the system's Chromium; without one, what needs it is skipped and says so."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("there is no Chromium here")
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=flags)
+        yield opened
+        opened.close()

@@ -41,6 +41,12 @@ def test_with_several_metrics_rows_say_which(folder: Path) -> None:
     assert "lsh: binarisation error" not in text
 
 
+def test_the_best_is_the_best_of_what_is_shown(folder: Path) -> None:
+    made("itq", 16, 0.9).write(folder / "mine")
+    assert "| shclm | **71.0" in filled(asked("mine rows=lsh,shclm"), folder)
+    assert "| shclm | 71.0" in filled(asked("mine rows=itq,shclm"), folder)
+
+
 def test_every_table_of_a_file_is_made(folder: Path) -> None:
     text = filled(asked("mine rows=lsh") + asked("mine rows=shclm"), folder)
     assert text.count("| lsh |") == text.count("| shclm |") == 1

@@ -1,29 +1,15 @@
 """The page as people see it: opened from disk by a real browser, at the width of a desk and of a phone."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from made_records import RECORDS
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from proxyhash.report import compare, write_page
 from proxyhash.report.gallery import Gallery, Shown
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PIXEL = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -1,27 +1,14 @@
 """The page as people use it, in a real browser: drop an image, follow results, filter, fail, on a desk and on a phone."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect
 from running_service import NASTY, Running, make_code_index, serving
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 PATIENCE = 60_000  # milliseconds, on a machine that has other things to do
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
 expect.set_options(timeout=PATIENCE)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 class Visit:
@@ -147,6 +134,25 @@ def test_an_image_can_be_dropped_and_pasted(browser: Browser, photo_service: Run
         page.evaluate(f"([bytes, name]) => {{ {made} document.body.dispatchEvent({event}); }}", [picture, name])
         expect(page.locator("#title")).to_have_text(name)
         visit.shows("found")
+    visit.end()
+
+
+def test_a_file_that_comes_early_is_not_lost(browser: Browser, photo_service: Running) -> None:
+    visit = Visit(browser, photo_service)
+    page = visit.page
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/api/info", hold)
+    page.reload()
+    visit.upload(photo_service.index.parent / "photos" / "d" / "3.png")
+    while not held:
+        page.wait_for_timeout(20)
+    held[0].continue_()
+    visit.shows("found")
+    expect(page.locator("#title")).to_have_text("3.png")
     visit.end()
 
 

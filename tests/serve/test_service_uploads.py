@@ -94,7 +94,7 @@ def test_a_body_without_a_length_is_cut_off_too(photo_service: Running) -> None:
 
 @pytest.fixture(scope="module")
 def small_decoders() -> "object":
-    decoders = Decoders(Limits(decoders=1, decoder_seconds=1.0, decoder_bytes=60_000_000))
+    decoders = Decoders(Limits(decoders=1, decoder_seconds=5.0, decoder_bytes=60_000_000))
     decoders.start()
     yield decoders
     decoders.close()
@@ -116,7 +116,7 @@ def test_jobs_give_what_decoding_in_this_process_gives(small_decoders: Decoders)
 def test_a_decoder_that_takes_too_long_or_dies_is_replaced(small_decoders: Decoders) -> None:
     job, replaced = Square(16, "cover"), small_decoders.replaced
     for number, sentence in (
-        (signal.SIGSTOP, "takes longer than 1 seconds to decode"),
+        (signal.SIGSTOP, "takes longer than 5 seconds to decode"),
         (signal.SIGKILL, "made the decoder fail"),
     ):
         os.kill(_only(small_decoders), number)

@@ -1,6 +1,6 @@
 """Records that may stand in one table: same data, same protocol, same network. What stands in its cells."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import mean, stdev
@@ -96,9 +96,9 @@ class Comparison:
         paper = paper_number(first.data["name"], first.protocol["protocol"], metric, row, bits) if judged_by_paper else None
         return Cell(mean(values), stdev(values) if len(values) > 1 else None, len(values), paper)
 
-    def best(self, bits: int, metric: str) -> float | None:
-        """Return the best mean of a column; of an error, the least. Among one row there is no best."""
-        rows = self.measured(metric)
+    def best(self, bits: int, metric: str, rows: Sequence[str] | None = None) -> float | None:
+        """Return the best mean of a column, of some rows or of all; of an error, the least. Among one row there is no best."""
+        rows = self.measured(metric) if rows is None else rows
         means = [cell.mean for row in rows if (cell := self.cell(row, bits, metric))]
         return (max if metric in PERCENT else min)(means) if means and len(rows) > 1 else None
 

@@ -64,8 +64,9 @@ def _table(asked: Asked) -> Iterator[str]:
     )
     yield "|---|" + "---:|" * len(comparison.lengths)
     for metric in asked.metrics:
-        for row in asked.rows or comparison.measured(metric):
-            cells = " | ".join(markdown_cell(comparison, row, bits, metric) for bits in comparison.lengths)
+        rows = asked.rows or comparison.measured(metric)
+        for row in rows:
+            cells = " | ".join(markdown_cell(comparison, row, bits, metric, rows) for bits in comparison.lengths)
             name = escaped(row) if len(asked.metrics) == 1 else f"{escaped(row)}: {metric_title(metric)}"
             yield f"| {name} | {cells} |"
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from proxyhash.report.comparison import METRICS, PERCENT, Cell, Comparison
 from proxyhash.support.markdown import escaped
@@ -27,13 +27,13 @@ def _section(comparison: Comparison) -> Iterator[str]:
         yield ""
 
 
-def markdown_cell(comparison: Comparison, label: str, bits: int, metric: str) -> str:
-    """Return mean and spread, in bold where they are the best of a column, and the paper's number."""
+def markdown_cell(comparison: Comparison, label: str, bits: int, metric: str, rows: Sequence[str] | None = None) -> str:
+    """Return mean and spread, in bold where they are the best of a column among some rows, and the paper's number."""
     cell = comparison.cell(label, bits, metric)
     if cell is None:
         return ""
     text = shown(cell, metric)
-    text = f"**{text}**" if cell.mean == comparison.best(bits, metric) else text
+    text = f"**{text}**" if cell.mean == comparison.best(bits, metric, rows) else text
     return text if cell.paper is None else f"{text} (paper {cell.paper:.1f})"
 
 

@@ -10,6 +10,7 @@ let current = null; // { key } or { code } or { file }, with title, preview, lab
 let labels = []; // of the last search without a filter, and how many items had each
 let total = 0;
 let underWay = null;
+let early = null; // a file that came before the page knew what is served
 
 async function start() {
   try {
@@ -19,7 +20,8 @@ async function start() {
     view.showNotice("The service does not answer", error.message, "Try again", () => location.reload());
     return;
   }
-  await followAddress();
+  if (early && info.search_by_image) await searchWith({ file: early });
+  else await followAddress();
 }
 
 async function showStart() {
@@ -139,7 +141,8 @@ const mega = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
 function takeFile(files) {
   const file = [...files].find((one) => one.type.startsWith("image/")) ?? files[0];
-  if (file && info?.search_by_image) searchWith({ file });
+  if (info === null) early = file ?? null;
+  else if (file && info.search_by_image) searchWith({ file });
 }
 
 element("choose").onclick = () => element("file").click();
