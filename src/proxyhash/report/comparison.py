@@ -97,7 +97,7 @@ class Comparison:
         return Cell(mean(values), stdev(values) if len(values) > 1 else None, len(values), paper)
 
     def best(self, bits: int, metric: str, rows: Sequence[str] | None = None) -> float | None:
-        """Return the best mean of a column, of some rows or of all; of an error, the least. Among one row there is no best."""
+        """Return the best mean of a column, of some rows or all; of an error, the least. Of one row there is no best."""
         rows = self.measured(metric) if rows is None else rows
         means = [cell.mean for row in rows if (cell := self.cell(row, bits, metric))]
         return (max if metric in PERCENT else min)(means) if means and len(rows) > 1 else None
