@@ -156,6 +156,13 @@ def test_a_file_that_comes_early_is_not_lost(browser: Browser, photo_service: Ru
     visit.end()
 
 
+def test_a_link_may_carry_what_others_added(browser: Browser, photo_service: Running) -> None:
+    visit = Visit(browser, photo_service, path="/?from=a-letter#like=c/2.png")
+    visit.shows("found")
+    expect(visit.page.locator("#title")).to_have_text("c/2.png")
+    visit.end()
+
+
 def test_names_are_text_and_nothing_else(browser: Browser, photo_service: Running) -> None:
     visit = Visit(browser, photo_service)
     visit.page.fill("#key", f"{NASTY}/{NASTY}.png")

@@ -4,17 +4,13 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 from cyclopts import Parameter
-from PIL import Image
 from rich.console import Console
 
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Flag, keeping_quiet, narrator
 from proxyhash.cli.show import print_codes, print_quality, progress_bars
 from proxyhash.cli.steps import Stopwatch, run_command
-from proxyhash.proxies import class_mean_similarity, design_proxies
-from proxyhash.proxies.figures import save_figure
 from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -75,6 +71,9 @@ def demo(
 
 def _show_proxies(console: Console, digits: Any, bits: int, seed: int, output: Path) -> None:
     """Design sHCLM proxies for the ten digits: similar digits get similar codes, and no two are close."""
+    from proxyhash.proxies import class_mean_similarity, design_proxies
+    from proxyhash.proxies.figures import save_figure
+
     names = [str(digit) for digit in digits.target_names]
     similarity = class_mean_similarity(digits.data, digits.target)
     with progress_bars() as progress:
@@ -90,6 +89,9 @@ def _show_proxies(console: Console, digits: Any, bits: int, seed: int, output: P
 
 def _write_images(digits: Any, folder: Path) -> None:
     """Write each digit once, to a folder of its class: dark on light, as on paper."""
+    import numpy as np
+    from PIL import Image
+
     for number, (pixels, digit) in enumerate(zip(digits.images, digits.target, strict=True)):
         path = folder / str(digit) / f"{number:04d}.png"
         if not path.exists():

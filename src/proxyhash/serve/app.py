@@ -86,7 +86,8 @@ class App:
             check_token(_text(headers, b"authorization"), self._settings.token)
         if not self._service.ready and route.path.startswith("/api/search"):
             await self._service.readiness(None, None)
-        query = read_query(scope["query_string"], route.query)
+        # What is no API is also reached by links to which others add their parameters.
+        query = read_query(scope["query_string"] if route.path.startswith("/api/") else b"", route.query)
         if route.body == IMAGE_BODY:
             with self._service.uploads.room():
                 return _encoded(await route.handler(query, await self._body(route, headers, receive)))
