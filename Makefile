@@ -6,7 +6,7 @@ CONSTRAINTS ?= constraints.txt
 BIN = $(VENV)/bin
 INSTALL = $(BIN)/pip install --quiet $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) --editable
 
-.PHONY: demo test test-all lint benchmarks clean
+.PHONY: demo test test-all lint docs benchmarks clean
 
 demo: $(VENV)/.installed
 	$(BIN)/proxyhash demo
@@ -22,6 +22,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs build/site
+	@echo "The site is build/site/index.html"
 
 benchmarks: $(VENV)/.installed-dev
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done

@@ -2,14 +2,16 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cyclopts import App
 from PIL import Image
 
 from proxyhash import ProxySet, __version__
-from proxyhash.cli.app import main
+from proxyhash.cli.app import app, main
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
@@ -138,3 +140,20 @@ def test_the_installed_command_runs_the_demo(tmp_path: Path) -> None:
     assert len(list((tmp_path / "demo" / "digits" / "3").glob("*.png"))) == 183
     again = subprocess.run([command, "demo"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert again.stdout.count("done before") == 7, "nothing is done twice"
+
+
+def _options(command: App) -> Iterator[tuple[str, str | None]]:
+    for name in command:
+        if name.startswith("-"):
+            continue
+        if command[name].default_command is None:
+            yield from _options(command[name])
+        else:
+            for option in command[name].assemble_argument_collection(parse_docstring=True):
+                yield f"{name} {' '.join(option.names)}", option.parameter.help
+
+
+def test_every_option_says_what_it_does() -> None:
+    options = dict(_options(app))
+    assert len(options) > 100
+    assert [name for name, words in options.items() if not words] == []

@@ -43,7 +43,7 @@ PROXIES = {
     "binarisation_error": 0.05,
     "binarisation_histogram": [3, 2, 1],
     "proxy_histogram": [5, 0, 5],
-    "proxies": {"nearest_mean": 5.5},
+    "proxies": {"min_distance": 5.0, "nearest_mean": 5.5, "assignment": None},
 }
 RECORDS = [
     made("lsh", 16, 0.03),

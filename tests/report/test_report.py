@@ -10,6 +10,7 @@ from made_records import RECORDS, made
 from proxyhash.methods import list_methods
 from proxyhash.report import as_csv, as_markdown, compare, write_page
 from proxyhash.report.comparison import paper_row
+from proxyhash.report.figures import figures
 from proxyhash.report.gallery import Gallery, Shown
 from proxyhash.report.paper import paper_number, paper_tables
 
@@ -147,3 +148,21 @@ def test_the_page_shows_tables_figures_and_what_was_found(page: Elements) -> Non
     assert page.tags.count("img") == 6 + 2 + 2, "six figures of the one, two of the other, two in the gallery"
     assert "3 bits, wrong" in text
     assert '"versions"' in text
+
+
+def test_retrieval_is_drawn_against_the_geometry_of_proxies() -> None:
+    floors = {"hclm": (4.0, None), "code": (6.0, None), "shclm": (4.0, 0.3), "scode": (6.0, 0.2), "joint": (5.0, 0.7)}
+    records = [
+        made(label, 16, 0.6, metrics={"map": 0.6, "all": {}, "proxies": _geometry(distance, correlation)})
+        for label, (distance, correlation) in floors.items()
+    ]
+    captions = [caption for caption, _ in figures(*compare(records))]
+    assert "Retrieval against the distance of the nearest two proxies" in captions
+    assert "Retrieval against how far proxies follow the similarity of classes" in captions
+    fewer = [caption for caption, _ in figures(*compare(records[:2]))]
+    assert not [caption for caption in fewer if caption.startswith("Retrieval against")], "two points show no relation"
+
+
+def _geometry(distance: float, correlation: float | None) -> dict[str, object]:
+    assignment = None if correlation is None else {"correlation": correlation}
+    return {"min_distance": distance, "nearest_mean": distance, "assignment": assignment}

@@ -138,8 +138,22 @@ def tune(
 
     Parameters
     ----------
-    dataset, methods, protocol, tags, backbone, epochs, recipe, data_dir
-        As of `proxyhash benchmark`.
+    dataset
+        A name from `proxyhash datasets`, or a folder.
+    methods
+        Names from `proxyhash methods`, with commas.
+    protocol
+        How the data are cut; by default as the data set would expect.
+    tags
+        Keep only so many of the most frequent tags.
+    backbone
+        The network that all share.
+    epochs
+        Passes of the methods that train networks.
+    recipe
+        A .toml file with any of this; options given here change it.
+    data_dir
+        Where to look for a named data set first.
     bits
         The length that settings are chosen at, or several with commas: then the mean mAP decides.
     json_

@@ -1,4 +1,4 @@
-"""`proxyhash datasets`, `proxyhash data check` and `proxyhash data protocols`: what there is, and what it is worth."""
+"""`proxyhash datasets` and `proxyhash data ...`: what there is, what it is worth, and how to get at its images."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Json
+from proxyhash.cli.output import Json, answer
 from proxyhash.cli.show import progress_bars
 from proxyhash.support.errors import InputError
 
@@ -159,6 +159,46 @@ def check(
         _print(report)
     if report.worst == "error":
         sys.exit(1)
+
+
+@data.command
+def write(
+    name: str,
+    folder: Path,
+    /,
+    *,
+    enlarge: Whole = 1,
+    data_dir: Path | None = None,
+    json_: Json = False,
+) -> None:
+    """Write a data set that is known by name as a folder of image files, to look at or to try other commands on.
+
+    For example, handwritten digits, large enough to see:
+
+      proxyhash data write digits digits/ --enlarge 4
+
+    Parameters
+    ----------
+    name
+        A name from `proxyhash datasets`.
+    folder
+        The folder; it must not be there yet.
+    enlarge
+        Make a pixel so many pixels on a side.
+    data_dir
+        Where to look for the data set first.
+    json_
+        Print JSON instead of a sentence.
+    """
+    from proxyhash.data import load_dataset
+    from proxyhash.data.writing import write_folder
+
+    if enlarge < 1:
+        raise InputError(f"--enlarge must be at least 1, not {enlarge}.")
+    with progress_bars() as progress:
+        loaded = load_dataset(name, data_dir=data_dir, progress=progress)
+        count = write_folder(loaded, folder, enlarge=enlarge, progress=progress)
+    answer({"images": count, "folder": str(folder)}, f"Wrote {count:,} images to {folder}.", as_json=json_)
 
 
 def _print(report: "Report") -> None:

@@ -90,14 +90,15 @@ def _show_proxies(console: Console, digits: Any, bits: int, seed: int, output: P
 def _write_images(digits: Any, folder: Path) -> None:
     """Write each digit once, to a folder of its class: dark on light, as on paper."""
     import numpy as np
-    from PIL import Image
 
-    for number, (pixels, digit) in enumerate(zip(digits.images, digits.target, strict=True)):
-        path = folder / str(digit) / f"{number:04d}.png"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            grey = np.kron(255 - np.round(pixels * (255 / 16)), np.ones((SCALE, SCALE))).astype(np.uint8)
-            Image.fromarray(grey).save(path)
+    from proxyhash.data import ArrayImages, Dataset
+    from proxyhash.data.writing import write_folder
+
+    if not folder.exists():
+        grey = (255 - np.round(digits.images * (255 / 16))).astype(np.uint8)
+        names = tuple(str(name) for name in digits.target_names)
+        images = ArrayImages(np.repeat(grey[..., None], 3, axis=3), "digit")
+        write_folder(Dataset("digits", images, names, digits.target), folder, enlarge=SCALE)
 
 
 def _steps(places: "Places", bits: int, seed: int) -> "list[Step]":
@@ -107,7 +108,7 @@ def _steps(places: "Places", bits: int, seed: int) -> "list[Step]":
     shared = ("--bits", str(bits), "--backbone", "convnet", "--image-size", "8", "--epochs", "10")
     methods = ",".join([*BASELINES, "shclm"])
     found = str(places.out / "found.png")
-    query = str(Path(places.images) / "3" / "0003.png")
+    query = str(Path(places.images) / "3" / "digit-000003.png")
     model, index = str(places.model), str(places.index)
     return [
         Step("training", ("train", places.images, *shared, "--seed", str(seed), "-o", model), places.model),

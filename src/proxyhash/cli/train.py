@@ -104,8 +104,20 @@ def train(
         What is held out of the training set to pick the best epoch: images, classes, or none.
     tags
         Keep only so many of the most frequent tags.
-    epochs, batch, rate, backbone_rate, hidden, dropout, ema
-        Change the plan: passes, images a step, learning rates, units of the hidden layer, regularisation.
+    epochs
+        Passes over the training images.
+    batch
+        Images a step.
+    rate
+        The learning rate of the head.
+    backbone_rate
+        The learning rate of the backbone, with --finetune.
+    hidden
+        Units of the hidden layer before the code; 0 for none.
+    dropout
+        The share of the hidden layer that is left out in each step.
+    ema
+        Keep a running mean of the weights, with this much of the past in each step (0.999, for example).
     growth
         The share of their side that images have in the first epoch of --finetune; it grows to 1.
     seed

@@ -25,15 +25,16 @@ def load_dataset(
 ) -> Dataset:
     """Return a data set: one of `list_datasets()`, or a folder of images, with `metadata.csv` or without.
 
+    A string that is a known name is that name, whatever lies beside; `digits/` and a `Path` are always folders.
     A named one is looked for in `data_dir`, in `PROXYHASH_DATA` and in the cache folder, and downloaded if it is in none of
     them and `fetch` allows it. Items that cannot be used are counted in `.problems`, or are an error if `strict`.
     """
     name = str(name_or_path)
-    if name in RECORDS:
+    if isinstance(name_or_path, str) and name in RECORDS:
         return _load_named(RECORDS[name], data_dir, strict, fetch, progress)
     path = Path(name_or_path).expanduser()
     # Path.exists and Path.is_file raise for names that are too long.
-    if not os.path.exists(path) and len(path.parts) == 1:  # noqa: PTH110
+    if not os.path.exists(path) and len(path.parts) == 1 and isinstance(name_or_path, str):  # noqa: PTH110
         find_record(name)
     if os.path.isfile(path / METADATA):  # noqa: PTH113
         return load_metadata(path, strict=strict, progress=progress)

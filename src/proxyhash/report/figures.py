@@ -1,18 +1,21 @@
-"""The paper's figures with our numbers: retrieval against length, precision and recall, margins, histograms."""
+"""The paper's figures with our numbers: retrieval against length and geometry, precision and recall, margins, histograms."""
 
 import base64
 import io
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from proxyhash.experiments import Record
 from proxyhash.report.comparison import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Geometry = Callable[[Record], float | None]
 _MOST_LINES = 12  # that eyes can tell apart; the best are drawn
 _STYLE: Any = {
     "axes.spines.top": False,
@@ -32,6 +35,16 @@ def figures(comparison: Comparison) -> Iterator[tuple[str, str]]:
         (f"Precision of the nearest, {middle} bits", True, lambda axes: _nearest(axes, comparison, middle)),
         (f"Precision against recall, {middle} bits", True, lambda axes: _recall(axes, comparison, middle)),
         ("Margins of the proxies", _has(comparison, "proxies"), lambda axes: _margins(axes, comparison)),
+        (
+            "Retrieval against the distance of the nearest two proxies",
+            _has_geometry(comparison, _floor),
+            lambda axes: _against(axes, comparison, _floor, "smallest distance of two proxies, % of the bits"),
+        ),
+        (
+            "Retrieval against how far proxies follow the similarity of classes",
+            _has_geometry(comparison, _correlation),
+            lambda axes: _against(axes, comparison, _correlation, "correlation of class and proxy similarity"),
+        ),
         (
             f"Binarisation error of queries, {middle} bits",
             _has(comparison, "binarisation_histogram"),
@@ -128,6 +141,40 @@ def _margins(axes: "Axes", comparison: Comparison) -> None:
                 axes.bar(at, 100 * mean(found) / bits, width, color=_colour(comparison, label), label=name)
     axes.set_xticks(range(len(comparison.lengths)), [str(bits) for bits in comparison.lengths])
     axes.set(xlabel="bits", ylabel="distance to the nearest class, % of the bits")
+
+
+def _floor(record: Record) -> float | None:
+    """Return the smallest distance of two proxies in percent of the bits."""
+    proxies = record.metrics.get("proxies")
+    return 100 * proxies["min_distance"] / record.bits if proxies else None
+
+
+def _correlation(record: Record) -> float | None:
+    """Return how the inner products of proxies correlate with the similarity of their classes, where it is known."""
+    proxies = record.metrics.get("proxies")
+    return proxies["assignment"]["correlation"] if proxies and proxies["assignment"] else None
+
+
+def _has_geometry(comparison: Comparison, geometry: Geometry) -> bool:
+    """Return whether there are at least three rows to see a relation in."""
+    return sum(any(geometry(record) is not None for record in found) for found in comparison.rows.values()) > 2
+
+
+def _against(axes: "Axes", comparison: Comparison, geometry: Geometry, what: str) -> None:
+    """Draw a point for each row and length; a length has a shape of its own."""
+    for bits, shape in zip(comparison.lengths, cycle("os^DvP"), strict=False):
+        points = []
+        for label in comparison.labels:
+            found = [(value, r.metrics["map"]) for r in comparison.of(label, bits) if (value := geometry(r)) is not None]
+            if found:
+                across, up = (mean(numbers) for numbers in zip(*found, strict=True))
+                points.append((across, 100 * up))
+                name = label if bits == comparison.lengths[0] else "_"
+                axes.plot(across, 100 * up, shape, color=_colour(comparison, label), label=name)
+        if points:
+            axes.annotate(f"{bits} bits", max(points), (7, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.margins(x=0.12)
+    axes.set(xlabel=what, ylabel="mAP, %")
 
 
 def _histogram(axes: "Axes", comparison: Comparison, bits: int, name: str, span: tuple[float, float], what: str) -> None:
