@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from proxyhash import codes, design_proxies
 from proxyhash.codes.bits import Packed
-from proxyhash.index import blocks, writing
+from proxyhash.index import writing
 from proxyhash.index.centres import assign
 from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.storage import blocks
 from reporting import Row, options_of, run, timed
 
 ITEMS = 10_000_000

@@ -13,9 +13,11 @@ from material import clustered, keys_of
 import proxyhash
 from proxyhash import Index, InputError, codes
 from proxyhash.codes.bits import Packed
-from proxyhash.index import blocks, memory, writing
+from proxyhash.index import writing
 from proxyhash.index.embedded import EmbeddedIndex
 from proxyhash.index.results import Added, Info, Match, Matches
+from proxyhash.index.searching import memory
+from proxyhash.index.storage import blocks
 from proxyhash.index.verifying import verify
 
 

@@ -18,9 +18,9 @@ import pytest
 from material import clustered, keys_of
 
 from proxyhash import Index, InputError, codes
-from proxyhash.index.blocks import places, read_blocks
 from proxyhash.index.embedded import FILE, EmbeddedIndex
-from proxyhash.index.store import Store
+from proxyhash.index.storage.blocks import places, read_blocks
+from proxyhash.index.storage.store import Store
 from proxyhash.index.verifying import verify
 
 WRITER = """

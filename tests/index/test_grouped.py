@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from proxyhash.codes import pack, reference
 from proxyhash.codes.bits import Packed, words
 from proxyhash.index.centres import assign
-from proxyhash.index.grouped import GroupedSegment, grouped_segment
 from proxyhash.index.positions import positions_from
-from proxyhash.index.segment import distances_of, positions_of
+from proxyhash.index.searching.grouped import GroupedSegment, grouped_segment
+from proxyhash.index.searching.segment import distances_of, positions_of
 
 
 def codes_around(count: int, bits: int, seed: int, flips: float, centres: Packed) -> Packed:

@@ -141,7 +141,7 @@ def test_the_approximate_mode_says_what_it_is_and_with_all_groups_finds_all(
 ) -> None:
     monkeypatch.setattr(writing, "WORTH_IT", 500)
     monkeypatch.setattr("proxyhash.index.centres.LARGEST_SHARE", 1.0)
-    monkeypatch.setattr("proxyhash.index.blocks.BLOCK", 256)
+    monkeypatch.setattr("proxyhash.index.storage.blocks.BLOCK", 256)
     stored, queries = clustered(2000, 4, 0), clustered(20, 4, 1)
     with EmbeddedIndex.open_folder(tmp_path / "i", bits=32) as index:
         with pytest.raises(InputError, match="This index is scanned"):

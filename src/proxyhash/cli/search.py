@@ -16,8 +16,8 @@ from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
-    from proxyhash.index.items import Item
     from proxyhash.index.results import Matches
+    from proxyhash.index.storage.items import Item
 
 
 def search(

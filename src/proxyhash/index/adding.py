@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, pack, signs
-from proxyhash.index import items, writing
+from proxyhash.index import writing
 from proxyhash.index.embedded import EmbeddedIndex
 from proxyhash.index.index import Index
-from proxyhash.index.items import FileFacts, Labels
 from proxyhash.index.models import proxy_codes
 from proxyhash.index.results import Added
+from proxyhash.index.storage import items
+from proxyhash.index.storage.items import FileFacts, Labels
 from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from proxyhash.codes import distances, top_k
 from proxyhash.codes.bits import Packed, words
 from proxyhash.codes.search import for_queries
-from proxyhash.index import grouping_kernels
-from proxyhash.index.blocks import Numbers
+from proxyhash.index.searching import grouping_kernels
+from proxyhash.index.storage.blocks import Numbers
 from proxyhash.support.seeds import generator
 
 WORTH_IT = 65_536  # codes: fewer are scanned in the time that a look at the centres takes

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
 from proxyhash.codes.logic import BLOCK
-from proxyhash.index import grouping_kernels, linking_kernels
 from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.index.grouped import GroupedSegment, grouped_segment
-from proxyhash.index.items import items_at
-from proxyhash.index.memory import Snapshot
+from proxyhash.index.searching import grouping_kernels, linking_kernels
+from proxyhash.index.searching.grouped import GroupedSegment, grouped_segment
+from proxyhash.index.searching.memory import Snapshot
+from proxyhash.index.storage.items import items_at
 from proxyhash.support.checks import whole_number
 from proxyhash.support.progress import Progress, silent
 

@@ -10,18 +10,19 @@ from numpy.typing import NDArray
 
 from proxyhash.codes import MAX_BITS, Neighbours
 from proxyhash.codes.bits import Packed, Words, words
-from proxyhash.index import items, writing
+from proxyhash.index import writing
 from proxyhash.index.calibration import THRESHOLD, Calibration
 from proxyhash.index.index import Index
-from proxyhash.index.items import Item, Labels
 from proxyhash.index.lookup import Row, as_matches, packed_rows
-from proxyhash.index.memory import CodesInMemory, Snapshot
 from proxyhash.index.models import keep_copy, load_hasher, model_folder, proxy_codes
 from proxyhash.index.queries import Anything, Queries, as_items, as_queries
 from proxyhash.index.reranking import asymmetric_distances, reranked
 from proxyhash.index.results import Added, Info, Matches
-from proxyhash.index.segment import Found, distances_of, positions_of
-from proxyhash.index.store import Store
+from proxyhash.index.searching.memory import CodesInMemory, Snapshot
+from proxyhash.index.searching.segment import Found, distances_of, positions_of
+from proxyhash.index.storage import items
+from proxyhash.index.storage.items import Item, Labels
+from proxyhash.index.storage.store import Store
 from proxyhash.models.model_folder import fingerprint
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
@@ -190,7 +191,7 @@ class EmbeddedIndex(Index):
 
     def code(self, key: str) -> Packed:
         """Return the packed code (1, bytes) of an item."""
-        from proxyhash.index.blocks import places, read_block
+        from proxyhash.index.storage.blocks import places, read_block
 
         with self.store.reading():
             position, edition = self.item(key).position, self.store.fact("live")
@@ -265,7 +266,7 @@ class EmbeddedIndex(Index):
     ) -> list[Row]:
         """Return for each query the keys of its best, and their asymmetric distances if they were re-ranked."""
         if approximate:
-            from proxyhash.index.approximate import nearest_approximately
+            from proxyhash.index.searching.approximate import nearest_approximately
 
             return [Row(keys) for keys in nearest_approximately(self, snapshot, asked.codes, k, approximate)]
         found, stored = self._nearest(snapshot, asked.codes, max(k, rerank), threads)

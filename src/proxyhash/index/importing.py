@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, pack
 from proxyhash.index.index import Index
-from proxyhash.index.items import Labels
 from proxyhash.index.results import Added
+from proxyhash.index.storage.items import Labels
 from proxyhash.models.code_shards import read_shard
 from proxyhash.support.errors import InputError
 

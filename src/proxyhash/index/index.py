@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Self
 
 from proxyhash.codes.bits import Packed
 from proxyhash.index.calibration import THRESHOLD
-from proxyhash.index.items import Item, Labels
 from proxyhash.index.milvus.location import is_milvus
 from proxyhash.index.queries import Anything
 from proxyhash.index.results import Added, Info, Matches
+from proxyhash.index.storage.items import Item, Labels
 
 if TYPE_CHECKING:
     from proxyhash.models.hasher import Hasher

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
 from proxyhash.index.calibration import Calibration
-from proxyhash.index.items import Item
 from proxyhash.index.results import Match, Matches
-from proxyhash.index.segment import distances_of, positions_of
+from proxyhash.index.searching.segment import distances_of, positions_of
+from proxyhash.index.storage.items import Item
 
 
 class Row(NamedTuple):

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proxyhash.codes.bits import Packed, pack, signs
-from proxyhash.index import blocks, items, writing
-from proxyhash.index.blocks import BLOCK, Block, Place
+from proxyhash.index import writing
 from proxyhash.index.centres import WORTH_IT
 from proxyhash.index.embedded import EmbeddedIndex
 from proxyhash.index.models import FOLDER, keep_copy, proxy_codes
-from proxyhash.index.store import Store
+from proxyhash.index.storage import blocks, items
+from proxyhash.index.storage.blocks import BLOCK, Block, Place
+from proxyhash.index.storage.store import Store
 from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from proxyhash.codes.bits import Packed
-from proxyhash.index import blocks, items
-from proxyhash.index.blocks import Block, Numbers
 from proxyhash.index.centres import GROWTH, SAMPLE, WORTH_IT, assign, choose_centres
-from proxyhash.index.items import FileFacts, Labels
-from proxyhash.index.memory import unpacked_centres
-from proxyhash.index.store import Store
+from proxyhash.index.searching.memory import unpacked_centres
+from proxyhash.index.storage import blocks, items
+from proxyhash.index.storage.blocks import Block, Numbers
+from proxyhash.index.storage.items import FileFacts, Labels
+from proxyhash.index.storage.store import Store
 from proxyhash.support.errors import InputError
 from proxyhash.support.parallel import lookahead
 from proxyhash.support.seeds import generator

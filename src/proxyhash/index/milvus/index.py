@@ -9,10 +9,8 @@ import numpy as np
 
 from proxyhash.codes import MAX_BITS
 from proxyhash.codes.bits import Packed
-from proxyhash.index import items as checks
 from proxyhash.index.calibration import THRESHOLD, Calibration
 from proxyhash.index.index import Index
-from proxyhash.index.items import FileFacts, Item, Labels
 from proxyhash.index.milvus import collection
 from proxyhash.index.milvus.collection import CALL, Facts
 from proxyhash.index.milvus.location import Location, parse_location
@@ -22,6 +20,8 @@ from proxyhash.index.milvus.searching import Searcher, as_answer, with_scores
 from proxyhash.index.models import keep_copy, load_hasher, model_folder
 from proxyhash.index.queries import Anything, as_items, as_queries
 from proxyhash.index.results import Added, Info, Matches
+from proxyhash.index.storage import items as checks
+from proxyhash.index.storage.items import FileFacts, Item, Labels
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
 from proxyhash.support.places import cache_root

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from proxyhash.codes.bits import Packed
-from proxyhash.index.items import FileFacts, Item, Labels, labels_as_text
 from proxyhash.index.milvus.collection import LONGEST_KEY, LONGEST_TEXT
+from proxyhash.index.storage.items import FileFacts, Item, Labels, labels_as_text
 from proxyhash.support.errors import InputError
 
 BATCH_ROWS = 8192

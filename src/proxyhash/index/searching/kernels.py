@@ -4,10 +4,10 @@ import numpy as np
 
 from proxyhash.codes.bits import Words
 from proxyhash.codes.logic import BLOCK
-from proxyhash.index.best import Best, key_of, offer, put_in_order
-from proxyhash.index.groups import Groups
 from proxyhash.index.positions import Longs, Whole, position_at
-from proxyhash.index.visits import (
+from proxyhash.index.searching.best import Best, key_of, offer, put_in_order
+from proxyhash.index.searching.groups import Groups
+from proxyhash.index.searching.visits import (
     Near,
     Visitors,
     apart,

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import Words
 from proxyhash.codes.logic import BLOCK
 from proxyhash.codes.search import for_queries
-from proxyhash.index import grouping_kernels, kernels
-from proxyhash.index.best import none_held
-from proxyhash.index.groups import NO_SPAN, Groups
 from proxyhash.index.positions import Longs, no_positions
-from proxyhash.index.segment import Fill, Found, Segment, in_ranges
+from proxyhash.index.searching import grouping_kernels, kernels
+from proxyhash.index.searching.best import none_held
+from proxyhash.index.searching.groups import NO_SPAN, Groups
+from proxyhash.index.searching.segment import Fill, Found, Segment, in_ranges
 
 _HELD_AT_ONCE = 4_000_000  # results that are gathered at a time, 16 bytes each
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proxyhash.codes.bits import Packed, Words
-from proxyhash.index.grouped import GroupedSegment
-from proxyhash.index.memory import Snapshot
 from proxyhash.index.positions import Longs
+from proxyhash.index.searching.grouped import GroupedSegment
+from proxyhash.index.searching.memory import Snapshot
 from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from proxyhash.codes.bits import Words
 from proxyhash.codes.kernels import CHUNK, chunk_distances, popcount
 from proxyhash.codes.logic import BLOCK
 from proxyhash.codes.planes import join_block, slice_block
-from proxyhash.index.groups import Groups
 from proxyhash.index.positions import Longs, Starts, Whole, position_at, put_position
+from proxyhash.index.searching.groups import Groups
 from proxyhash.support.compiled import kernel
 
 

@@ -5,10 +5,10 @@ import numpy as np
 from proxyhash.codes.bits import Words
 from proxyhash.codes.kernels import CHUNK, chunk_distances
 from proxyhash.codes.logic import BLOCK
-from proxyhash.index.grouping_kernels import read_block
-from proxyhash.index.groups import Groups
 from proxyhash.index.positions import Longs, Whole
-from proxyhash.index.visits import (
+from proxyhash.index.searching.grouping_kernels import read_block
+from proxyhash.index.searching.groups import Groups
+from proxyhash.index.searching.visits import (
     Near,
     Visitors,
     apart,

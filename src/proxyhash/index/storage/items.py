@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from proxyhash.index.positions import Starts
-from proxyhash.index.store import Store
+from proxyhash.index.storage.store import Store
 from proxyhash.support.errors import InputError
 
 _AT_ONCE = 10_000  # values in one question to SQLite

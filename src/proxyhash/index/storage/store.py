@@ -111,10 +111,6 @@ class Store:
         """Change one of these numbers."""
         self.run("UPDATE facts SET value = ? WHERE name = ?", value, name)
 
-    def data_version(self) -> int:
-        """Return a number that changes when another connection commits: far cheaper than a query."""
-        return int(self.value("PRAGMA data_version"))
-
     @contextmanager
     def writing(self) -> Iterator[int]:
         """Hold the only right to write; all is committed at the end, or nothing if an error comes. Gives the generation."""
