@@ -18,10 +18,10 @@ import torch
 from proxyhash.data import ArrayImages, Dataset
 from proxyhash.data.transforms import find_transform
 from proxyhash.models.backbones import create_backbone
+from proxyhash.models.engines import OnnxRunner, TorchRunner
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalised
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.runners import OnnxRunner, TorchRunner
 from proxyhash.support.memory import keep_freed_memory
 from proxyhash.support.parallel import available_threads
 from proxyhash.training.learner import Learner

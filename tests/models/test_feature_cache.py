@@ -14,8 +14,8 @@ from proxyhash.data.transforms import find_transform
 from proxyhash.models import feature_cache
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.engines import TorchRunner
 from proxyhash.models.feature_cache import cached_features
-from proxyhash.models.runners import TorchRunner
 from proxyhash.support.errors import InputError
 
 TRANSFORM = find_transform("small", 8)

@@ -16,7 +16,7 @@ from proxyhash.support.places import cache_root
 
 LITTLE = 2 << 30  # bytes of free disk below which a download or an index may not fit
 _SHARED = ("all", "dev")  # extras that only gather others
-_PURPOSES = {
+PURPOSES = {
     "train": "networks: training and encoding",
     "digits": "handwritten digits for the demo",
     "onnx": "encoding on a CPU, several times faster",
@@ -24,6 +24,10 @@ _PURPOSES = {
     "timm": "a thousand more image networks",
     "approximate": "the index's approximate mode",
     "hub": "models that others share",
+    "milvus": "an index on a Milvus server",
+    "milvus-lite": "Milvus in a file",
+    "serve": "search by HTTP and in a browser",
+    "docs": "the documentation as a site",
     "tensorboard": "curves of a training run",
 }
 
@@ -109,7 +113,7 @@ def free_bytes(place: Path) -> int | None:
 def _part(name: str, packages: list[str]) -> Part:
     found = {package: _version(package) for package in packages}
     installed = {package: version for package, version in found.items() if version is not None}
-    return Part(name, _PURPOSES.get(name, ""), installed, tuple(p for p, version in found.items() if version is None))
+    return Part(name, PURPOSES.get(name, ""), installed, tuple(p for p, version in found.items() if version is None))
 
 
 def _version(package: str) -> str | None:

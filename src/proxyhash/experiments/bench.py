@@ -18,9 +18,9 @@ from proxyhash.experiments.surroundings import machine, versions
 from proxyhash.experiments.trial import Trial, fingerprint
 from proxyhash.methods import Lesson, find_method, fit_method
 from proxyhash.models.backbones import create_backbone, trained_on
+from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.runners import Floats
 from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress
 from proxyhash.training.measure import PIECE, embed_split

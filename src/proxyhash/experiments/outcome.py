@@ -7,9 +7,9 @@ import numpy as np
 from proxyhash.codes.bits import Packed
 from proxyhash.data import Dataset, Split
 from proxyhash.evaluation import classify_codes, evaluate, precision_recall_curve
+from proxyhash.models.engines import Floats
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.heads import Queries
-from proxyhash.models.runners import Floats
 from proxyhash.training.measure import proxy_accuracy
 
 NEAREST = (

@@ -12,9 +12,9 @@ from proxyhash.data.dataset import Dataset
 from proxyhash.data.problems import Problems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.engines import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
 from proxyhash.models.network import Normalised
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.runners import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
 from proxyhash.models.running import run_images
 from proxyhash.support.errors import InputError
 from proxyhash.support.files import written_whole

@@ -19,6 +19,7 @@ from proxyhash.data.problems import Problems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.card import write_card
+from proxyhash.models.engines import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
 from proxyhash.models.heads import Head, Queries, describe_head, make_head
 from proxyhash.models.hub import local_folder
 from proxyhash.models.model_folder import (
@@ -33,7 +34,6 @@ from proxyhash.models.model_folder import (
 )
 from proxyhash.models.network import HashNetwork
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.runners import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
 from proxyhash.models.running import run_images
 from proxyhash.proxies import ProxySet
 from proxyhash.support.errors import InputError, ProxyhashWarning

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from proxyhash.models.runners import Floats, OnnxRunner, TorchRunner
+from proxyhash.models.engines import Floats, OnnxRunner, TorchRunner
 from proxyhash.support.errors import InputError
 from proxyhash.support.files import written_whole
 

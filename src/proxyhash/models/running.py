@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from proxyhash.data.images import Images, Indices
-from proxyhash.data.loading import load_batches
 from proxyhash.data.problems import Problems
+from proxyhash.data.read_ahead import load_batches
 from proxyhash.data.transforms import Transform
-from proxyhash.models.runners import Floats, Runner
+from proxyhash.models.engines import Floats, Runner
 from proxyhash.support.progress import Progress, silent
 
 BATCH = 64  # large enough to fill the cores, small enough for their caches

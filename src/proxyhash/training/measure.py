@@ -12,10 +12,10 @@ from proxyhash.data import Dataset, Split, load_dataset, make_split
 from proxyhash.data.images import Indices, Some
 from proxyhash.evaluation import Metric
 from proxyhash.models.card import card_renewed
+from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.model_folder import MEASURED
-from proxyhash.models.runners import Floats
 from proxyhash.models.running import BATCH
 from proxyhash.support.errors import InputError
 from proxyhash.support.files import written_whole

@@ -10,8 +10,8 @@ from miniatures import labelled, picture, write_pictures
 from PIL import Image
 
 from proxyhash.data.images import ArrayImages, FileImages, Indices
-from proxyhash.data.loading import load_batches
 from proxyhash.data.problems import Problems
+from proxyhash.data.read_ahead import load_batches
 from proxyhash.data.transforms import Transform, augmentation_draws, find_transform
 from proxyhash.support.errors import InputError
 
