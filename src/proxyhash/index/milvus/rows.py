@@ -1,6 +1,5 @@
 """Items as columns of a collection, in batches that one request carries."""
 
-import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from proxyhash.codes.bits import Packed
 from proxyhash.index.milvus.collection import LONGEST_KEY, LONGEST_TEXT
-from proxyhash.index.storage.items import FileFacts, Item, Labels, labels_as_text
+from proxyhash.index.storage.items import FileFacts, Item, Labels, labels_as_text, labels_from
 from proxyhash.support.errors import InputError
 
 BATCH_ROWS = 8192
@@ -88,11 +87,6 @@ def stored_key(key: str) -> str:
 def given_key(stored: str) -> str:
     """Return a key as it was given."""
     return unquote(stored)
-
-
-def labels_from(text: str) -> tuple[str, ...]:
-    """Return labels from their text."""
-    return tuple(json.loads(text)) if text else ()
 
 
 def file_text(source: str, path: Path, facts: FileFacts) -> str:

@@ -1,7 +1,8 @@
 """Questions to Milvus and what comes back: nearest items, and all within a radius however many there are."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from proxyhash.index.calibration import Calibration
 from proxyhash.index.milvus.collection import CALL
 from proxyhash.index.milvus.location import Location
 from proxyhash.index.milvus.patience import patiently
-from proxyhash.index.milvus.rows import given_key, labels_from
+from proxyhash.index.milvus.rows import given_key
 from proxyhash.index.reranking import asymmetric_distances
 from proxyhash.index.results import Match, Matches
+from proxyhash.index.storage.items import labels_from
 from proxyhash.support.errors import InputError
 
 MOST = 16_384  # results of a query, and queries of a request: Milvus gives no more
@@ -22,6 +24,7 @@ _RESULTS_AT_ONCE = 1_000_000  # of one request
 _LAST = 2**62
 
 Row = list[Match]
+_rank = attrgetter("distance", "position")
 
 
 @dataclass(frozen=True)
@@ -86,10 +89,6 @@ def _match(hit: Any) -> Match:
     return Match(given_key(hit["id"]), int(hit["distance"]), entity["position"], labels_from(entity["labels"]))
 
 
-def _rank(match: Match) -> tuple[int, int]:
-    return match.distance, match.position
-
-
 def with_scores(row: Row, nu: NDArray[np.float32], codes: Mapping[str, Packed]) -> Row:
     """Return the matches of a query ordered by asymmetric distance; what was removed meanwhile is left out."""
     row = [match for match in row if match.key in codes]
@@ -97,7 +96,7 @@ def with_scores(row: Row, nu: NDArray[np.float32], codes: Mapping[str, Packed]) 
         return row
     stored = np.ascontiguousarray(words(np.stack([codes[match.key] for match in row])).T)
     scores = asymmetric_distances(nu[None], stored[None])[0]
-    scored = [replace(match, score=round(float(score), 4)) for match, score in zip(row, scores, strict=True)]
+    scored = [match._replace(score=round(float(score), 4)) for match, score in zip(row, scores, strict=True)]
     order = np.lexsort((np.arange(len(row)), np.round(scores, 6)))
     return [scored[place] for place in order]
 
@@ -108,7 +107,7 @@ def as_answer(names: Sequence[str], rows: Sequence[Row], calibration: Calibratio
         return [Matches(name, tuple(row)) for name, row in zip(names, rows, strict=True)]
     answer = []
     for name, row in zip(names, rows, strict=True):
-        known = [replace(match, expected_precision=float(calibration.precision[match.distance])) for match in row]
+        known = [match._replace(expected_precision=float(calibration.precision[match.distance])) for match in row]
         nearest = min((match.distance for match in row), default=None)
         matched = nearest is not None and bool(calibration.at(nearest) >= threshold)
         answer.append(Matches(name, tuple(known), matched))

@@ -3,8 +3,10 @@
 import json
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise, repeat
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +25,7 @@ class FileFacts:
     modified: int
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(NamedTuple):
     """One item as it is stored."""
 
     position: int
@@ -75,7 +76,7 @@ def items_at(store: Store, positions: Iterable[int]) -> dict[int, Item]:
         for position, key, labels, path, prefix in store.rows(statement, *part):
             root = None if path is None else Path(path)
             file = None if root is None else root / key[len(prefix) :]
-            found[position] = Item(position, key, tuple(json.loads(labels)) if labels else (), file, root)
+            found[position] = Item(position, key, labels_from(labels), file, root)
     return found
 
 
@@ -139,6 +140,12 @@ def labels_as_text(labels: Labels) -> list[str | None]:
             known[key] = json.dumps([key] if isinstance(key, str) else key, ensure_ascii=False)
         texts.append(known[key])
     return texts
+
+
+@lru_cache(4096)  # a search finds the same few labels again and again
+def labels_from(text: str | None) -> tuple[str, ...]:
+    """Return labels from their text."""
+    return tuple(json.loads(text)) if text else ()
 
 
 def _parts(values: list[str] | list[int]) -> Iterable[list[str] | list[int]]:
