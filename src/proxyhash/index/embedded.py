@@ -1,7 +1,7 @@
 """The embedded index: a folder with a SQLite file and a copy of the model, its codes searched in memory."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,20 +37,24 @@ _TRIES = 3  # searches, if items that were found are removed before they can be 
 class EmbeddedIndex(Index):
     """An index in a folder of this machine. Several processes may have it open; one writes at a time."""
 
-    def __init__(self, folder: Path, store: Store, hasher: "Hasher | None" = None) -> None:
+    def __init__(self, folder: Path, store: Store, hasher: "Hasher | None" = None, remembered: int = 0) -> None:
         self.folder = folder
         self.store = store
         self.memory = CodesInMemory(store)
+        self._items = items.RememberedItems(store, remembered)
         self._hasher = hasher
         self._hasher_of: str | None = self.model if hasher is not None else None
 
     @classmethod
     def open_folder(
-        cls, folder: Path, *, model: "str | Path | Hasher | None" = None, bits: int | None = None
+        cls, folder: Path, *, model: "str | Path | Hasher | None" = None, bits: int | None = None, remembered: int = 0
     ) -> "EmbeddedIndex":
-        """Open the index in a folder, or make one there for a model or for codes of some bits."""
+        """Open the index in a folder, or make one there for a model or for codes of some bits.
+
+        So many items are `remembered` after they were found: for who searches the same index again and again.
+        """
         if (folder / FILE).is_file() and (folder / FILE).stat().st_size:
-            index = cls(folder, Store(folder / FILE))
+            index = cls(folder, Store(folder / FILE), remembered=remembered)
             index._check(model, bits)
             return index
         if model is None and bits is None:
@@ -166,9 +170,9 @@ class EmbeddedIndex(Index):
             asked, snapshot = self._asked(queries)
             ranked = self._ranked(snapshot, asked, k, rerank, approximate, threads, codes=codes)
             rows = [row.within(radius) for row in ranked]
-            answer = self._answer(asked, rows, threshold, exact=not approximate, complete=last > 0)
-            if answer is not None:
-                return answer
+            known = self._known(rows, snapshot, complete=last > 0)
+            if known is not None:
+                return self._answer(asked, rows, known, threshold, exact=not approximate)
         raise AssertionError
 
     def within(self, queries: Anything, radius: int, *, threads: int | None = None) -> list[Matches]:
@@ -177,9 +181,9 @@ class EmbeddedIndex(Index):
         for last in reversed(range(_TRIES)):
             asked, snapshot = self._asked(queries)
             rows = [Row(keys) for keys in snapshot.within(_query_words(asked.codes), radius, threads)]
-            answer = self._answer(asked, rows, THRESHOLD, exact=True, complete=last > 0)
-            if answer is not None:
-                return answer
+            known = self._known(rows, snapshot, complete=last > 0)
+            if known is not None:
+                return self._answer(asked, rows, known, THRESHOLD, exact=True)
         raise AssertionError
 
     def item(self, key: str) -> Item:
@@ -241,14 +245,15 @@ class EmbeddedIndex(Index):
             if snapshot.edition == edition:
                 return asked, snapshot
 
-    def _answer(
-        self, asked: Queries, rows: list[Row], threshold: float, *, exact: bool, complete: bool
-    ) -> list[Matches] | None:
+    def _known(self, rows: list[Row], snapshot: Snapshot, *, complete: bool) -> Mapping[int, Item] | None:
         """Look up what was found; None if some of it was removed meanwhile and all of it must be `complete`."""
         wanted = {int(position) for row in rows for position in positions_of(row.keys)}
-        known = items.items_at(self.store, wanted)
-        if complete and len(known) < len(wanted):
-            return None
+        known = self._items.at(wanted, snapshot.generation)
+        return None if complete and not wanted <= known.keys() else known
+
+    def _answer(
+        self, asked: Queries, rows: list[Row], known: Mapping[int, Item], threshold: float, *, exact: bool
+    ) -> list[Matches]:
         calibration = self.calibration
         pairs = zip(asked.names, rows, strict=True)
         return [as_matches(name, row, known, calibration, threshold, exact=exact) for name, row in pairs]

@@ -1,5 +1,6 @@
 """From distances and positions to what a person reads: keys, labels, and what a distance is worth."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ class Row(NamedTuple):
 
 
 def as_matches(
-    name: str, row: Row, known: dict[int, Item], calibration: Calibration | None, threshold: float, *, exact: bool
+    name: str, row: Row, known: Mapping[int, Item], calibration: Calibration | None, threshold: float, *, exact: bool
 ) -> Matches:
     """Return the matches of one query; items that are not `known` any more are left out.
 
@@ -41,7 +42,7 @@ def as_matches(
     return Matches(name, tuple(_found(row, known, calibration)), matched, exact)
 
 
-def _found(row: Row, known: dict[int, Item], calibration: Calibration | None) -> list[Match]:
+def _found(row: Row, known: Mapping[int, Item], calibration: Calibration | None) -> list[Match]:
     keys, scores, codes = row
     nothing = [None] * len(keys)
     positions, distances = positions_of(keys).tolist(), distances_of(keys).tolist()

@@ -58,12 +58,13 @@ class Searcher:
 
     def _one_scan(self, queries: Sequence[Query]) -> Sequence[SearchAnswer | Exception]:
         rows, first, most = np.stack([query.row for query in queries]), queries[0], max(query.k for query in queries)
-        options: dict[str, Any] = {"rerank": first.rerank, "radius": first.radius, "threshold": self._threshold}
+        bits = self._index.bits
+        radius = None if first.radius >= bits else first.radius
+        options: dict[str, Any] = {"rerank": first.rerank, "radius": radius, "threshold": self._threshold}
         try:
             found = self._index.search(rows, most, codes=True, **options)
         except InputError as error:
             return [error] * len(queries)
-        bits = self._index.bits
         return [
             SearchAnswer(
                 query.code,

@@ -4,10 +4,10 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import uvicorn
@@ -15,8 +15,8 @@ import uvicorn
 from proxyhash.serve import metrics as counting
 from proxyhash.serve.app import App
 from proxyhash.serve.assets import page_routes
-from proxyhash.serve.connections import Connection
-from proxyhash.serve.http import Answer, Receive, Send
+from proxyhash.serve.connections import Connection, watch
+from proxyhash.serve.http import Answer
 from proxyhash.serve.logs import Log, ServerHandler
 from proxyhash.serve.openapi import document
 from proxyhash.serve.routes import Route, api_routes
@@ -24,15 +24,19 @@ from proxyhash.serve.service import Service
 from proxyhash.serve.settings import Settings
 from proxyhash.support.errors import InputError
 
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
 
 def serve(folder: Path, settings: Settings, listening: Callable[[str], None] = lambda _: None) -> None:
     """Serve an index until SIGINT or SIGTERM; `listening` is told the address once it takes requests."""
     log, metrics = Log(requests=settings.log_requests), counting.Metrics()
     with bound(settings.host, settings.port) as listener:
         service = Service(folder, settings, metrics)
-        site = _Site(App(service, table(service, metrics), settings, metrics, log), service)
+        site = Site(App(service, table(service, metrics), settings, metrics, log), service)
         server = uvicorn.Server(_config(site, settings, log))
         site.failed = lambda: setattr(server, "should_exit", True)
+        site.connections = cast("Iterable[Connection]", server.server_state.connections)
         host, port = listener.getsockname()[:2]
         listening(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         with _quiet_signals():
@@ -79,26 +83,25 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-class _Site:
+class Site:
     """The application with its beginning and end, as the server announces them."""
 
     def __init__(self, app: App, service: Service) -> None:
-        self._app, self._service = app, service
-        self._warming: asyncio.Task[None] | None = None
+        self.app, self._service = app, service
+        self.connections: Iterable[Connection] = ()
         self.error: BaseException | None = None
         self.failed: Callable[[], None] = lambda: None
 
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """Answer a request, or begin and end."""
-        if scope["type"] == "http":
-            await self._app(scope, receive, send)
-            return
+    async def __call__(self, _: dict[str, Any], receive: Receive, send: Send) -> None:
+        """Begin and end; requests do not come this way, see `Connection`."""
+        tasks: list[asyncio.Task[None]] = []
         while True:
             stage = (await receive())["type"]
             if stage == "lifespan.startup":
-                self._warming = asyncio.create_task(self._warm_up())
+                tasks = [asyncio.create_task(self._warm_up()), asyncio.create_task(watch(self.connections))]
             await send({"type": f"{stage}.complete"})
             if stage == "lifespan.shutdown":
+                tasks[-1].cancel()
                 return
 
     async def _warm_up(self) -> None:
@@ -110,7 +113,7 @@ class _Site:
             self.failed()
 
 
-def _config(site: _Site, settings: Settings, log: Log) -> uvicorn.Config:
+def _config(site: Site, settings: Settings, log: Log) -> uvicorn.Config:
     for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi"):
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("uvicorn").handlers = [ServerHandler(log)]
@@ -123,8 +126,6 @@ def _config(site: _Site, settings: Settings, log: Log) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=limits.connections,
-        timeout_keep_alive=round(limits.idle_seconds),
         timeout_graceful_shutdown=round(limits.shutdown_seconds),
     )
 

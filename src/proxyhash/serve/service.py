@@ -1,5 +1,6 @@
 """The service: an index and everything that works on it, started and ended together."""
 
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ class Service:
 
     def __init__(self, folder: Path, settings: Settings, metrics: Metrics) -> None:
         limits = settings.limits
-        self.index, self.ready = EmbeddedIndex.open_folder(folder), False
+        self.index, self.ready = EmbeddedIndex.open_folder(folder, remembered=limits.remembered), False
         self._decoders = Decoders(limits)
         self._searches: Batcher[Query, SearchAnswer] = Batcher(
             "searching",
@@ -47,6 +48,8 @@ class Service:
         if can_encode(self.index):
             self._decoders.start()
             self.uploads.warm_up()
+        gc.collect()
+        gc.freeze()  # what is here now stays, and need not be looked through again and again
         self.ready = True
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ class Limits:
     waiting: int = 2_000  # queries that wait for a scan
     together: int = 512  # queries that one scan answers
     encoded_together: int = 32  # images that the network sees at once: more are no faster
+    remembered: int = 50_000  # items that are kept in memory once they were found: some 25 MB
     depth: int = 4_096  # nearest items that are looked through for a label
     connections: int = 4_000
     decoders: int = 2  # processes

@@ -1,7 +1,7 @@
 """What is known of each item beside its code: key, labels, and the file it came from."""
 
 import json
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, repeat
@@ -78,6 +78,26 @@ def items_at(store: Store, positions: Iterable[int]) -> dict[int, Item]:
             file = None if root is None else root / key[len(prefix) :]
             found[position] = Item(position, key, labels_from(labels), file, root)
     return found
+
+
+class RememberedItems:
+    """Items as they were when they were last found, until the index changes or there are too many of them."""
+
+    def __init__(self, store: Store, most: int) -> None:
+        self._store, self._most = store, most
+        self._state: tuple[int, dict[int, Item]] = (-1, {})  # the index's generation when they were read, and they
+
+    def at(self, positions: set[int], generation: int) -> Mapping[int, Item]:
+        """Return the items at some positions, and perhaps others; those that were removed meanwhile are missing."""
+        then, known = self._state
+        missing = positions - known.keys()
+        if then != generation or len(known) + len(missing) > self._most:
+            known, missing = {}, positions
+        if missing:
+            known.update(items_at(self._store, missing))
+        if len(known) <= self._most:
+            self._state = generation, known
+        return known
 
 
 def delete(store: Store, positions: Starts) -> None:

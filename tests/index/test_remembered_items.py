@@ -1,0 +1,63 @@
+"""Items that were found before are not read again, unless the index has changed or they are too many."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.storage import items
+
+CODES = np.arange(20, dtype=np.uint8)[:, None]
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
+    """What was read from the file."""
+    asked: list[set[int]] = []
+    real = items.items_at
+
+    def noting(store: items.Store, positions: set[int]) -> dict[int, items.Item]:
+        asked.append(set(positions))
+        return real(store, positions)
+
+    monkeypatch.setattr(items, "items_at", noting)
+    return asked
+
+
+def filled(folder: Path) -> Path:
+    with EmbeddedIndex.open_folder(folder, bits=8) as index:
+        index.add(CODES, [f"item {number}" for number in range(20)], [f"label {number % 3}" for number in range(20)])
+    return folder
+
+
+def test_answers_are_those_of_an_index_that_forgets(tmp_path: Path, reads: list[set[int]]) -> None:
+    folder = filled(tmp_path / "i")
+    with EmbeddedIndex.open_folder(folder) as plain, EmbeddedIndex.open_folder(folder, remembered=10) as index:
+        for first in (0, 0, 3, 1, 17, 0):
+            assert index.search(CODES[first : first + 2], 3) == plain.search(CODES[first : first + 2], 3)
+        reads.clear()
+        index.search(CODES[:2], 3)
+        assert reads == []
+        plain.search(CODES[:2], 3)
+        assert len(reads) == 1
+
+
+def test_a_change_is_seen(tmp_path: Path, reads: list[set[int]]) -> None:
+    folder = filled(tmp_path / "i")
+    with EmbeddedIndex.open_folder(folder, remembered=10) as index, EmbeddedIndex.open_folder(folder) as writer:
+        assert index.search(CODES[:1], 1)[0][0].labels == ("label 0",)
+        writer.add(CODES[:1], ["item 0"], ["another"])
+        assert index.search(CODES[:1], 1)[0][0].labels == ("another",)
+        writer.remove(["item 0"])
+        assert index.search(CODES[:1], 1)[0][0].key == "item 1"
+        assert len(reads) == 3
+
+
+def test_no_more_are_kept_than_was_said(tmp_path: Path) -> None:
+    with EmbeddedIndex.open_folder(filled(tmp_path / "i"), remembered=10) as index:
+        for first in range(18):
+            index.search(CODES[first : first + 2], 2)
+            assert len(index._items._state[1]) <= 10
+        assert len(index.search(CODES, 20)[0]) == 20  # more than are remembered
+        assert len(index._items._state[1]) <= 10
