@@ -7,6 +7,7 @@ import pytest
 
 from proxyhash.index.embedded import EmbeddedIndex
 from proxyhash.index.storage import items
+from proxyhash.index.storage.store import Store
 
 CODES = np.arange(20, dtype=np.uint8)[:, None]
 
@@ -17,7 +18,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
     asked: list[set[int]] = []
     real = items.items_at
 
-    def noting(store: items.Store, positions: set[int]) -> dict[int, items.Item]:
+    def noting(store: Store, positions: set[int]) -> dict[int, items.Item]:
         asked.append(set(positions))
         return real(store, positions)
 
