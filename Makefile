@@ -6,16 +6,19 @@ CONSTRAINTS ?= constraints.txt
 BIN = $(VENV)/bin
 INSTALL = $(BIN)/pip install --quiet $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) --editable
 
+# Files of tests side by side, each with one thread: two that share two cores by threads wait for each other.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
 .PHONY: demo test test-all lint docs benchmarks clean
 
 demo: $(VENV)/.installed
 	$(BIN)/proxyhash demo
 
 test: $(VENV)/.installed-dev lint
-	$(BIN)/pytest
+	$(PYTEST)
 
 test-all: $(VENV)/.installed-dev lint
-	$(BIN)/pytest -m ''
+	$(PYTEST) -m ''
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

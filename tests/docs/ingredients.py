@@ -9,7 +9,7 @@ from PIL import Image
 
 from proxyhash.cli.app import main
 
-SIDE, IMAGES = 32, 12
+SIDE, IMAGES = 16, 12
 CLASSES = ("boats", "cats", "dogs")
 
 

@@ -78,7 +78,7 @@ def differs(shown: str, actual: str) -> str | None:
     a twentieth, or by 0.05, because processors round differently and trainings with them. Spaces do not count.
     """
     pattern, numbers = "", []
-    for line in shown.strip().splitlines():
+    for line in filter(str.strip, shown.splitlines()):
         if line.strip() == "...":
             pattern += r"(?:.*\n)*?"
             continue
