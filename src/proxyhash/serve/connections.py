@@ -128,6 +128,8 @@ class Connection(asyncio.Protocol):
             self._arriving.body.end()
             if self._arriving is self._current:
                 self._deadline = self._arriving.begun + self._limits.answer_seconds
+            elif self._current is None:  # what nobody wanted has passed by
+                self._deadline = self._loop.time() + self._limits.idle_seconds
             self._arriving = None
 
     # What the server says.

@@ -15,17 +15,17 @@ class Body:
         """`wait` and `go_on` stop the connection from reading and let it read again."""
         self._wait, self._go_on = wait, go_on
         self._parts: list[bytes] = []
-        self._size, self._most, self.complete = 0, AHEAD, False
+        self._size, self.complete = 0, False
+        self._most: int | None = None  # that is wanted; None: nobody has asked yet
         self._failure: RefusalError | None = None
         self._news: asyncio.Future[None] | None = None
 
     def feed(self, part: bytes) -> None:
         """Take what arrived; what is beyond all that anybody wants is dropped."""
         self._size += len(part)
-        if self._size <= self._most:
+        if self._most is None or self._size <= self._most:
             self._parts.append(part)
-        elif self._news is None and self._most == AHEAD:  # nobody reads yet, so nothing may be lost
-            self._parts.append(part)
+        if self._most is None and self._size > AHEAD:
             self._wait()
         self._tell()
 
