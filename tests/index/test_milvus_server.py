@@ -14,11 +14,7 @@ from proxyhash import Index
 from proxyhash.index.milvus import rows
 
 # The package that brings the server leaves sockets to the garbage collector when a port is taken.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.xdist_group("milvus"),  # one server is enough
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 pytest.importorskip("pymilvus", reason="needs: pip install 'proxyhash[milvus]'")
 pytest.importorskip("milvus", reason="the server comes with: pip install milvus==2.3.5")
 
