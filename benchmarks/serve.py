@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import numpy as np
+import uvloop
 from PIL import Image
 
 from proxyhash.index.embedded import EmbeddedIndex
@@ -29,7 +30,7 @@ from reporting import Row, options_of, run, timed
 
 ITEMS, BITS, CLIENTS, K = 1_000_000, 64, 200, 10
 IMAGES, IMAGE_CLIENTS = 256, 32
-SECONDS, SHORT = 60.0, 10.0
+SECONDS, SHORT, TURNS = 60.0, 10.0, 7
 
 
 @contextmanager
@@ -87,7 +88,9 @@ def load(url: str, requests: Sequence[bytes], clients: int, seconds: float) -> t
         work = [client(url, requests, 7 * number, until, times, errors) for number in range(clients)]
         await asyncio.gather(*work)
 
-    _, spent = timed(asyncio.run, everyone())
+    # Clients take what the service could use of the two cores, so they are as light as Python lets them be.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        _, spent = timed(runner.run, everyone())
     return times, errors, spent
 
 
@@ -107,11 +110,9 @@ def code_rows(seconds: float) -> Iterator[Row]:
     uniform = random.integers(0, 256, (ITEMS, BITS // 8), dtype=np.uint8)
     for name, stored in {"uniform codes": uniform, "codes around 1,000 centres": _clustered(random, ITEMS)}.items():
         queries = stored[random.integers(0, ITEMS, 2_000)] ^ np.packbits(random.random((2_000, BITS)) < 0.05, axis=1)
-        with TemporaryDirectory() as place:
-            with EmbeddedIndex.open_folder(Path(place) / "i", bits=BITS) as index:
-                index.add(stored, [f"photos/{number:09d}.jpg" for number in range(ITEMS)])
-                direct = _direct_rate(index, queries, min(10.0, seconds))
-            yield from _served_rows(name, Path(place) / "i", queries, direct, seconds)
+        with TemporaryDirectory() as place, EmbeddedIndex.open_folder(Path(place) / "i", bits=BITS) as index:
+            index.add(stored, [f"photos/{number:09d}.jpg" for number in range(ITEMS)])
+            yield from _served_rows(name, index, queries, seconds)
 
 
 def _clustered(random: np.random.Generator, count: int) -> np.ndarray:
@@ -130,24 +131,33 @@ def _direct_rate(index: EmbeddedIndex, queries: np.ndarray, seconds: float) -> f
     return done / (time.perf_counter() - begun)
 
 
-def _served_rows(name: str, index: Path, queries: np.ndarray, direct: float, seconds: float) -> Iterator[Row]:
+def _served_rows(name: str, index: EmbeddedIndex, queries: np.ndarray, seconds: float) -> Iterator[Row]:
     bodies = [json.dumps({"code": query.tobytes().hex(), "k": K}).encode() for query in queries]
     requests = [request("/api/search/code", "application/json", body) for body in bodies]
-    with service(index) as (url, process):
+    with service(index.folder) as (url, process):
         load(url, requests, CLIENTS, min(5.0, seconds))  # fills what is filled once
         before = resident(process)
         times, errors, spent = load(url, requests, CLIENTS, seconds)
         growth = 100 * (resident(process) / before - 1)
-    rate = len(times) / spent
+        turns = [_turn(url, requests, index, queries, seconds / 12) for _ in range(TURNS)]
     p50, p99 = np.percentile(times, [50, 99]).tolist()
     note = f"p50 {1000 * p50:.1f} ms, p99 {1000 * p99:.1f} ms, {len(times):,} requests"
     what = f"{ITEMS:,} {name}, {CLIENTS} clients"
     yield Row(f"{what}: errors", len(errors), "0", not errors, spent, note=errors[0] if errors else note)
     yield Row("... p99 over p50", p99 / p50, "< 5", p99 < 5 * p50, 0.0)
     yield Row("... growth of memory, %", growth, "< 5", growth < 5, 0.0, note=f"{before / 1e6:.0f} MB before")
-    share = rate / direct
-    served = f"{rate:,.0f} queries/s served, {direct:,.0f} by the library in batches of {CLIENTS}"
-    yield Row("... throughput over the library's", share, ">= 0.6", share >= 0.6, 0.0, note=served)
+    share = float(np.median([served / direct for served, direct in turns]))
+    rates = np.median(turns, axis=0)
+    note = f"{rates[0]:,.0f} queries/s served, {rates[1]:,.0f} by the library in batches of {CLIENTS}; {TURNS} turns"
+    yield Row("... throughput over the library's", share, ">= 0.6", share >= 0.6, 0.0, note=note)
+
+
+def _turn(
+    url: str, requests: Sequence[bytes], index: EmbeddedIndex, queries: np.ndarray, seconds: float
+) -> tuple[float, float]:
+    """Return queries a second of the service and of the library, one right after the other: the machine's speed changes."""
+    times, _, spent = load(url, requests, CLIENTS, seconds)
+    return len(times) / spent, _direct_rate(index, queries, seconds)
 
 
 def image_rows(model: Path | None, seconds: float) -> Iterator[Row]:
@@ -161,15 +171,20 @@ def image_rows(model: Path | None, seconds: float) -> Iterator[Row]:
         with EmbeddedIndex.open_folder(folder / "i", model=hasher) as index:
             index.add([str(file) for file in files[:64]])
         hasher.encode([str(file) for file in files[:32]])
-        _, alone = timed(hasher.encode, [str(file) for file in files])
-        direct = len(files) / alone
+        names = [str(file) for file in files]
         requests = [request(f"/api/search/image?k={K}", "image/jpeg", file.read_bytes()) for file in files]
         with service(folder / "i") as (url, _):
             load(url, requests, IMAGE_CLIENTS, min(5.0, seconds))
-            times, errors, spent = load(url, requests, IMAGE_CLIENTS, seconds)
-    rate = len(times) / spent
-    note = f"{rate:.1f} images/s served, {direct:.1f} by the encoder; p50 {1000 * np.median(times):.0f} ms"
-    share = rate / direct
+            times, errors, turns, spent = list[float](), list[str](), [], 0.0
+            for _ in range(TURNS):
+                some, wrong, took = load(url, requests, IMAGE_CLIENTS, seconds / TURNS)
+                times, errors, spent = times + some, errors + wrong, spent + took
+                turns.append((len(some) / took, len(files) / timed(hasher.encode, names)[1]))
+    share = float(np.median([served / direct for served, direct in turns]))
+    rates = np.median(turns, axis=0)
+    note = (
+        f"{rates[0]:.1f} images/s served, {rates[1]:.1f} by the encoder; p50 {1000 * np.median(times):.0f} ms; {TURNS} turns"
+    )
     yield Row(
         f"by image, {IMAGE_CLIENTS} clients: of the encoder's speed",
         share,
