@@ -1,6 +1,8 @@
 """What the doctor finds, and what to type for what is not there."""
 
 import json
+import subprocess
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -70,3 +72,9 @@ def test_words_for_people(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 def test_every_part_says_what_it_is_for() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert set(health.PURPOSES) == set(project["optional-dependencies"]) - {"all", "dev"}
+
+
+def test_it_needs_nothing_that_is_optional() -> None:
+    code = "import sys, proxyhash.cli.health; print('torch' in sys.modules, 'onnxruntime' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

@@ -14,7 +14,6 @@ from proxyhash.data import Dataset, Split
 from proxyhash.experiments import outcome
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record, read_record
-from proxyhash.experiments.surroundings import machine, versions
 from proxyhash.experiments.trial import Trial, fingerprint
 from proxyhash.methods import Lesson, find_method, fit_method
 from proxyhash.models.backbones import create_backbone, trained_on
@@ -23,6 +22,7 @@ from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress
+from proxyhash.support.surroundings import machine, versions
 from proxyhash.training.measure import PIECE, embed_split
 from proxyhash.training.run_folder import CHECKPOINT
 from proxyhash.training.train import Order, seen_classes, suitable_transform, train_hashers, without
