@@ -14,6 +14,7 @@ from rich.text import Text
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Json, answer
 from proxyhash.cli.show import progress_bars
+from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -193,8 +194,7 @@ def write(
     from proxyhash.data import load_dataset
     from proxyhash.data.writing import write_folder
 
-    if enlarge < 1:
-        raise InputError(f"--enlarge must be at least 1, not {enlarge}.")
+    whole_number("--enlarge", enlarge, at_least=1)
     with progress_bars() as progress:
         loaded = load_dataset(name, data_dir=data_dir, progress=progress)
         count = write_folder(loaded, folder, enlarge=enlarge, progress=progress)

@@ -1,6 +1,7 @@
 """`proxyhash demo`: the whole journey, on the handwritten digits that come with scikit-learn."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,7 +54,7 @@ def demo(
     console, digits = narrator(), load_digits()
     _show_proxies(console, digits, bits, seed, output)
     images = output / "digits"
-    _write_images(digits, images)
+    _write_images(images)
     places, stopwatch = Places(str(images), output), Stopwatch()
     console.print(f"\nThe digits are images in {images}; now what a person would do with a folder of images:\n")
 
@@ -87,18 +88,18 @@ def _show_proxies(console: Console, digits: Any, bits: int, seed: int, output: P
     console.print(f"\nSaved {output / 'proxies.safetensors'}; see the picture {output / 'proxies.png'}.")
 
 
-def _write_images(digits: Any, folder: Path) -> None:
+def _write_images(folder: Path) -> None:
     """Write each digit once, to a folder of its class: dark on light, as on paper."""
-    import numpy as np
-
-    from proxyhash.data import ArrayImages, Dataset
+    from proxyhash.data import ArrayImages
+    from proxyhash.data.sources.digits import load_digits
     from proxyhash.data.writing import write_folder
 
     if not folder.exists():
-        grey = (255 - np.round(digits.images * (255 / 16))).astype(np.uint8)
-        names = tuple(str(name) for name in digits.target_names)
-        images = ArrayImages(np.repeat(grey[..., None], 3, axis=3), "digit")
-        write_folder(Dataset("digits", images, names, digits.target), folder, enlarge=SCALE)
+        digits = load_digits()
+        assert isinstance(digits.images, ArrayImages)
+        images = ArrayImages(255 - digits.images.pixels, "digit")
+        with progress_bars() as progress:
+            write_folder(replace(digits, images=images), folder, enlarge=SCALE, progress=progress)
 
 
 def _steps(places: "Places", bits: int, seed: int) -> "list[Step]":
