@@ -100,8 +100,13 @@ def request(path: str, kind: str, body: bytes) -> bytes:
 
 
 def resident(process: int) -> float:
+    """Return the resident bytes of a process and of all that it has begun."""
+    begun = [
+        int(child) for task in Path(f"/proc/{process}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
     lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
-    return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+    own = 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+    return own + sum(map(resident, begun))
 
 
 def code_rows(seconds: float) -> Iterator[Row]:

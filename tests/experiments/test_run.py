@@ -44,6 +44,7 @@ def test_records_say_what_was_run_and_measured(finished: tuple[Path, list[Record
     assert 0.5 < ours.metrics["accuracy"] <= 1
     assert sum(ours.metrics["binarisation_histogram"]) == ours.protocol["sizes"]["query"]
     assert sum(ours.metrics["proxy_histogram"]) == 10 * 8
+    assert len([count for count in ours.metrics["proxy_histogram"] if count]) == 2, "signs are one of two weights"
     assert ours.metrics["proxies"]["min_distance"] >= 2
     assert {"python", "torch", "numpy"} <= ours.versions.keys()
     assert {record.file_name for record in records} == {path.name for path in folder.iterdir()}, "nothing else is left"

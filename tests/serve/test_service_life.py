@@ -2,12 +2,17 @@
 
 import asyncio
 import json
+import os
 import signal
 import socket
+import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -68,6 +73,53 @@ def test_a_kill_loses_nothing_that_was_confirmed(tmp_path: Path) -> None:
         assert verify(index).whole
         for key in confirmed:
             assert index.item(key).key == key
+
+
+def searching(running: Running) -> set[int]:
+    """Return the processes beside the service that have its index open."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is not ours
+            opened = {file.readlink() for file in (process / "fd").iterdir()}
+            if running.index / "index.sqlite" in opened:
+                found.add(int(process.name))
+    return found - {running.process.pid, os.getpid()}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="who has a file open is told by Linux")
+def test_a_search_process_that_dies_is_begun_anew(tmp_path: Path) -> None:
+    with serving(make_code_index(tmp_path / "i")) as running, running.client() as client:
+        (before,) = searching(running)
+        os.kill(before, signal.SIGKILL)
+        cut_off = client.post("/api/search/code", json={"code": "0000"})
+        assert (cut_off.status_code, cut_off.json()) == (503, {"error": "The search was cut off; ask again in a moment."})
+        again = client.post("/api/search/code", json={"code": "0000"})
+        assert (again.status_code, len(again.json()["matches"])) == (200, 10)
+        assert "proxyhash_searches_replaced 1" in client.get("/metrics").text
+        (after,) = searching(running)
+        assert after != before
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="who has a file open is told by Linux")
+def test_a_killed_service_leaves_no_process_behind(tmp_path: Path) -> None:
+    with serving(make_code_index(tmp_path / "i")) as running:
+        assert searching(running)
+        running.process.kill()
+        for _ in range(200):
+            if not searching(running):
+                break
+            time.sleep(0.05)
+        assert not searching(running)
+
+
+def test_an_index_that_cannot_be_searched_ends_the_service_with_a_sentence(tmp_path: Path) -> None:
+    folder = make_code_index(tmp_path / "i")
+    with sqlite3.connect(folder / "index.sqlite") as store:
+        store.execute("UPDATE blocks SET codes = zeroblob(length(codes))")
+    command = [sys.executable, "-c", "from proxyhash.cli.app import main; main()", "serve", str(folder), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "damaged" in done.stderr.splitlines()[-1]
 
 
 def test_slow_clients_are_cut_off_and_hold_up_nobody(tmp_path: Path) -> None:

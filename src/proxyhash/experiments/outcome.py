@@ -10,23 +10,10 @@ from proxyhash.evaluation import classify_codes, evaluate, precision_recall_curv
 from proxyhash.models.engines import Floats
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.heads import Queries
+from proxyhash.proxies.geometry import unit_rows
 from proxyhash.training.measure import proxy_accuracy
 
-NEAREST = (
-    1,
-    10,
-    50,
-    100,
-    200,
-    300,
-    400,
-    500,
-    600,
-    700,
-    800,
-    900,
-    1000,
-)  # where precision is measured, as the paper plots it
+NEAREST = (1, 10, 50, *range(100, 1001, 100))  # where precision is measured, as the paper plots it
 BINS = 20  # of histograms
 
 
@@ -57,6 +44,7 @@ def embedding(hasher: Hasher, nu: Floats, dataset: Dataset, split: Split) -> dic
         found["binarisation_histogram"] = np.histogram(errors, BINS, (0, 1))[0].tolist()
     if hasher.proxies is not None:
         weights = hasher.proxies.weights
+        weights = np.round(unit_rows(weights) * np.sqrt(weights.shape[1]), 6)  # learned ones have any length; 1 stays 1
         found["proxies"] = hasher.proxies.quality.as_dict()
         found["proxy_histogram"] = np.histogram(np.clip(weights, -2, 2), BINS, (-2, 2))[0].tolist()
     return found

@@ -16,9 +16,9 @@ from PIL import Image
 
 from proxyhash.data.decoding import Fit, UnreadableImageError, decode, square
 from proxyhash.data.parts import Part, sample_part
+from proxyhash.serve.processes import Ready
 
 NAME = "The image"
-READY = b"ready"
 
 
 class Square(msgspec.Struct, frozen=True, tag=True):
@@ -57,7 +57,7 @@ def work(connection: Connection, memory: int, pixels: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone; the service lets us finish
     do(Crop(8, Part(0, 0, 1, 1, mirrored=False)), _example(), pixels)  # compiles what it needs
     limit_memory(memory)
-    connection.send_bytes(READY)
+    connection.send_bytes(msgspec.json.encode(Ready()))
     with suppress(EOFError, OSError):
         while True:
             job = msgspec.json.decode(connection.recv_bytes(), type=Job)

@@ -1,7 +1,6 @@
 """The service's side of its decoder processes: each belongs to a thread, and is replaced when it dies or takes too long."""
 
 import asyncio
-import multiprocessing
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from proxyhash.serve import decoder
 from proxyhash.serve.decoder import Job, Reply
 from proxyhash.serve.http import RefusalError
+from proxyhash.serve.processes import Worker
 from proxyhash.serve.settings import Limits
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -20,53 +20,15 @@ _MOST_BYTES = 64_000_000  # of an answer: more than any job can ask for
 _START_SECONDS = 60.0
 
 
-class _Process:
-    """One decoder."""
-
-    def __init__(self, limits: Limits) -> None:
-        context = _context()
-        self._connection, theirs = context.Pipe()
-        arguments = (theirs, limits.decoder_bytes, limits.pixels)
-        self._process = context.Process(target=decoder.work, args=arguments, name="decoder", daemon=True)
-        self._process.start()
-        theirs.close()  # so that its death is the end of the connection
-        self._started = False
-
-    def do(self, job: Job, data: bytes, seconds: float) -> Array:
-        """Return what a job makes of an image; TimeoutError if that takes too long, EOFError if the process dies."""
-        self.wait()
-        self._connection.send_bytes(msgspec.json.encode(job))
-        self._connection.send_bytes(data)
-        if not self._connection.poll(seconds):
-            raise TimeoutError
-        reply = msgspec.json.decode(self._connection.recv_bytes(_MOST_BYTES), type=Reply)
-        content = self._connection.recv_bytes(_MOST_BYTES)
-        if reply.error:
-            raise RefusalError(422, reply.error)
-        return np.frombuffer(content, reply.dtype).reshape(reply.shape)
-
-    def wait(self) -> None:
-        """Wait until it has started, which is not the fault of any image."""
-        if not self._started:
-            if not self._connection.poll(_START_SECONDS):
-                raise EOFError
-            self._connection.recv_bytes(len(decoder.READY))
-            self._started = True
-
-    def stop(self) -> None:
-        """End the process, whatever it does."""
-        self._connection.close()
-        self._process.kill()
-        self._process.join()
-
-
-def _context() -> Any:
-    """Return how processes are started: forked off one that has read the decoders already, where that is possible."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([decoder.__name__])
-    return context
+def _done(worker: Worker, job: Job, data: bytes, seconds: float) -> Array:
+    """Return what a job makes of an image; TimeoutError if that takes too long, EOFError if the process dies."""
+    worker.wait(_START_SECONDS)  # to begin is not the fault of any image
+    worker.ask(msgspec.json.encode(job), data)
+    reply = msgspec.json.decode(worker.answer(seconds, _MOST_BYTES), type=Reply)
+    content = worker.answer(seconds, _MOST_BYTES)
+    if reply.error:
+        raise RefusalError(422, reply.error)
+    return np.frombuffer(content, reply.dtype).reshape(reply.shape)
 
 
 class Decoders:
@@ -76,7 +38,7 @@ class Decoders:
         self._limits = limits
         self._threads = ThreadPoolExecutor(limits.decoders, "decoding")
         self._own = threading.local()
-        self._all: set[_Process] = set()
+        self._all: set[Worker] = set()
         self.replaced = 0
 
     def start(self) -> None:
@@ -97,23 +59,24 @@ class Decoders:
 
     def _begin(self, together: threading.Barrier) -> None:
         together.wait()  # so that each thread takes one
-        self._process().wait()
+        self._process().wait(_START_SECONDS)
 
-    def _process(self) -> _Process:
-        process: _Process | None = getattr(self._own, "process", None)
+    def _process(self) -> Worker:
+        process: Worker | None = getattr(self._own, "process", None)
         if process is None:
             process = self._started()
         return process
 
-    def _started(self) -> _Process:
-        self._own.process = process = _Process(self._limits)
+    def _started(self) -> Worker:
+        limits = self._limits
+        self._own.process = process = Worker("decoder", decoder.work, limits.decoder_bytes, limits.pixels)
         self._all.add(process)
         return process
 
     def _do(self, job: Job, data: bytes) -> Array:
         process = self._process()
         try:
-            return process.do(job, data, self._limits.decoder_seconds)
+            return _done(process, job, data, self._limits.decoder_seconds)
         except TimeoutError:
             self._replace(process)
             seconds = self._limits.decoder_seconds
@@ -122,7 +85,7 @@ class Decoders:
             self._replace(process)
             raise RefusalError(422, f"{decoder.NAME} cannot be decoded: it made the decoder fail.") from None
 
-    def _replace(self, process: _Process) -> None:
+    def _replace(self, process: Worker) -> None:
         self._all.discard(process)
         self.replaced += 1
         process.stop()

@@ -18,7 +18,8 @@ from proxyhash.serve.batching import Batcher
 from proxyhash.serve.decoder import Thumbnail
 from proxyhash.serve.decoding import Decoders
 from proxyhash.serve.http import Answer, RefusalError, busy
-from proxyhash.serve.searching import Query, query_of
+from proxyhash.serve.searcher import Query
+from proxyhash.serve.searching import query_of
 from proxyhash.serve.settings import Limits
 from proxyhash.serve.uploads import Uploads
 from proxyhash.support.errors import InputError
@@ -29,29 +30,27 @@ Result = TypeVar("Result")
 class Searching:
     """Search by code, by key, by image."""
 
-    def __init__(
-        self, index: EmbeddedIndex, searches: Batcher[Query, messages.SearchAnswer], uploads: Uploads, limits: Limits
-    ) -> None:
+    def __init__(self, index: EmbeddedIndex, searches: Batcher[Query, bytes], uploads: Uploads, limits: Limits) -> None:
         self._index, self._searches, self._uploads, self._depth = index, searches, uploads, limits.depth
 
-    async def by_code(self, _: None, asked: messages.CodeSearch) -> messages.SearchAnswer:
+    async def by_code(self, _: None, asked: messages.CodeSearch) -> Answer | messages.SearchAnswer:
         """Search with a code."""
-        return await self._search(query_of(_packed(asked.code), asked), asked.label)
+        return await self._search(query_of(bytes.fromhex(asked.code), asked), asked.label)
 
-    async def by_key(self, _: None, asked: messages.KeySearch) -> messages.SearchAnswer:
+    async def by_key(self, _: None, asked: messages.KeySearch) -> Answer | messages.SearchAnswer:
         """Search with an item of the index; it finds itself too."""
         code = await asyncio.to_thread(browsing.code_of, self._index, asked.key)
         return await self._search(query_of(code, asked), asked.label)
 
-    async def by_image(self, asked: messages.ImageSearch, body: bytes) -> messages.SearchAnswer:
+    async def by_image(self, asked: messages.ImageSearch, body: bytes) -> Answer | messages.SearchAnswer:
         """Search with an image."""
         nu = await self._uploads.embedding(body)
         return await self._search(query_of(nu, asked, asked.rerank), asked.label)
 
-    async def _search(self, query: Query, label: str) -> messages.SearchAnswer:
+    async def _search(self, query: Query, label: str) -> Answer | messages.SearchAnswer:
         if label:
             return await searching.labelled(self._searches.ask, query, label, self._depth)
-        return await self._searches.ask(query)
+        return Answer(await self._searches.ask(query))
 
 
 class Browsing:

@@ -70,10 +70,10 @@ def _head(name: str, kind: str, words: str) -> list[str]:
     return [f"# HELP {name} {words}", f"# TYPE {name} {kind}"]
 
 
-def resident() -> float:
-    """Return the resident bytes of this process, 0 where the system does not say."""
+def resident(process: int | str = "self") -> float:
+    """Return the resident bytes of a process, 0 where the system does not say."""
     try:
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
     except OSError:
         return 0.0
     return 1024.0 * next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)

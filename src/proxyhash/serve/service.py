@@ -3,17 +3,16 @@
 import gc
 from pathlib import Path
 
-import numpy as np
-
 from proxyhash.index.embedded import EmbeddedIndex
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.decoding import Decoders
 from proxyhash.serve.encoding import can_encode
 from proxyhash.serve.handlers import Browsing, Editing, Searching
 from proxyhash.serve.http import busy
-from proxyhash.serve.messages import SearchAnswer, StateAnswer
+from proxyhash.serve.messages import StateAnswer
 from proxyhash.serve.metrics import Metrics
-from proxyhash.serve.searching import Query, Searcher
+from proxyhash.serve.searcher import Query
+from proxyhash.serve.searching import SearchProcess
 from proxyhash.serve.settings import Settings
 from proxyhash.serve.uploads import Uploads
 
@@ -23,11 +22,12 @@ class Service:
 
     def __init__(self, folder: Path, settings: Settings, metrics: Metrics) -> None:
         limits = settings.limits
-        self.index, self.ready = EmbeddedIndex.open_folder(folder, remembered=limits.remembered), False
+        self.index, self.ready = EmbeddedIndex.open_folder(folder), False  # for all but searches: it reads no codes
+        self._search = SearchProcess(folder, limits.remembered, settings.threshold)
         self._decoders = Decoders(limits)
-        self._searches: Batcher[Query, SearchAnswer] = Batcher(
+        self._searches: Batcher[Query, bytes] = Batcher(
             "searching",
-            Searcher(self.index, settings.threshold).answer,
+            self._search.answer,
             together=limits.together,
             waiting=limits.waiting,
             answered=metrics.scans.add,
@@ -38,13 +38,15 @@ class Service:
         self.editing = Editing(folder, self.uploads)
         metrics.gauges |= {
             "proxyhash_waiting_queries": ("Queries that wait for a scan.", self._searches.__len__),
+            "proxyhash_search_memory_bytes": ("Memory of the process that searches.", lambda: self._search.memory),
+            "proxyhash_searches_replaced": ("Search processes that died.", lambda: self._search.replaced),
             "proxyhash_uploads": ("Uploads that are under way.", self.uploads.__len__),
             "proxyhash_decoders_replaced": ("Decoder processes that died or were ended.", lambda: self._decoders.replaced),
         }
 
     def warm_up(self) -> None:
-        """Read the codes and the model, compile kernels and start decoders before anyone waits for them."""
-        self.index.search(np.zeros((2, (self.index.bits + 7) // 8), np.uint8), 1, codes=True)
+        """Let codes and model be read, kernels be compiled and decoders start before anyone waits for them."""
+        self._search.start()
         if can_encode(self.index):
             self._decoders.start()
             self.uploads.warm_up()
@@ -57,6 +59,7 @@ class Service:
         self.ready = False
         for part in (self.uploads, self._searches, self._decoders, self.editing):
             part.close()
+        self._search.stop()
         self.index.close()
 
     async def health(self, _: None, __: None) -> StateAnswer:
