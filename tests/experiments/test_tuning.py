@@ -1,3 +1,4 @@
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,6 +41,19 @@ def test_the_best_on_held_out_images_is_chosen(tmp_path: Path) -> None:
     assert (best["shclm"].label, dict(best["shclm"].plan)["rate"]) == max(ours, key=lambda each: ours[each])
     text = (tmp_path / CHOSEN).read_text()
     assert all(f"{value:.4f}" in text for value in ours.values()), "every try is reported"
+
+
+def test_what_was_chosen_for_others_stays(tmp_path: Path) -> None:
+    tune(replace(GRID, methods=("shclm",)), tmp_path)
+    before = (tmp_path / CHOSEN).read_text()
+    tune(replace(GRID, methods=("itq-cca",)), tmp_path)
+    after = tomllib.loads((tmp_path / CHOSEN).read_text())
+    assert after["settings"].keys() == {"shclm", "itq-cca"}
+    assert after["plans"] == tomllib.loads(before)["plans"]
+    tune(replace(GRID, methods=("shclm",)), tmp_path)
+    again = (tmp_path / CHOSEN).read_text()
+    assert tomllib.loads(again) == after
+    assert again.count("# shclm") == before.count("# shclm"), "its tries are listed once"
 
 
 def test_a_grid_starts_from_what_was_chosen(tmp_path: Path) -> None:

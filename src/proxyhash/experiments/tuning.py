@@ -1,7 +1,8 @@
 """Choosing settings: every method gets the same small number of tries, judged on images of the training set."""
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
@@ -18,6 +19,7 @@ from proxyhash.support.progress import Progress, silent
 BUDGET = 6  # tries of a method
 RATES = (5e-3, 1.5e-3)  # of the head: what suits one loss is too fast or too slow for another
 CHOSEN = "chosen.toml"
+_METHOD = re.compile(r'^\[\w+\."(.+)"\]$', re.MULTILINE)  # whose settings or plan follow
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,10 @@ def tune(
     progress: Progress = silent,
     report: Callable[[Record], None] = lambda _: None,
 ) -> dict[str, Try]:
-    """Return the best try of each method of a grid, and write them to `folder` for other grids to start from."""
+    """Return the best try of each method of a grid, and write them to `folder` for other grids to start from.
+
+    What was chosen there for other methods stays.
+    """
     names = list(dict.fromkeys(parse_method(label)[0] for label in grid.methods))
     scores: dict[Try, float] = {}
     for plan in dict.fromkeys(each.plan for name in names for each in tries(name)):
@@ -71,8 +76,16 @@ def _write(best: dict[str, Try], scores: dict[Try, float], path: Path) -> None:
         for table, content in (("settings", settings), ("plans", dict(chosen.plan))):
             if content:
                 lines += [f'[{table}."{name}"]', *(f"{key} = {json.dumps(value)}" for key, value in content.items())]
+    for block in _others(path, best):
+        lines += ["", block]
     with written_whole(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _others(path: Path, names: Container[str]) -> list[str]:
+    """Return what a file says of other methods, with the scores that stand above each."""
+    blocks = path.read_text(encoding="utf-8").strip().split("\n\n")[1:] if path.is_file() else []
+    return [block for block in blocks if _METHOD.search(block) and _METHOD.findall(block)[0] not in names]
 
 
 def _said(each: Try) -> str:
