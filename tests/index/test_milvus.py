@@ -18,6 +18,7 @@ from proxyhash.cli.app import main
 from proxyhash.index.milvus import patience, rows, searching
 from proxyhash.index.milvus.index import MilvusIndex
 from proxyhash.index.milvus.location import is_milvus, parse_location
+from proxyhash.index.results import Match
 from proxyhash.support.errors import InputError
 
 with warnings.catch_warnings():
@@ -102,6 +103,19 @@ def test_requests_carry_a_limited_number_of_bytes(monkeypatch: pytest.MonkeyPatc
     assert parts[0] == slice(0, 1)  # the second is larger than a request
     assert parts[1] == slice(1, 2)
     assert all(part.stop - part.start <= 10 for part in parts)
+
+
+@pytest.mark.parametrize("name", ["key", "id"])
+def test_servers_may_call_the_key_of_a_hit_by_either_name(name: str) -> None:
+    from pymilvus.client.search_result import HybridHits
+    from pymilvus.grpc_gen import schema_pb2
+
+    position = schema_pb2.FieldData(field_name="position", type=schema_pb2.Int64)
+    position.scalars.long_data.data.extend([7, 5])
+    labels = schema_pb2.FieldData(field_name="labels", type=schema_pb2.VarChar)
+    labels.scalars.string_data.data.extend(['["cat"]', ""])
+    hits = HybridHits(0, 2, ["a%25", "b"], [3.0, 4.0], [position, labels], ["position", "labels"], [], name)
+    assert searching._matches(hits) == [Match("a%", 3, 7, ("cat",)), Match("b", 4, 5, ())]
 
 
 def test_a_write_whose_answer_is_lost_is_repeated_and_counts_once(

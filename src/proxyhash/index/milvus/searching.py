@@ -81,12 +81,16 @@ class Searcher:
                 timeout=CALL,
             )
 
-        return [sorted(map(_match, hits), key=_rank) for hits in patiently(ask, self.place)]
+        return [sorted(_matches(hits), key=_rank) for hits in patiently(ask, self.place)]
 
 
-def _match(hit: Any) -> Match:
-    entity = hit["entity"]
-    return Match(given_key(hit["id"]), int(hit["distance"]), entity["position"], labels_from(entity["labels"]))
+def _matches(hits: Any) -> Row:
+    """Return what was found for a query; servers call the key of a hit by different names, so it is read from the list."""
+    found = []
+    for key, distance, hit in zip(hits.ids, hits.distances, hits, strict=True):
+        entity = hit["entity"]
+        found.append(Match(given_key(key), int(distance), entity["position"], labels_from(entity["labels"])))
+    return found
 
 
 def with_scores(row: Row, nu: NDArray[np.float32], codes: Mapping[str, Packed]) -> Row:
