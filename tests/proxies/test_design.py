@@ -46,6 +46,24 @@ def test_every_kind_keeps_the_contract(kind: str, classes: int, bits: int, seed:
         proxies.weights[0, 0] = 7
 
 
+def test_auto_follows_the_similarity_if_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    similarity = some_similarity(20)
+    known = design_proxies(20, 16, "auto", similarity, 3)
+    assert known.kind == "joint"
+    reached = design_proxies(20, 16, "code").quality.min_distance
+    assert reached / 2 <= known.quality.min_distance < reached
+    usual, assignment = design_proxies(20, 16, "joint", similarity, 3).quality.assignment, known.quality.assignment
+    assert usual is not None
+    assert assignment is not None
+    assert assignment.correlation > usual.correlation, "a lower floor leaves more room for similarity"
+    assert design_proxies(20, 16, "auto", similarity, 3, floor=7).quality.min_distance >= 7
+    assert design_proxies(20, 16, "auto").kind == "code"
+    monkeypatch.setattr("proxyhash.proxies.joint.MOST_CLASSES", 19)
+    assert design_proxies(20, 16, "auto", similarity).kind == "scode"
+    with pytest.raises(InputError, match="20 classes cannot have different codes of 4 bits"):
+        design_proxies(20, 4, "auto")
+
+
 @pytest.mark.parametrize("kind", list_kinds())
 def test_the_seed_alone_decides(kind: str) -> None:
     one = design_proxies(12, 6, kind, some_similarity(12), 3, threads=1).weights

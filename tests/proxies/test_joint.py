@@ -3,7 +3,7 @@ import pytest
 
 from proxyhash import InputError, ProxyhashWarning, class_mean_similarity, design_proxies
 from proxyhash.proxies.bit_flips import Stage, distances, flipped, least_distance
-from proxyhash.proxies.joint import default_floor, following_corners, wished_distances
+from proxyhash.proxies.joint import following_corners, share_of, wished_distances
 
 
 def families(families: int, members: int) -> np.ndarray:
@@ -53,7 +53,7 @@ def test_wishes_fall_with_similarity_and_stop_at_the_floor() -> None:
 
 
 def test_default_floors() -> None:
-    assert [default_floor(distance) for distance in (1, 2, 14, 32, 28)] == [1, 2, 11, 24, 21]
+    assert [share_of(distance, 0.75) for distance in (1, 2, 14, 32, 28)] == [1, 2, 11, 24, 21]
 
 
 @pytest.mark.parametrize("floor", [None, 5, 7, 8])
@@ -61,7 +61,7 @@ def test_joint_keeps_its_floor_and_follows_the_classes(floor: int | None) -> Non
     similarity = families(6, 4)
     joint = design_proxies(24, 16, "joint", similarity, floor=floor)
     scode = design_proxies(24, 16, "scode", similarity)
-    assert joint.quality.min_distance >= (floor or default_floor(8))
+    assert joint.quality.min_distance >= (floor or share_of(8, 0.75))
     assert scode.quality.min_distance == 8
     assert joint.quality.constant_bits == 0
     assert joint.quality.assignment is not None
@@ -94,7 +94,7 @@ def test_a_floor_that_cannot_be_kept_is_an_error() -> None:
 
 
 def test_too_many_classes_for_all_pairs_are_sent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxyhash.proxies.joint._MOST_CLASSES", 20)
+    monkeypatch.setattr("proxyhash.proxies.joint.MOST_CLASSES", 20)
     with pytest.raises(InputError, match="at most 20 of them: use scode"):
         design_proxies(24, 16, "joint", families(6, 4))
 

@@ -53,7 +53,8 @@ def proxies(
     kind
         learned, random, tammes (spheres packed), aligned (rotated to be binary), hclm (its signs), shclm (hclm, with
         similar proxies for similar classes), code (as far apart as can be constructed), scode (code, with similar proxies
-        for similar classes) or joint (a floor under all distances, and similar proxies for similar classes).
+        for similar classes), joint (a floor under all distances, and similar proxies for similar classes), or auto: the
+        one of these that measured best for such a set.
     similarity
         A .npy file with a symmetric C x C matrix: how alike two classes are.
     seed

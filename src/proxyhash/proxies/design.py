@@ -11,6 +11,7 @@ from proxyhash.proxies.geometry import Floats, unit_rows
 from proxyhash.proxies.kinds import Brief, Kind, find_kind
 from proxyhash.proxies.proxy_set import ProxySet
 from proxyhash.proxies.quality import measure
+from proxyhash.proxies.recommended import AUTO, recommended
 from proxyhash.proxies.similarity import checked_similarity
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError, ProxyhashWarning
@@ -34,18 +35,17 @@ def design_proxies(
 ) -> ProxySet:
     """Decide where each of C classes sits in Hamming space: a `ProxySet` of weights (C, d), row norm sqrt(d), and quality.
 
-    `kind` is one of `list_kinds()`. `similarity` (C, C) says how alike the classes are: `shclm`, `scode` and `joint` give
-    similar classes similar proxies, and the quality of every kind then reports how well it follows them. The same seed
-    gives the same set on any number of `threads`, and the paper's kinds of one seed are stages of one design.
-    `tammes_restarts` and `rotation_restarts` are how many random starts the packing and the rotation get; `solver` is the
-    assignment's: `anneal`, `greedy` (the paper's) or `faq`; `floor` is the distance in bits below which `joint` puts no
-    two classes, by default three quarters of what `code` reaches.
+    `kind` is one of `list_kinds()`, or `auto`: the one that measured best for such a set. `similarity` (C, C) says how
+    alike the classes are: `shclm`, `scode` and `joint` give similar classes similar proxies, and the quality of every kind
+    then reports how well it follows them. The same seed gives the same set on any number of `threads`, and the paper's
+    kinds of one seed are stages of one design. `tammes_restarts` and `rotation_restarts` are how many random starts the
+    packing and the rotation get; `solver` is the assignment's: `anneal`, `greedy` (the paper's) or `faq`; `floor` is the
+    distance in bits below which `joint` puts no two classes, by default three quarters of what `code` reaches.
 
     >>> proxies = design_proxies(classes=10, bits=16, kind="hclm")
     >>> proxies.weights.shape, proxies.binary
     ((10, 16), True)
     """
-    recipe = find_kind(kind)
     brief = Brief(
         classes=whole_number("classes", classes, at_least=2),
         bits=whole_number("bits", bits, at_least=1),
@@ -58,6 +58,9 @@ def design_proxies(
         threads=_optional("threads", threads),
         progress=progress,
     )
+    if kind == AUTO:
+        kind, brief = recommended(brief)
+    recipe = find_kind(kind)
     _refuse_the_impossible(recipe, brief)
     with single_threaded_blas():
         weights = _scaled(recipe.build(brief))

@@ -15,9 +15,7 @@ from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress, silent
 from proxyhash.support.seeds import generator
 
-FLOOR_SHARE = 0.75  # of the distance that a code reaches: where the notes' prototype had both distance and correlation
-
-_MOST_CLASSES = 12_000  # a distance and a wish for each pair are 1.2 GB
+MOST_CLASSES = 12_000  # a distance and a wish for each pair are 1.2 GB
 _WORK = "Placing classes by distance and similarity"
 _SPREAD = 0.9  # of wished distances, in standard deviations of the distance of random words, sqrt(d) / 2
 _STAGES = 60
@@ -30,24 +28,24 @@ _FIRST_PRICE, _LAST_PRICE = 5.0, 200.0
 _NEVER = 1e6  # a price that no flip can afford
 
 
-def default_floor(distance: int) -> int:
-    """Return the floor where a code of minimal `distance` is known: three quarters of it, rounded."""
-    return max(1, int(FLOOR_SHARE * distance + 0.5))
+def share_of(distance: int, share: float) -> int:
+    """Return a share of the minimal distance of a code, in whole bits, as a floor."""
+    return max(1, int(share * distance + 0.5))
 
 
-def checked_floor(floor: int | None, code: Floats) -> int:
-    """Return the floor to keep, the default where none is asked for; one that `code` (C, d) does not reach is an error."""
+def checked_floor(floor: int | None, code: Floats, share: float) -> int:
+    """Return the floor to keep, a share of what `code` (C, d) reaches if none is asked for; a higher one is an error."""
     from proxyhash.proxies.constructions import minimal_distance
 
     classes, bits = code.shape
-    if classes > _MOST_CLASSES:
-        raise InputError(f"joint holds all pairs of classes, so it is for at most {_MOST_CLASSES:,} of them: use scode.")
+    if classes > MOST_CLASSES:
+        raise InputError(f"joint holds all pairs of classes, so it is for at most {MOST_CLASSES:,} of them: use scode.")
     reached = minimal_distance(code)
     if floor is not None and floor > reached:
         raise InputError(
             f"A floor of {floor} bits is out of reach for {classes} classes in {bits} bits: ask for at most {reached}."
         )
-    return default_floor(reached) if floor is None else floor
+    return share_of(reached, share) if floor is None else floor
 
 
 def wished_distances(similarity: Floats, bits: int, floor: int) -> Floats:

@@ -17,6 +17,8 @@ from proxyhash.support.seeds import generator
 
 Weights = Floats
 
+FLOOR_SHARE = 0.75  # of the distance that `code` reaches, under `joint`: a prototype had both distance and correlation there
+
 STAGES = Remembered(16)  # packings and their rotations: whoever compares the paper's kinds asks for the same ones again
 
 
@@ -31,7 +33,8 @@ class Brief:
     tammes_restarts: int | None = None  # None: as many as the size of the problem deserves
     rotation_restarts: int = 20  # the notes' advice: results depend on the start
     solver: str = "anneal"
-    floor: int | None = None  # None: three quarters of the distance that `code` reaches
+    floor: int | None = None  # None: a share of the distance that `code` reaches
+    floor_share: float = FLOOR_SHARE
     threads: int | None = None  # None: all cores
     progress: Progress = field(default=silent, repr=False)
 
@@ -170,7 +173,7 @@ def joint(brief: Brief) -> Weights:
     from proxyhash.proxies.joint import checked_floor, joint_corners  # importing it compiles
 
     corners = code.build(brief)
-    floor = checked_floor(brief.floor, corners)
+    floor = checked_floor(brief.floor, corners, brief.floor_share)
     if brief.similarity is None:
         return corners
     return joint_corners(
