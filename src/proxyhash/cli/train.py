@@ -77,8 +77,8 @@ def train(
     bits
         The length of the codes, or several with commas.
     method
-        shclm (the paper's), another kind of proxies, triplet, or another system (`proxyhash methods`). itq, itq-cca and lsh
-        fit frozen features; itq and lsh need no labels.
+        shclm (the paper's), another kind of proxies, triplet, or another system (`proxyhash methods`), with settings of its
+        own as in joint:floor=0.5. itq, itq-cca and lsh fit frozen features; itq and lsh need no labels.
     triplet
         The weight of the triplet loss in the joint loss (lambda); the paper's best is 1 to 10.
     tau
@@ -141,6 +141,7 @@ def train(
     """
     import proxyhash.methods  # noqa: F401  every system registers its objective
     from proxyhash.data import load_dataset, make_split
+    from proxyhash.experiments.trial import parse_method
     from proxyhash.methods.shallow.network import ShallowOrder, is_shallow
     from proxyhash.training.plan import Plan
     from proxyhash.training.processes import join_processes
@@ -150,7 +151,8 @@ def train(
     folders = _folders(output, lengths)
     if (finetune and backbone_rate == 0) or (backbone_rate and not finetune):
         raise InputError("--backbone-rate is the rate of --finetune: above 0 with it, and not given without it.")
-    settings = _given(tau=tau, triplet=triplet, margin=margin)
+    method, own = parse_method(method)
+    settings = _united(own, _given(tau=tau, triplet=triplet, margin=margin))
     changes = _given(epochs=epochs, batch=batch, rate=rate, hidden=hidden, dropout=dropout, ema=ema)
     changes |= _given(backbone_rate=backbone_rate, growth=growth, freeze_statistics=freeze_statistics or None)
     order: Order | ShallowOrder
@@ -225,6 +227,13 @@ def _reporter(order: Any, tensorboard: Path | None, *, heard: bool) -> "Callable
 
 def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _united(own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return settings that were typed with the method and as options of the command, each once."""
+    for name in own.keys() & given.keys():
+        raise InputError(f"{name} is given twice: with --method and as --{name}.")
+    return own | given
 
 
 def _refuse_plan(method: str, changes: dict[str, Any], *, finetune: bool) -> None:
