@@ -12,6 +12,7 @@ from milvus_server import Server
 
 from proxyhash import Index
 from proxyhash.index.milvus import rows
+from proxyhash.support.errors import InputError
 
 # The package that brings the server leaves sockets to the garbage collector when a port is taken.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
@@ -39,6 +40,22 @@ def test_more_than_milvus_lists_at_once_is_all_listed(server: Server) -> None:
         found = index.within(codes[:1], 64)[0]
     assert sorted(found.keys) == keys
     assert [match.distance for match in found] == sorted(match.distance for match in found)
+
+
+def test_a_database_keeps_its_collections_to_itself(server: Server) -> None:
+    from pymilvus import MilvusClient
+
+    client = MilvusClient(f"http://127.0.0.1:{server.port}", dedicated=True)
+    client.create_database("others")
+    client.close()
+    name, codes = counted_name(), np.array([[1], [3]], np.uint8)
+    with Index.open(f"{server.address}/others/{name}", bits=8) as index:
+        index.add(codes, ["a", "b"])
+        assert index.search(codes[1:], 1)[0].keys == ["b"]
+    with pytest.raises(InputError, match=f"There is no index at {server.address}/{name}"):
+        Index.open(f"{server.address}/{name}")
+    with pytest.raises(InputError, match=r"Cannot connect to .*/absent/photos"):
+        Index.open(f"{server.address}/absent/photos", bits=8)
 
 
 def test_a_server_that_dies_in_an_add_loses_nothing_and_doubles_nothing(
