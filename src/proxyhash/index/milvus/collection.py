@@ -99,7 +99,8 @@ def upsert(client: Any, place: Location, columns: dict[str, list[Any]]) -> None:
     fields = [
         {"name": name, "type": kinds.get(name, DataType.VARCHAR), "values": values} for name, values in columns.items()
     ]
-    patiently(lambda: client._get_connection().upsert(place.collection, fields, timeout=CALL), place)
+    where = client._generate_call_context()  # the database, which the connection does not know
+    patiently(lambda: client._get_connection().upsert(place.collection, fields, timeout=CALL, context=where), place)
 
 
 def load(client: Any, place: Location) -> None:
