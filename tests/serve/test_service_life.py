@@ -14,16 +14,20 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from running_service import Running, make_code_index, serving
 
 from proxyhash.cli.app import main
 from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.results import Matches
 from proxyhash.index.verifying import verify
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.http import RefusalError
+from proxyhash.serve.searcher import Query, Searcher
 
 REQUEST = (
     b"POST /api/search/code HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n"
@@ -120,6 +124,24 @@ def test_an_index_that_cannot_be_searched_ends_the_service_with_a_sentence(tmp_p
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "damaged" in done.stderr.splitlines()[-1]
+
+
+def test_a_search_that_fails_says_where_and_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searcher = Searcher(make_code_index(tmp_path / "i"), 0, 0.5)
+    query = Query(b"\0\0", real=False, k=1, radius=16)
+    usual = EmbeddedIndex.search
+
+    def fails_for_one(index: EmbeddedIndex, rows: np.ndarray, k: int, **options: Any) -> list[Matches]:
+        if k == 1:
+            raise RuntimeError("broken")
+        return usual(index, rows, k, **options)
+
+    monkeypatch.setattr(EmbeddedIndex, "search", fails_for_one)
+    failed, answered, refused = searcher.answer([query, Query(b"\0\0", False, 5, 16), Query(b"\0", False, 9, 16)])
+    assert failed.failure.startswith("RuntimeError: broken, in ")
+    assert "fails_for_one" in failed.failure
+    assert len(json.loads(answered.answer)["matches"]) == 5
+    assert "Codes of 1 bytes do not fit an index of 16 bits" in refused.refusal
 
 
 def test_slow_clients_are_cut_off_and_hold_up_nobody(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def _write(best: dict[str, Try], scores: dict[Try, float], path: Path) -> None:
 def _others(path: Path, names: Container[str]) -> list[str]:
     """Return what a file says of other methods, with the scores that stand above each."""
     blocks = path.read_text(encoding="utf-8").strip().split("\n\n")[1:] if path.is_file() else []
-    return [block for block in blocks if _METHOD.search(block) and _METHOD.findall(block)[0] not in names]
+    return [block for block in blocks if (found := _METHOD.search(block)) and found[1] not in names]
 
 
 def _said(each: Try) -> str:

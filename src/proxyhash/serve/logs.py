@@ -30,8 +30,12 @@ class Log:
 
     def failure(self, number: int, error: BaseException) -> None:
         """Write an error that nobody expected, with where it came from."""
-        where = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
-        self.write("failure", id=number, error=f"{type(error).__name__}: {error}", trace=where)
+        self.write("failure", id=number, error=f"{type(error).__name__}: {error}", trace=places(error))
+
+
+def places(error: BaseException) -> list[str]:
+    """Return where an error came from, the outermost first."""
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
 
 
 class ServerHandler(logging.Handler):

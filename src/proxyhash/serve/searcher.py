@@ -5,7 +5,6 @@ A process of its own, so that to search and to talk to clients share no interpre
 
 import gc
 import signal
-import traceback
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ import numpy as np
 from proxyhash.codes.bits import pack, signs
 from proxyhash.index.embedded import EmbeddedIndex
 from proxyhash.index.results import Match
+from proxyhash.serve.logs import places
 from proxyhash.serve.messages import Found, SearchAnswer
 from proxyhash.serve.processes import Ready
 from proxyhash.support.errors import InputError
@@ -89,8 +89,7 @@ class Searcher:
         except InputError as error:
             return [Reply(refusal=str(error))] * len(queries)
         except Exception as error:
-            where = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
-            return [Reply(failure=f"{type(error).__name__}: {error}, in {', '.join(where)}")] * len(queries)
+            return [Reply(failure=f"{type(error).__name__}: {error}, in {', '.join(places(error))}")] * len(queries)
 
     def _one_scan(self, queries: Sequence[Query]) -> list[Reply]:
         first, bits = queries[0], self._index.bits
