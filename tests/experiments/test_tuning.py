@@ -6,7 +6,7 @@ import pytest
 
 from proxyhash.experiments import Grid, read_records
 from proxyhash.experiments.trial import Trial, parse_method
-from proxyhash.experiments.tuning import BUDGET, CHOSEN, tries, tune
+from proxyhash.experiments.tuning import BUDGET, CHOSEN, OTHER_RATES, RATE, first_tries, further_tries, tune
 from proxyhash.methods import list_methods
 from proxyhash.support.errors import InputError
 from proxyhash.training.plan import Plan
@@ -21,7 +21,8 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", list_methods())
 def test_every_method_has_a_few_tries_that_it_can_make(name: str) -> None:
-    proposed = tries(name)
+    proposed = first_tries(name)
+    proposed += further_tries(proposed[-1])
     assert 1 <= len(proposed) <= BUDGET
     assert len(set(proposed)) == len(proposed)
     for each in proposed:
@@ -31,16 +32,19 @@ def test_every_method_has_a_few_tries_that_it_can_make(name: str) -> None:
 def test_the_best_on_held_out_images_is_chosen(tmp_path: Path) -> None:
     best = tune(GRID, tmp_path)
     records = read_records(tmp_path)
-    assert len(records) == sum(len(tries(name)) for name in GRID.methods)
     assert {record.protocol["judged_on"] for record in records} == {"validation"}
-    ours = {
+    scores = {
         (record.trial["label"], record.trial["plan"]["rate"]): record.metrics["map"]
         for record in records
         if record.trial["method"] == "shclm"
     }
-    assert (best["shclm"].label, dict(best["shclm"].plan)["rate"]) == max(ours, key=lambda each: ours[each])
+    first = {(each.label, RATE): scores[each.label, RATE] for each in first_tries("shclm")}
+    favourite = max(first, key=lambda each: first[each])
+    assert scores.keys() - first.keys() == {(favourite[0], rate) for rate in OTHER_RATES}, "only it is tried at other rates"
+    assert (best["shclm"].label, dict(best["shclm"].plan)["rate"]) == max(scores, key=lambda each: scores[each])
     text = (tmp_path / CHOSEN).read_text()
-    assert all(f"{value:.4f}" in text for value in ours.values()), "every try is reported"
+    assert all(f"{value:.4f}" in text for value in scores.values()), "every try is reported"
+    assert best["itq-cca"].plan == ()
 
 
 def test_what_was_chosen_for_others_stays(tmp_path: Path) -> None:
@@ -54,6 +58,22 @@ def test_what_was_chosen_for_others_stays(tmp_path: Path) -> None:
     again = (tmp_path / CHOSEN).read_text()
     assert tomllib.loads(again) == after
     assert again.count("# shclm") == before.count("# shclm"), "its tries are listed once"
+
+
+def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> None:
+    joint = first_tries("shclm:triplet=1")
+    assert [each.label.partition("triplet=1:")[2].split("=")[0] for each in joint] == ["margin"] * len(joint)
+    assert [each.label for each in first_tries("shclm:loss=bits")] == ["shclm:loss=bits"], "it has no tau to try"
+    grid = replace(GRID, methods=("shclm", "shclm:loss=bits"))
+    best = tune(grid, tmp_path)
+    assert best.keys() == {"shclm", "shclm:loss=bits"}
+    plain, bits = (
+        next(trial for trial in grid.with_choices(tmp_path / CHOSEN).trials() if trial.label == label)
+        for label in grid.methods
+    )
+    assert plain.plan.rate == dict(best["shclm"].plan)["rate"]
+    assert bits.plan.rate == dict(best["shclm:loss=bits"].plan)["rate"]
+    assert bits.settings == {**plain.settings, "loss": "bits"}, "the method's choice holds where the row has none"
 
 
 def test_a_grid_starts_from_what_was_chosen(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from torch import nn
 from proxyhash.models.network import HashHead, HeadShape
 from proxyhash.proxies import class_mean_similarity, tag_similarity
 from proxyhash.support.errors import InputError
-from proxyhash.training.losses import hamming_triplet, nca, proxy_cross_entropy
+from proxyhash.training.losses import bitwise_cross_entropy, cosine_cross_entropy, hamming_triplet, nca, proxy_cross_entropy
 from proxyhash.training.objectives import Objective, Task, build_objective, find_objective, list_objectives, objective
 from proxyhash.training.objectives.proxy import ProxyObjective, class_similarity
 from proxyhash.training.objectives.registry import _METHODS
@@ -88,6 +88,10 @@ def test_the_joint_loss_is_the_sum_and_asks_for_classes_side_by_side() -> None:
     assert build_objective("triplet", task("classes"), {}).per_class == 4
     by_nca = build_objective("hclm", task("classes"), {"loss": "nca"})
     torch.testing.assert_close(by_nca(nu, y, y), nca(nu, y, made.weights, 6.0))
+    by_angle = build_objective("hclm", task("classes"), {"loss": "cosine"})
+    torch.testing.assert_close(by_angle(nu, y, y), cosine_cross_entropy(nu, y, made.weights, 6.0))
+    by_bit = build_objective("hclm", task("classes"), {"loss": "bits"})
+    torch.testing.assert_close(by_bit(nu, y, y), bitwise_cross_entropy(nu, made.weights[y]))
     alone = build_objective("triplet", task("classes"), {})
     torch.testing.assert_close(alone(nu, y, y), hamming_triplet(nu, y, BITS / 4))
 
@@ -130,7 +134,8 @@ def test_a_floor_is_a_share_of_what_is_possible() -> None:
         ("shclm", {"taw": 3}, "The method shclm has no setting taw; it has tau, triplet"),
         ("shclm", {"tau": 0.0}, "tau must be positive"),
         ("shclm", {"triplet": -1.0}, "neither triplet nor margin may be negative"),
-        ("hclm", {"loss": "mse"}, "The proxy loss is softmax or nca, not 'mse'."),
+        ("hclm", {"loss": "mse"}, "The proxy loss is softmax, nca, cosine or bits, not 'mse'."),
+        ("learned", {"loss": "bits"}, "The loss bits needs proxies of +1 and -1, and those of the kind learned are not."),
         ("shclm", {"similarity": "names"}, "The similarity of classes comes from means or tags, not 'names'."),
         ("shclm", {"similarity": "tags"}, "Only tagged images have tags that occur together"),
         ("hclm", {"per_class": 1}, "per_class must be at least 2, not 1."),

@@ -29,8 +29,8 @@ class Grid:
     finetune: bool = False  # one network with a head for each length, instead of heads on frozen features
     judged_on: Literal["test", "validation"] = "test"
     plan: dict[str, Any] = field(default_factory=dict)  # changes of the training plan
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # of methods by name, in all their rows
-    plans: dict[str, dict[str, Any]] = field(default_factory=dict)  # changes of the plan for methods by name
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # of methods by name, in all their rows, or of a row
+    plans: dict[str, dict[str, Any]] = field(default_factory=dict)  # changes of the plan for methods or rows
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run, before anything is."""
@@ -57,7 +57,7 @@ class Grid:
     def _check_methods(self) -> None:
         known = [parse_method(label)[0] for label in self.methods]
         for name in {**self.settings, **self.plans}:
-            if name not in known:
+            if name not in (*known, *self.methods):
                 raise InputError(f"The grid has settings for {name}, which is not among its methods.")
         for name in known:
             if self.finetune and not find_method(name).trains:
@@ -70,19 +70,19 @@ class Grid:
             for number in self.rounds:
                 for label in self.methods:
                     name, own = parse_method(label)
-                    settings = {**self.settings.get(name, {}), **own}
+                    settings = {**_of_row(self.settings, name, label), **own}
                     for together in lengths:
-                        yield Trial(label, name, settings, together, seed, number, self.plan_of(name, seed))
+                        yield Trial(label, name, settings, together, seed, number, self.plan_of(label, seed))
 
-    def plan_of(self, method: str, seed: int) -> Plan:
-        """Return how the networks of a method and a seed are trained."""
+    def plan_of(self, label: str, seed: int) -> Plan:
+        """Return how the networks of a row and a seed are trained."""
         begin = Plan.finetune if self.finetune else Plan.frozen
-        return begin(**{**self.plan, **self.plans.get(method, {}), "seed": seed})
+        return begin(**{**self.plan, **_of_row(self.plans, parse_method(label)[0], label), "seed": seed})
 
     def with_choices(self, path: Path) -> Self:
         """Return the grid with what tuning chose for its methods; what the grid says itself stays."""
         chosen = _read_toml(path)
-        known = {parse_method(label)[0] for label in self.methods}
+        known = {*self.methods, *(parse_method(label)[0] for label in self.methods)}
         tables: dict[str, Any] = {}
         for table in ("settings", "plans"):
             found = {name: own for name, own in chosen.pop(table, {}).items() if name in known}
@@ -104,6 +104,11 @@ class Grid:
             return cls(**listed)
         except TypeError as error:
             raise InputError(f"{path} is not a recipe: {error}.") from error
+
+
+def _of_row(tables: dict[str, dict[str, Any]], method: str, label: str) -> dict[str, Any]:
+    """Return what tables say of a row: what they say of its method, and over it what they say of the row itself."""
+    return {**tables.get(method, {}), **tables.get(label, {})}
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from proxyhash.support.files import written_whole
 from proxyhash.support.progress import Progress, silent
 
 BUDGET = 6  # tries of a method
-RATES = (5e-3, 1.5e-3)  # of the head: what suits one loss is too fast or too slow for another
+RATE = 5e-3  # of the head, at which settings are compared
+OTHER_RATES = (1.5e-3, 1.5e-2, 3e-2)  # what suits one loss is too fast or too slow for another: for the best settings
 CHOSEN = "chosen.toml"
 _METHOD = re.compile(r'^\[\w+\."(.+)"\]$', re.MULTILINE)  # whose settings or plan follow
 
@@ -30,14 +31,23 @@ class Try:
     plan: tuple[tuple[str, Any], ...] = ()
 
 
-def tries(name: str) -> list[Try]:
-    """Return what is tried for a method: what its settings propose (`TRIES`), for a network at each of the rates."""
+def first_tries(row: str) -> list[Try]:
+    """Return what is tried first for a method, or a row of one: what its settings propose, for a network at the usual rate.
+
+    A row that has settings of its own, such as shclm:triplet=1, may have proposals of its own.
+    """
+    name, own = parse_method(row)
     found = find_method(name)
     proposed: tuple[dict[str, Any], ...] = getattr(found.settings, "TRIES", ({},))
-    labels = [":".join([name, *(f"{key}={json.dumps(value)}" for key, value in each.items())]) for each in proposed]
-    if not found.trains:
-        return [Try(label) for label in labels]
-    return [Try(label, (("rate", rate),)) for rate in RATES for label in labels]
+    for setting, instead in getattr(found.settings, "TRIES_WITH", {}).items():
+        proposed = instead if own.get(setting) else proposed
+    labels = [":".join([row, *(f"{key}={json.dumps(value)}" for key, value in each.items())]) for each in proposed]
+    return [Try(label, (("rate", RATE),) if found.trains else ()) for label in labels]
+
+
+def further_tries(best: Try) -> list[Try]:
+    """Return what is tried after that: for a network, the best settings at the other rates."""
+    return [Try(best.label, (("rate", rate),)) for rate in OTHER_RATES] if best.plan else []
 
 
 def tune(
@@ -48,30 +58,41 @@ def tune(
     progress: Progress = silent,
     report: Callable[[Record], None] = lambda _: None,
 ) -> dict[str, Try]:
-    """Return the best try of each method of a grid, and write them to `folder` for other grids to start from.
+    """Return the best try of each row of a grid, and write them to `folder` for other grids to start from.
 
-    What was chosen there for other methods stays.
+    What was chosen there for others stays. A row with settings of its own, such as shclm:triplet=1, is tuned by itself.
     """
-    names = list(dict.fromkeys(parse_method(label)[0] for label in grid.methods))
-    scores: dict[Try, float] = {}
-    for plan in dict.fromkeys(each.plan for name in names for each in tries(name)):
-        labels = tuple(each.label for name in names for each in tries(name) if each.plan == plan)
-        rehearsed = replace(
-            grid, methods=labels, plan={**grid.plan, **dict(plan)}, plans={}, settings={}, seeds=1, judged_on="validation"
-        )
-        records = run_grid(rehearsed, folder, data_dir=data_dir, progress=progress, report=report)
-        for label in labels:
-            scores[Try(label, plan)] = mean(r.metrics["map"] for r in records if r.trial["label"] == label)
-    best = {name: max(tries(name), key=lambda each: scores[each]) for name in names}
-    _write(best, scores, folder / CHOSEN)
+
+    def scored(tries: list[Try]) -> dict[Try, float]:
+        scores: dict[Try, float] = {}
+        for plan in dict.fromkeys(each.plan for each in tries):
+            labels = tuple(each.label for each in tries if each.plan == plan)
+            rehearsed = _rehearsal(grid, labels, dict(plan))
+            records = run_grid(rehearsed, folder, data_dir=data_dir, progress=progress, report=report)
+            for label in labels:
+                scores[Try(label, plan)] = mean(r.metrics["map"] for r in records if r.trial["label"] == label)
+        return scores
+
+    rows = grid.methods
+    scores = scored([each for row in rows for each in first_tries(row)])
+    favourites = {row: max(first_tries(row), key=lambda each: scores[each]) for row in rows}
+    scores |= scored([each for favourite in favourites.values() for each in further_tries(favourite)])
+    tried = {row: [*first_tries(row), *further_tries(favourites[row])] for row in rows}
+    best = {row: max(tries, key=lambda each: scores[each]) for row, tries in tried.items()}
+    _write(best, {row: {each: scores[each] for each in tries} for row, tries in tried.items()}, folder / CHOSEN)
     return best
 
 
-def _write(best: dict[str, Try], scores: dict[Try, float], path: Path) -> None:
+def _rehearsal(grid: Grid, labels: tuple[str, ...], plan: dict[str, Any]) -> Grid:
+    """Return the grid of these tries, judged on images held out of the training set."""
+    return replace(grid, methods=labels, plan={**grid.plan, **plan}, plans={}, settings={}, seeds=1, judged_on="validation")
+
+
+def _write(best: dict[str, Try], scores: dict[str, dict[Try, float]], path: Path) -> None:
     """Write settings and plans as a recipe has them, with the mAP of every try as a comment."""
     lines = [f"# Chosen on images held out of the training set, out of at most {BUDGET} tries of each method."]
     for name, chosen in best.items():
-        lines += ["", *(f"# {_said(each)}: mAP {scores[each]:.4f}" for each in tries(name))]
+        lines += ["", *(f"# {_said(each)}: mAP {score:.4f}" for each, score in scores[name].items())]
         settings = parse_method(chosen.label)[1]
         for table, content in (("settings", settings), ("plans", dict(chosen.plan))):
             if content:

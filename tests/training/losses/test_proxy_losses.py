@@ -8,10 +8,17 @@ from torch import Tensor
 
 from proxyhash import InputError
 from proxyhash.proxies.geometry import random_rotation
-from proxyhash.training.losses import balanced_binary_cross_entropy, nca, proxy_cross_entropy, tag_frequencies
+from proxyhash.training.losses import (
+    balanced_binary_cross_entropy,
+    bitwise_cross_entropy,
+    cosine_cross_entropy,
+    nca,
+    proxy_cross_entropy,
+    tag_frequencies,
+)
 
 ByClass = Callable[[Tensor, Tensor, Tensor, float], Tensor]
-BY_CLASS = [proxy_cross_entropy, nca]
+BY_CLASS = [proxy_cross_entropy, nca, cosine_cross_entropy]
 
 
 def some_batch(images: int = 7, classes: int = 5, bits: int = 6) -> tuple[Tensor, Tensor, Tensor]:
@@ -38,6 +45,28 @@ def test_cross_entropy_by_hand() -> None:
 def test_nca_by_hand() -> None:
     first, second = log(exp(0) + exp(-2)) - 2, log(exp(-1) + exp(1)) - 1
     assert nca(NU, LABELS, PROXIES, 4).item() == pytest.approx((first + second) / 2, rel=1e-6)
+
+
+def test_cosine_cross_entropy_by_hand() -> None:
+    # The first image points at its proxy; the second is 45 degrees from the second and from the third.
+    half = 4 / np.sqrt(2)
+    first, second = log(exp(4) + exp(0) + exp(-4)) - 4, log(exp(-half) + 2 * exp(half)) - half
+    assert cosine_cross_entropy(NU, LABELS, PROXIES, 4).item() == pytest.approx((first + second) / 2, rel=1e-6)
+
+
+def test_bitwise_cross_entropy_by_hand() -> None:
+    goal = torch.tensor([[1.0, -1.0], [-1.0, 1.0]])
+    # A bit of value nu that should be +1 has probability (1 + nu) / 2.
+    assert bitwise_cross_entropy(NU, goal).item() == pytest.approx(-log(0.75 * 0.25 * 0.75 * 0.5) / 4, rel=1e-6)
+
+
+def test_bitwise_cross_entropy_corrects_a_saturated_bit() -> None:
+    pre = torch.tensor([[4.0, -4.0]], dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(bitwise_cross_entropy(pre.tanh(), -pre.detach().sign()), pre)
+    assert slope[0, 0].item() == pytest.approx(1, abs=1e-3)  # of d/dz log(1 + e^2z) / 2 bits: through tanh alone it is .001
+    assert slope[0, 1] == -slope[0, 0]
+    clamped = torch.tensor([[1.0, -1.0]], requires_grad=True)
+    assert torch.isfinite(bitwise_cross_entropy(clamped, torch.tensor([[-1.0, 1.0]])))
 
 
 def test_balanced_cross_entropy_by_hand() -> None:

@@ -10,7 +10,13 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from proxyhash import InputError, codes
-from proxyhash.training.losses import hamming_distances, hamming_triplet, hamming_triplet_between, similar_pairs
+from proxyhash.training.losses import (
+    hamming_distances,
+    hamming_triplet,
+    hamming_triplet_between,
+    margin_in_bits,
+    similar_pairs,
+)
 
 
 def embeddings(images: int, bits: int, seed: int) -> Tensor:
@@ -208,3 +214,7 @@ def test_what_does_not_fit_is_named() -> None:
         hamming_triplet_between(nu, nu[:, :2], similar, 1)
     with pytest.raises(InputError, match="on both sides"):
         similar_pairs(torch.zeros(3), torch.zeros(3, 2))
+
+
+def test_a_margin_is_in_bits_or_a_share_of_the_code() -> None:
+    assert [margin_in_bits(margin, 32) for margin in (0.0, 0.125, 1.0, 4.0)] == [8, 4, 1, 4]

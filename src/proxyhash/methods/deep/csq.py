@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy
 
 from proxyhash.methods.deep.centres import Centres, random_signs
 from proxyhash.methods.deep.quantisation import quantisation
 from proxyhash.methods.registry import deep_method
 from proxyhash.proxies.constructions.hadamard import hadamard
 from proxyhash.support.seeds import generator
+from proxyhash.training.losses import bitwise_cross_entropy
 from proxyhash.training.objectives import Task
 
 
@@ -37,8 +37,7 @@ class CentralSimilarity(Centres):
 
     def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        loss = binary_cross_entropy(((nu + 1) / 2).clamp(0, 1), (self.goal(targets) + 1) / 2)
-        return loss + self.weight * quantisation(nu)
+        return bitwise_cross_entropy(nu, self.goal(targets)) + self.weight * quantisation(nu)
 
 
 def _centres(classes: int, bits: int, random: np.random.Generator) -> NDArray[np.float32]:

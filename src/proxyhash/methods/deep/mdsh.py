@@ -5,10 +5,11 @@ from math import sqrt
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import normalize
 
 from proxyhash.methods.registry import deep_method
 from proxyhash.proxies import ProxySet, design_proxies
+from proxyhash.training.losses import cosine_cross_entropy
 from proxyhash.training.objectives import Objective, Task
 
 
@@ -33,7 +34,7 @@ class DistantCentres(Objective):
 
     def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        return cross_entropy(sqrt(nu.shape[1]) * self.scores(nu), targets)
+        return cosine_cross_entropy(nu, targets, self.centres, sqrt(nu.shape[1]))
 
     def scores(self, nu: Tensor) -> Tensor:
         """Return the cosines (N, C)."""

@@ -7,17 +7,22 @@ batch, so that lambda means the same for every batch size.
 
 from proxyhash.training.losses.balanced_cross_entropy import balanced_binary_cross_entropy, tag_frequencies
 from proxyhash.training.losses.binarisation import binarisation_error
+from proxyhash.training.losses.bitwise_cross_entropy import bitwise_cross_entropy
+from proxyhash.training.losses.cosine_cross_entropy import cosine_cross_entropy
 from proxyhash.training.losses.cross_entropy import proxy_cross_entropy
 from proxyhash.training.losses.proxy_nca import nca
 from proxyhash.training.losses.similar import similar_pairs
-from proxyhash.training.losses.triplet import hamming_distances, hamming_triplet, hamming_triplet_between
+from proxyhash.training.losses.triplet import hamming_distances, hamming_triplet, hamming_triplet_between, margin_in_bits
 
 __all__ = [
     "balanced_binary_cross_entropy",
     "binarisation_error",
+    "bitwise_cross_entropy",
+    "cosine_cross_entropy",
     "hamming_distances",
     "hamming_triplet",
     "hamming_triplet_between",
+    "margin_in_bits",
     "nca",
     "proxy_cross_entropy",
     "similar_pairs",

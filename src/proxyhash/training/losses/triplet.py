@@ -22,6 +22,11 @@ def hamming_distances(rows: Tensor, columns: Tensor) -> Tensor:
     return (rows.shape[-1] - inner_products(rows, columns)) / 2
 
 
+def margin_in_bits(margin: float, bits: int) -> float:
+    """Return the margin of the triplet loss in bits: it is given so, or below 1 as a share of the code; 0 is a quarter."""
+    return margin if margin >= 1 else (margin or 0.25) * bits
+
+
 def hamming_triplet(nu: Tensor, labels: Tensor, margin: float) -> Tensor:
     """Return L_t, see `hamming_triplet_between`, over all triplets within `nu` (N, d), of classes (N,) or tags (N, T)."""
     return hamming_triplet_between(nu, nu, similar_pairs(labels), margin)

@@ -15,7 +15,10 @@ from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
 from proxyhash.training.losses import (
     balanced_binary_cross_entropy,
+    bitwise_cross_entropy,
+    cosine_cross_entropy,
     hamming_triplet,
+    margin_in_bits,
     nca,
     proxy_cross_entropy,
     tag_frequencies,
@@ -30,12 +33,16 @@ class ProxySettings:
     """How the proxy loss is scaled, and how much of the triplet loss is added to it."""
 
     TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"tau": 4.0}, {"tau": 6.0}, {"tau": 10.0})
+    TRIES_WITH: ClassVar[dict[str, tuple[dict[str, Any], ...]]] = {  # of rows that have this setting
+        "triplet": ({"margin": 0.03125}, {"margin": 0.0625}, {"margin": 0.125}),
+        "loss": ({},),
+    }
 
     tau: float = 6.0  # logits are (tau / d) w.nu; the larger, the sooner the loss stops pushing nu to saturate
     triplet: float = 0.0  # lambda of the joint loss; the paper's best is 1 to 10
-    margin: float = 0.0  # of the triplet loss, in bits; 0: a quarter of the code
+    margin: float = 0.0  # of the triplet loss, in bits, or below 1 as a share of the code; 0: a quarter
     per_class: int = 4  # images of a class in a batch, if there are triplets to form
-    loss: Literal["softmax", "nca"] = "softmax"
+    loss: Literal["softmax", "nca", "cosine", "bits"] = "softmax"  # of single labels; the last two are those of followers
     similarity: Literal["auto", "means", "tags"] = "auto"  # of classes: from mean features, or from shared tags
 
 
@@ -46,6 +53,9 @@ class JointSettings(ProxySettings):
     floor: float = 0.0  # as a share of the least distance that the kind `code` reaches; 0: three quarters
 
 
+_BY_CLASS = {"softmax": proxy_cross_entropy, "nca": nca, "cosine": cosine_cross_entropy}
+
+
 class ProxyObjective(Objective):
     """L = L_p + lambda L_t around proxies that are fixed, or learned if that is their kind."""
 
@@ -53,8 +63,7 @@ class ProxyObjective(Objective):
 
     def __init__(self, proxies: ProxySet, settings: ProxySettings, frequencies: Tensor | None = None) -> None:
         super().__init__()
-        if settings.loss not in ("softmax", "nca"):
-            raise InputError(f"The proxy loss is softmax or nca, not {settings.loss!r}.")
+        _check_loss(settings.loss, proxies, tags=frequencies is not None)
         self.designed, self.settings = proxies, settings
         self.per_class = settings.per_class if settings.triplet and frequencies is None else 0
         self.weights = nn.Parameter(torch.from_numpy(proxies.weights.copy()), requires_grad=proxies.trainable)
@@ -63,15 +72,18 @@ class ProxyObjective(Objective):
     def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the joint loss, eq. (jointloss); lambda = 0 leaves the proxies alone."""
         settings = self.settings
-        if len(self.frequencies):
-            loss = balanced_binary_cross_entropy(nu, targets, self.weights, self.frequencies, settings.tau)
-        elif settings.loss == "nca":
-            loss = nca(nu, targets, self.weights, settings.tau)
-        else:
-            loss = proxy_cross_entropy(nu, targets, self.weights, settings.tau)
+        loss = self._proxy_loss(nu, targets)
         if settings.triplet:
-            loss = loss + settings.triplet * hamming_triplet(nu, targets, settings.margin or nu.shape[1] / 4)
+            loss = loss + settings.triplet * hamming_triplet(nu, targets, margin_in_bits(settings.margin, nu.shape[1]))
         return loss
+
+    def _proxy_loss(self, nu: Tensor, targets: Tensor) -> Tensor:
+        tau, weights = self.settings.tau, self.weights
+        if len(self.frequencies):
+            return balanced_binary_cross_entropy(nu, targets, weights, self.frequencies, tau)
+        if self.settings.loss == "bits":
+            return bitwise_cross_entropy(nu, weights[targets.long()])
+        return _BY_CLASS[self.settings.loss](nu, targets, weights, tau)
 
     def scores(self, nu: Tensor) -> Tensor:
         """Return the logits (N, C): the nearest proxy has the highest."""
@@ -112,6 +124,15 @@ def _build(kind: str, task: Task, settings: ProxySettings) -> ProxyObjective:
     proxies = design_proxies(len(task.names), task.bits, kind, similarity, task.seed, floor=floor, progress=task.progress)
     frequencies = None if task.tags is None else tag_frequencies(torch.from_numpy(task.tags))
     return ProxyObjective(proxies, settings, frequencies)
+
+
+def _check_loss(loss: str, proxies: ProxySet, *, tags: bool) -> None:
+    if loss not in (*_BY_CLASS, "bits"):
+        raise InputError(f"The proxy loss is softmax, nca, cosine or bits, not {loss!r}.")
+    if tags and loss != "softmax":
+        raise InputError(f"Tagged images are learned by the balanced cross-entropy; the loss {loss} is for single labels.")
+    if loss == "bits" and not proxies.binary:
+        raise InputError(f"The loss bits needs proxies of +1 and -1, and those of the kind {proxies.kind} are not.")
 
 
 def _floor(task: Task, share: float) -> int | None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from proxyhash.support.checks import whole_number
 from proxyhash.support.errors import InputError
-from proxyhash.training.losses import hamming_triplet
+from proxyhash.training.losses import hamming_triplet, margin_in_bits
 from proxyhash.training.objectives.objective import Objective, Task
 from proxyhash.training.objectives.registry import objective
 
@@ -16,9 +16,13 @@ from proxyhash.training.objectives.registry import objective
 class TripletSettings:
     """How far apart, and how many of a kind."""
 
-    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"per_class": 4}, {"per_class": 8}, {"per_class": 16})
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"margin": 0.0625, "per_class": 8},
+        {"margin": 0.125, "per_class": 8},
+        {"margin": 0.25, "per_class": 8},
+    )
 
-    margin: float = 0.0  # in bits; 0: a quarter of the code
+    margin: float = 0.0  # in bits, or below 1 as a share of the code; 0: a quarter
     per_class: int = 4  # images of a class in a batch
 
 
@@ -32,7 +36,7 @@ class TripletObjective(Objective):
 
     def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        return hamming_triplet(nu, targets, self.margin or nu.shape[1] / 4)
+        return hamming_triplet(nu, targets, margin_in_bits(self.margin, nu.shape[1]))
 
 
 @objective("triplet", "the Hamming triplet loss alone", TripletSettings)
