@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+import scipy.linalg
 from digit_features import digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from proxyhash.methods import Lesson, fit_method
 from proxyhash.methods.shallow.discrete import cyclic_descent, discrete_objective
 from proxyhash.methods.shallow.itq import moments
 from proxyhash.methods.shallow.kernel import choose_anchors, squared_distances
-from proxyhash.methods.shallow.ksh import _Residual, agreement
+from proxyhash.methods.shallow.ksh import Residual, agreement
 from proxyhash.support.errors import InputError
 
 
@@ -42,12 +43,17 @@ def test_a_single_bit_is_solved_exactly() -> None:
 
 def test_the_residual_is_the_matrix_it_stands_for() -> None:
     labels = np.array([0, 1, 0, 2, 1])
-    residual = _Residual(np.eye(3)[labels], bits=8)
+    kernel = np.random.default_rng(0).standard_normal((5, 2)).astype(np.float32)
+    residual = Residual(kernel, labels, bits=8)
     bit = np.array([1.0, -1, 1, 1, -1])
     residual.subtract(bit)
     written_out = 8 * np.where(labels[:, None] == labels, 1.0, -1.0) - np.outer(bit, bit)
-    np.testing.assert_allclose(residual @ np.eye(5), written_out)
+    np.testing.assert_allclose(np.stack([residual @ each for each in np.eye(5)], axis=1), written_out)
     assert agreement(bit, residual) == pytest.approx(bit @ written_out @ bit)
+    np.testing.assert_allclose(residual.projected, kernel.T @ written_out @ kernel, rtol=1e-5)
+    _, vectors = scipy.linalg.eigh(kernel.T @ written_out @ kernel, kernel.T @ kernel)
+    cosine = residual.top() @ vectors[:, -1] / np.linalg.norm(residual.top()) / np.linalg.norm(vectors[:, -1])
+    assert abs(cosine) == pytest.approx(1, abs=1e-4)
 
 
 def test_moments_and_distances_are_those_of_numpy() -> None:

@@ -15,6 +15,7 @@ from proxyhash.support.parallel import single_threaded_blas
 from proxyhash.support.seeds import generator
 
 Doubles = NDArray[np.float64]
+Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -44,77 +45,108 @@ def fit(lesson: Lesson, settings: KshSettings) -> FeatureHasher:
     random = generator(lesson.seed, "ksh")
     chosen = np.sort(random.permutation(len(lesson.features))[: settings.samples])
     anchors = choose_anchors(lesson.features, min(settings.anchors, len(lesson.features)), lesson.seed)
-    kernel = anchors.kernel(np.asarray(lesson.features[chosen], np.float32)).astype(np.float64)
-    mean = kernel.mean(0)
-    kernel -= mean
-    residual = _Residual(lesson.indicator()[chosen], lesson.bits)
-    gram = kernel.T @ kernel
-    gram[np.diag_indices_from(gram)] += 1e-6 * np.trace(gram) / len(gram)
+    kernel = anchors.kernel(np.asarray(lesson.features[chosen], np.float32))
+    mean = kernel.mean(0, dtype=np.float64)
+    kernel -= mean.astype(np.float32)
+    residual = Residual(kernel, np.asarray(lesson.labels)[chosen], lesson.bits)
     columns = []
     with single_threaded_blas():  # products of a matrix and a vector wait for memory, not for cores
         for bit in range(lesson.bits):
             lesson.progress("KSH", bit / lesson.bits)
-            columns.append(_next_column(kernel, gram, residual, settings.steps))
-            residual.subtract(np.where(kernel @ columns[-1] >= 0, 1.0, -1.0))
+            columns.append(_next_column(kernel, residual, settings.steps))
+            residual.subtract(_signs(kernel, columns[-1]))
     lesson.progress("KSH", 1.0)
     projection = np.stack(columns, axis=1).astype(np.float32)
     return FeatureHasher("ksh", mean.astype(np.float32), projection, anchors, settings)
 
 
-class _Residual:
-    """R = bits S - sum_k y_k y_k' as an operator, S = 2 Y Y' - 1 for one-hot classes Y (N, C)."""
+class Residual:
+    """R = bits S - sum_k y_k y_k', S = +1 in a class, else -1: as an operator, and as G'RG (m, m).
 
-    def __init__(self, classes: Doubles, bits: int) -> None:
-        self.classes, self.bits = classes, bits
-        self.codes = np.zeros((len(classes), 0))
+    A bit takes y y' from R and (G'y)(G'y)' from G'RG, so that no bit costs a product of matrices.
+    """
 
-    def __matmul__(self, rows: Doubles) -> Doubles:
-        """Return R v for v (N,) or (N, m)."""
-        same = self.classes @ (self.classes.T @ rows)
-        product: Doubles = self.bits * (2 * same - rows.sum(0)) - self.codes @ (self.codes.T @ rows)
+    def __init__(self, kernel: Floats, labels: NDArray[np.integer[Any]], bits: int) -> None:
+        self.kernel, self.labels, self.bits = kernel, labels, bits
+        self.codes = np.zeros((len(labels), 0))
+        exact = kernel.astype(np.float64)
+        by_class = np.stack([exact[labels == each].sum(0) for each in np.unique(labels)])
+        whole = by_class.sum(0)
+        self.projected: Doubles = bits * (2 * by_class.T @ by_class - np.outer(whole, whole))
+        gram = exact.T @ exact
+        gram[np.diag_indices_from(gram)] += 1e-6 * np.trace(gram) / len(gram)
+        self.root: Doubles = scipy.linalg.cholesky(gram, lower=True)
+
+    def __matmul__(self, values: Doubles) -> Doubles:
+        """Return R v for v (N,)."""
+        same = np.bincount(self.labels, values)[self.labels]
+        product: Doubles = self.bits * (2 * same - values.sum()) - self.codes @ (self.codes.T @ values)
         return product
 
     def subtract(self, signs: Doubles) -> None:
         """Take y y' away."""
         self.codes = np.column_stack([self.codes, signs])
+        seen = (self.kernel.T @ signs.astype(np.float32)).astype(np.float64)
+        self.projected -= np.outer(seen, seen)
+
+    def top(self) -> Doubles:
+        """Return the top generalised eigenvector (m,) of (G'RG, G'G)."""
+        half = scipy.linalg.solve_triangular(self.root, self.projected, lower=True)
+        whitened = scipy.linalg.solve_triangular(self.root, half.T, lower=True)
+        last = len(whitened) - 1
+        _, vectors = scipy.linalg.eigh((whitened + whitened.T) / 2, subset_by_index=(last, last))
+        found: Doubles = scipy.linalg.solve_triangular(self.root, vectors[:, 0], lower=True, trans="T")
+        return found
 
 
-def _next_column(kernel: Doubles, gram: Doubles, residual: _Residual, steps: int) -> Doubles:
+def _next_column(kernel: Floats, residual: Residual, steps: int) -> Doubles:
     """Return the better of the spectral start and its refinement, by y'Ry on signs."""
-    matrix = kernel.T @ (residual @ kernel)
-    last = len(gram) - 1
-    _, vectors = scipy.linalg.eigh((matrix + matrix.T) / 2, gram, subset_by_index=(last, last))
-    start = vectors[:, 0] * np.sqrt(len(kernel) / np.square(kernel @ vectors[:, 0]).sum())
+    start = residual.top()
+    start *= np.sqrt(len(kernel) / np.square(_projected(kernel, start)).sum())
     refined = _refined(kernel, residual, start, steps)
-    return max((start, refined), key=lambda column: agreement(np.where(kernel @ column >= 0, 1.0, -1.0), residual))
+    return max((start, refined), key=lambda column: agreement(_signs(kernel, column), residual))
 
 
-def agreement(signs: Doubles, residual: _Residual) -> float:
+def _projected(kernel: Floats, column: Doubles) -> Doubles:
+    """Return G a (N,)."""
+    return (kernel @ column.astype(np.float32)).astype(np.float64)
+
+
+def _signs(kernel: Floats, column: Doubles) -> Doubles:
+    return np.where(_projected(kernel, column) >= 0, 1.0, -1.0)
+
+
+def agreement(signs: Doubles, residual: Residual) -> float:
     """Return y'Ry."""
     return float(signs @ (residual @ signs))
 
 
-def _refined(kernel: Doubles, residual: _Residual, start: Doubles, steps: int) -> Doubles:
-    """Raise f(a) = s'Rs, s = tanh(G a / 2), by Nesterov's accelerated gradient with a step that shrinks until it helps."""
+def _refined(kernel: Floats, residual: Residual, start: Doubles, steps: int) -> Doubles:
+    """Raise f(a) = s'Rs, s = tanh(G a / 2), by Nesterov's accelerated gradient with a step that shrinks until it helps.
 
-    def value_and_gradient(column: Doubles) -> tuple[float, Doubles]:
-        soft = np.tanh(kernel @ column / 2)
-        applied = residual @ soft
-        return float(soft @ applied), kernel.T @ (applied * (1 - np.square(soft)))
+    G a is linear in a, so it is carried along: a step reads the kernel twice, for G' of what pulls and for G of that.
+    """
+
+    def pull(projected: Doubles) -> Doubles:
+        soft = np.tanh(projected / 2)
+        pulled: Doubles = (kernel.T @ ((residual @ soft) * (1 - np.square(soft))).astype(np.float32)).astype(np.float64)
+        return pulled
 
     column = previous = start
-    value, gradient = value_and_gradient(column)
-    rate = np.linalg.norm(start) / (np.linalg.norm(gradient) + 1e-12)
+    here = before = _projected(kernel, start)
+    value = agreement(np.tanh(here / 2), residual)
+    rate = np.linalg.norm(start) / (np.linalg.norm(pull(here)) + 1e-12)
     for step in range(1, steps + 1):
-        ahead = column + (step - 1) / (step + 2) * (column - previous)
-        _, gradient = value_and_gradient(ahead)
-        candidate = ahead + rate * gradient
-        reached = value_and_gradient(candidate)[0]
-        if reached < value:
+        momentum = (step - 1) / (step + 2)
+        ahead, there = column + momentum * (column - previous), here + momentum * (here - before)
+        gradient = pull(there)
+        candidate, reached = ahead + rate * gradient, there + rate * _projected(kernel, gradient)
+        better = agreement(np.tanh(reached / 2), residual)
+        if better < value:
             rate /= 2
-            previous = column  # momentum led astray: start it anew
+            previous, before = column, here  # momentum led astray: start it anew
             if rate * np.linalg.norm(gradient) < 1e-6 * np.linalg.norm(column):
                 break
             continue
-        previous, column, value = column, candidate, reached
+        (previous, before), (column, here), value = (column, here), (candidate, reached), better
     return column
