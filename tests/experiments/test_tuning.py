@@ -60,6 +60,16 @@ def test_what_was_chosen_for_others_stays(tmp_path: Path) -> None:
     assert again.count("# shclm") == before.count("# shclm"), "its tries are listed once"
 
 
+def test_unseen_classes_are_rehearsed_on_classes_held_out_in_one_round(tmp_path: Path) -> None:
+    tune(replace(GRID, methods=("lsh",), protocol="transfer", rounds=(1, 2)), tmp_path)
+    (record,) = read_records(tmp_path)
+    assert record.trial["round"] == 1
+    assert record.protocol["judged_on"] == "validation"
+    sizes = record.protocol["sizes"]
+    assert record.protocol["classes"] < 8, "some of the seen classes are kept from training too"
+    assert sizes["query"] < sizes["database"]
+
+
 def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> None:
     joint = first_tries("shclm:triplet=1")
     assert [each.label.partition("triplet=1:")[2].split("=")[0] for each in joint] == ["margin"] * len(joint)

@@ -84,13 +84,14 @@ def tune(
 
 
 def _rehearsal(grid: Grid, labels: tuple[str, ...], plan: dict[str, Any]) -> Grid:
-    """Return the grid of these tries, judged on images held out of the training set."""
-    return replace(grid, methods=labels, plan={**grid.plan, **plan}, plans={}, settings={}, seeds=1, judged_on="validation")
+    """Return the grid of these tries: one seed of the first round, judged on what is held out of the training set."""
+    once = replace(grid, seeds=1, rounds=grid.rounds[:1], judged_on="validation")
+    return replace(once, methods=labels, plan={**grid.plan, **plan}, plans={}, settings={})
 
 
 def _write(best: dict[str, Try], scores: dict[str, dict[Try, float]], path: Path) -> None:
     """Write settings and plans as a recipe has them, with the mAP of every try as a comment."""
-    lines = [f"# Chosen on images held out of the training set, out of at most {BUDGET} tries of each method."]
+    lines = [f"# Chosen on what is held out of the training set, out of at most {BUDGET} tries of each method."]
     for name, chosen in best.items():
         lines += ["", *(f"# {_said(each)}: mAP {score:.4f}" for each, score in scores[name].items())]
         settings = parse_method(chosen.label)[1]
