@@ -20,7 +20,9 @@ BUDGET = 6  # tries of a method
 RATE = 5e-3  # of the head, at which settings are compared
 OTHER_RATES = (1.5e-3, 1.5e-2, 3e-2)  # what suits one loss is too fast or too slow for another: for the best settings
 CHOSEN = "chosen.toml"
-_METHOD = re.compile(r'^\[\w+\."(.+)"\]$', re.MULTILINE)  # whose settings or plan follow
+_ROW = re.compile(
+    r'^\[\w+\."(.+)"\]$|\A# ([^:,\n]+): mAP [^\n]*\Z', re.MULTILINE
+)  # whose settings follow, or had none to choose
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,10 @@ def first_tries(row: str) -> list[Try]:
     proposed: tuple[dict[str, Any], ...] = getattr(found.settings, "TRIES", ({},))
     for setting, instead in getattr(found.settings, "TRIES_WITH", {}).items():
         proposed = instead if own.get(setting) else proposed
-    labels = [":".join([row, *(f"{key}={json.dumps(value)}" for key, value in each.items())]) for each in proposed]
-    return [Try(label, (("rate", RATE),) if found.trains else ()) for label in labels]
+    plan = (("rate", RATE),) if found.trains else ()
+    free = [{key: value for key, value in each.items() if key not in own} for each in proposed]
+    labels = [":".join([row, *(f"{key}={json.dumps(value)}" for key, value in each.items())]) for each in free]
+    return [Try(label, plan) for label in dict.fromkeys(labels)]
 
 
 def further_tries(best: Try) -> list[Try]:
@@ -66,7 +70,7 @@ def tune(
     def scored(tries: list[Try]) -> dict[Try, float]:
         scores: dict[Try, float] = {}
         for plan in dict.fromkeys(each.plan for each in tries):
-            labels = tuple(each.label for each in tries if each.plan == plan)
+            labels = tuple(dict.fromkeys(each.label for each in tries if each.plan == plan))
             rehearsed = _rehearsal(grid, labels, dict(plan))
             records = run_grid(rehearsed, folder, data_dir=data_dir, progress=progress, report=report)
             for label in labels:
@@ -107,7 +111,7 @@ def _write(best: dict[str, Try], scores: dict[str, dict[Try, float]], path: Path
 def _others(path: Path, names: Container[str]) -> list[str]:
     """Return what a file says of other methods, with the scores that stand above each."""
     blocks = path.read_text(encoding="utf-8").strip().split("\n\n")[1:] if path.is_file() else []
-    return [block for block in blocks if (found := _METHOD.search(block)) and found[1] not in names]
+    return [block for block in blocks if (found := _ROW.search(block)) and (found[1] or found[2]) not in names]
 
 
 def _said(each: Try) -> str:
