@@ -82,7 +82,7 @@ def _distances(queries: NDArray[np.float64], database: NDArray[np.uint8], span: 
 
 
 def _tie_groups(distances: NDArray[np.float64], relevant: NDArray[np.bool_]) -> TieCounts:
-    order = np.argsort(distances, kind="stable")
+    order = np.argsort(distances)  # which of tied items comes first is of no account
     ranked = distances[order]
     starts = np.flatnonzero(np.concatenate([[True], ranked[1:] > ranked[:-1]]))
     items = np.diff(np.append(starts, len(ranked)))
