@@ -77,6 +77,8 @@ def test_the_papers_numbers() -> None:
 def test_the_joint_loss_is_a_row_of_its_own() -> None:
     assert paper_row(RECORDS[-1].trial) == "shclm+triplet"
     assert paper_row(RECORDS[0].trial) == "lsh"
+    other = {**RECORDS[-1].trial, "settings": {"loss": "bits"}}
+    assert paper_row(other) == "shclm:loss=bits", "the paper has no number for it"
 
 
 def test_markdown_has_the_best_in_bold() -> None:

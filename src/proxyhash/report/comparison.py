@@ -104,8 +104,10 @@ class Comparison:
 
 
 def paper_row(trial: dict[str, Any]) -> str:
-    """Return what the paper would call a trial: the joint loss is a row of its own."""
-    return f"{trial['method']}+triplet" if trial["settings"].get("triplet") else str(trial["method"])
+    """Return what the paper would call a trial: the joint loss is a row of its own, and other losses are not the paper's."""
+    settings = trial["settings"]
+    other = f":loss={settings['loss']}" if settings.get("loss", "softmax") != "softmax" else ""
+    return f"{trial['method']}{'+triplet' if settings.get('triplet') else ''}{other}"
 
 
 def compare(records: Iterable[Record]) -> list[Comparison]:
