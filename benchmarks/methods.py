@@ -36,7 +36,7 @@ def lesson(images: int) -> Lesson:
 
 def fit_rows() -> Iterator[Row]:
     material = lesson(IMAGES)
-    _, limit = timed(lambda: material.features.T @ material.features)  # what every one of them does at least once
+    _, limit = timed(lambda: material.features.T @ material.features)  # a yardstick: one product of this size
     for title, settings in SETTINGS.items():
         _, seconds = timed(fit_method, title.partition(",")[0], material, **settings)
         note = f"{seconds / limit:,.0f} times the covariance matrix"
