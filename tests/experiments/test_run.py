@@ -120,6 +120,7 @@ def test_settings_are_chosen_on_the_training_set(tmp_path: Path) -> None:
 def test_unseen_classes_are_also_classified(tmp_path: Path) -> None:
     records = run_grid(replace(GRID, methods=("itq",), protocol="transfer", rounds=(0, 3)), tmp_path)
     assert [record.trial["round"] for record in records] == [0, 3]
+    records += run_grid(replace(GRID, methods=("hbmp-regress", "softmax-pq"), protocol="transfer"), tmp_path)
     assert all(0.3 < record.metrics["classification"] <= 1 for record in records)
     assert records[0].protocol["fingerprint"] != records[1].protocol["fingerprint"]
 

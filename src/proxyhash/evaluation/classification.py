@@ -5,7 +5,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from proxyhash.codes.bits import unpack
+from proxyhash.codes.bits import checked_packed, unpack
+from proxyhash.codes.tables import unpack_symbols
 from proxyhash.evaluation.result import Metric
 from proxyhash.support.errors import InputError
 
@@ -17,14 +18,16 @@ def classify_codes(
     db_labels: ArrayLike,
     bits: int,
     *,
+    symbol: int = 1,
     ridge: float = 1e-4,
     steps: int = 200,
 ) -> Metric:
     """Return the accuracy on query codes of softmax regression trained on database codes (packed, of `bits` bits).
 
+    Codes are seen as +1 and -1; those of symbols of `symbol` bits, which mean something only together, as one-hot symbols.
     Minimises mean cross-entropy + ridge / 2 ||W||^2 by L-BFGS. A query of a class that the database lacks cannot be right.
     """
-    q, db = unpack(query_codes, bits).astype(np.float64), unpack(db_codes, bits).astype(np.float64)
+    q, db = _seen(query_codes, bits, symbol), _seen(db_codes, bits, symbol)
     q_labels, labels = np.asarray(query_labels), np.asarray(db_labels)
     for name, codes, given in (("query", q, q_labels), ("database", db, labels)):
         if given.shape != (len(codes),) or len(codes) == 0:
@@ -37,6 +40,14 @@ def classify_codes(
         right.astype(np.float64),
         int((~np.isin(q_labels, classes)).sum()),
     )
+
+
+def _seen(codes: ArrayLike, bits: int, symbol: int) -> NDArray[np.float64]:
+    """Return codes as regression sees them: (N, bits) of +1 and -1, or (N, bits / symbol * 2^symbol) of 0 and 1."""
+    if symbol == 1:
+        return unpack(codes, bits).astype(np.float64)
+    symbols = unpack_symbols(checked_packed("Codes of symbols", codes), bits // symbol, symbol)
+    return np.eye(2**symbol)[symbols].reshape(len(symbols), -1)
 
 
 def _softmax_regression(

@@ -73,10 +73,12 @@ class Bench:
         for hasher in hashers:
             nu, readable = self._embedded(hasher, trial)
             usable = without(split, np.flatnonzero(~readable))
-            queries, codes = hasher.head.queries(nu[usable.query]), hasher.head.codes(nu[usable.database])
+            head, asked = hasher.head, nu[usable.query]
+            codes = head.codes(nu[usable.database])
             if hasher.training_codes is not None and np.array_equal(usable.database, usable.train):
                 codes = hasher.training_codes  # learned for just these images
-            metrics = outcome.retrieval(queries, codes, hasher.bits, self.dataset, usable)
+            coded = outcome.Coded(head.queries(asked), head.codes(asked), codes, hasher.bits)
+            metrics = outcome.retrieval(coded, self.dataset, usable)
             yield hasher.bits, metrics | outcome.embedding(hasher, nu, self.dataset, usable), fitted
 
     def _embedded(self, hasher: Hasher, trial: Trial) -> tuple[Floats, NDArray[np.bool_]]:
@@ -104,10 +106,11 @@ class Bench:
             lesson = Lesson(bits, features.values[train], labels, tags, trial.seed, self.progress)
             encoder = fit_method(trial.method, lesson, **trial.settings)
             fitted = time.monotonic()
-            queries = encoder.queries(features.values[split.query])
+            asked = features.values[split.query]
             parts = np.array_split(split.database, 1 + len(split.database) // PIECE)
             codes = np.concatenate([encoder.encode(features.values[part]) for part in parts])
-            yield bits, outcome.retrieval(queries, codes, bits, dataset, split), fitted
+            coded = outcome.Coded(encoder.queries(asked), encoder.encode(asked), codes, bits)
+            yield bits, outcome.retrieval(coded, dataset, split), fitted
 
     def _features(self) -> Features:
         name = self.grid.backbone

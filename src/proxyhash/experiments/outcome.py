@@ -1,5 +1,6 @@
 """What is measured of embeddings (N, bits) by a protocol, ready for a record."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,21 +18,40 @@ NEAREST = (1, 10, 50, *range(100, 1001, 100))  # where precision is measured, as
 BINS = 20  # of histograms
 
 
-def retrieval(queries: Queries, codes: Packed, bits: int, dataset: Dataset, split: Split) -> dict[str, Any]:
-    """Return every metric of searching the database's codes with what the queries are; `map` is the protocol's mAP."""
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """The images of a protocol as a method sees them: what queries ask with, their codes, and the database's codes."""
+
+    queries: Queries
+    query_codes: Packed
+    codes: Packed
+    bits: int
+
+    @property
+    def symbol(self) -> int:
+        """Return how many bits of a code mean something only together."""
+        return 1 if self.queries.dtype == np.uint8 else int(self.queries.shape[2]).bit_length() - 1
+
+
+def retrieval(coded: Coded, dataset: Dataset, split: Split) -> dict[str, Any]:
+    """Return every metric of searching the database's codes with what the queries are; `map` is the protocol's mAP.
+
+    Where none of the database's classes was learned, its codes are also classified.
+    """
     asked, searched = dataset.relevance(split.query), dataset.relevance(split.database)
-    search = (queries, asked, codes, searched)
+    search = (coded.queries, asked, coded.codes, searched)
     metrics = evaluate(*search, top=split.top, ks=NEAREST)
     found = {
         "map": metrics[0].value,
         "queries_without_relevant": metrics[0].without_relevant,
         "all": {metric.name: metric.value for metric in metrics},
     }
-    if queries.dtype == np.uint8:  # distances are whole numbers, and few
+    if coded.queries.dtype == np.uint8:  # distances are whole numbers, and few
         curve = precision_recall_curve(*search)
         found["precision_recall"] = {"recall": curve.recall.tolist(), "precision": curve.precision.tolist()}
-        if dataset.labels is not None and not np.isin(searched, split.classes).any():
-            found["classification"] = classify_codes(*search, bits).value
+    if dataset.labels is not None and not np.isin(searched, split.classes).any():
+        accuracy = classify_codes(coded.query_codes, asked, coded.codes, searched, coded.bits, symbol=coded.symbol)
+        found["classification"] = accuracy.value
     return found
 
 
