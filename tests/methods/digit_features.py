@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data import load_dataset, make_split
+from proxyhash.evaluation import mean_average_precision
+from proxyhash.methods import Encoder
 
 
 class Digits(NamedTuple):
@@ -27,3 +29,9 @@ def digits() -> Digits:
     assert data.labels is not None
     features = stored[..., 0].reshape(len(data), -1).astype(np.float32) / np.float32(255)
     return Digits(features[split.train], data.labels[split.train], features[split.query], data.labels[split.query])
+
+
+def retrieval(encoder: Encoder) -> float:
+    """Return the mAP of the queries against the images that were learned from."""
+    search = encoder.queries(digits().query), digits().query_labels, encoder.encode(digits().train), digits().labels
+    return mean_average_precision(*search).value

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from digit_features import digits
+from digit_features import digits, retrieval
 
 from proxyhash.evaluation import mean_average_precision
-from proxyhash.methods import Encoder, Lesson, find_method, fit_method, list_methods
+from proxyhash.methods import Lesson, find_method, fit_method, list_methods
 from proxyhash.methods.deep.fitting import HeadHasher
 from proxyhash.methods.shallow import FeatureHasher
 from proxyhash.support.errors import InputError
@@ -21,11 +21,6 @@ SHORT = Plan.frozen(epochs=8, hidden=128, batch=128)  # of the deep ones: second
 
 def lesson() -> Lesson:
     return Lesson(16, digits().train, digits().labels)
-
-
-def retrieval(encoder: Encoder) -> float:
-    search = encoder.queries(digits().query), digits().query_labels, encoder.encode(digits().train), digits().labels
-    return mean_average_precision(*search).value
 
 
 @pytest.mark.filterwarnings("ignore:All proxies are equally far apart")

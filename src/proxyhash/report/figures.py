@@ -85,10 +85,11 @@ def _drawn(comparison: Comparison) -> list[str]:
 
 
 def _colour(comparison: Comparison, label: str) -> tuple[float, float, float, float]:
-    """Return the colour of a row: the same in every figure."""
+    """Return the colour of a row: the same in every figure. The best ten get ten strong ones, the next ten the pale ones."""
     from matplotlib import colormaps
 
-    return colormaps["tab20"](sorted(comparison.labels).index(label) % 20)
+    place = comparison.labels[::-1].index(label) % 20
+    return colormaps["tab20"](2 * (place % 10) + place // 10)
 
 
 def _retrieval(axes: "Axes", comparison: Comparison) -> None:
