@@ -16,6 +16,7 @@ from proxyhash.models import hasher as hasher_module
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.engines import OnnxRunner, TorchRunner
 from proxyhash.models.hasher import Hasher
+from proxyhash.models.joined import joined
 from proxyhash.models.model_folder import check_replaceable
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape
 from proxyhash.support.errors import InputError, ProxyhashWarning
@@ -244,3 +245,14 @@ def test_without_proxies_it_does_not_classify() -> None:
     hasher.proxies = None
     with pytest.raises(InputError, match="trained without proxies"):
         hasher.classify(digits())
+
+
+def test_several_lengths_are_embedded_in_one_pass(tmp_path: Path) -> None:
+    first = new_hasher()
+    second = Hasher(HashNetwork(first.network.features.backbone, HashHead(HeadShape(256, 8))).eval(), first.transform)
+    both = joined([first, second])
+    expected = np.concatenate([first.embed(pictures()), second.embed(pictures())], axis=1)
+    np.testing.assert_array_equal(both.embed(pictures()), expected)
+    both.quicken(tmp_path / "both.onnx")
+    assert both.onnx is not None
+    np.testing.assert_allclose(both.embed(pictures()), expected, atol=1e-4)

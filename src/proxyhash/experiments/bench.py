@@ -20,6 +20,7 @@ from proxyhash.models.backbones import create_backbone, trained_on
 from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
+from proxyhash.models.joined import joined
 from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress
 from proxyhash.support.surroundings import machine, versions
@@ -70,9 +71,10 @@ class Bench:
         resume = (run / CHECKPOINT).is_file()
         hashers = train_hashers(self.dataset, split, order, run, resume=resume, progress=self.progress)
         fitted = time.monotonic()
-        for hasher in hashers:
-            nu, readable = self._embedded(hasher, trial)
-            usable = without(split, np.flatnonzero(~readable))
+        self._keep(hashers, trial)
+        embedded, readable = self._embedded(hashers, split)
+        usable = without(split, np.flatnonzero(~readable))
+        for hasher, nu in zip(hashers, embedded, strict=True):
             head, asked = hasher.head, nu[usable.query]
             codes = head.codes(nu[usable.database])
             if hasher.training_codes is not None and np.array_equal(usable.database, usable.train):
@@ -81,18 +83,23 @@ class Bench:
             metrics = outcome.retrieval(coded, self.dataset, usable)
             yield hasher.bits, metrics | outcome.embedding(hasher, nu, self.dataset, usable), fitted
 
-    def _embedded(self, hasher: Hasher, trial: Trial) -> tuple[Floats, NDArray[np.bool_]]:
-        """Embed the images of the protocol; a network that was trained whole is saved first, for a saved one is faster."""
-        split = self.splits[trial.round]
+    def _keep(self, hashers: list[Hasher], trial: Trial) -> None:
+        """Save what was trained, if that is wanted."""
         if self.models is not None:
-            name = self._record(trial, hasher.bits, {}, {}).file_name.removesuffix(".json")
-            hasher.record["data"] = {"path": self.grid.data, "tags": self.grid.tags, "round": trial.round}
-            hasher.save(self.models / name)
-        elif self.grid.finetune:
-            with tempfile.TemporaryDirectory(prefix="proxyhash-") as folder:
-                hasher.save(Path(folder) / "model")
-                return embed_split(hasher, self.dataset, split, self.progress)
-        return embed_split(hasher, self.dataset, split, self.progress)
+            for hasher in hashers:
+                name = self._record(trial, hasher.bits, {}, {}).file_name.removesuffix(".json")
+                hasher.record["data"] = {"path": self.grid.data, "tags": self.grid.tags, "round": trial.round}
+                hasher.save(self.models / name)
+
+    def _embedded(self, hashers: list[Hasher], split: Split) -> tuple[list[Floats], NDArray[np.bool_]]:
+        """Return nu of each length, in one pass over the images of the protocol, and which of these could be read."""
+        whole = joined(hashers)
+        with tempfile.TemporaryDirectory(prefix="proxyhash-") as folder:
+            if self.grid.finetune:  # otherwise features are in the cache
+                whole.quicken(Path(folder) / "network.onnx")
+            nu, readable = embed_split(whole, self.dataset, split, self.progress)
+        ends = np.cumsum([hasher.head.outputs for hasher in hashers])
+        return np.split(nu, ends[:-1], axis=1), readable
 
     def _fitted(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
         """Yield the same for a method without a network."""

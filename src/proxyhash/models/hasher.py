@@ -133,11 +133,23 @@ class Hasher:
             save_file(_plain_tensors(self.network), temporary / WEIGHTS)
             if self.proxies is not None:
                 self.proxies.save(temporary / PROXIES)
-            self.onnx = self._export(temporary / ONNX)
+            self.quicken(temporary / ONNX)
             sums = {file.name: checksum(file, "sha256") for file in sorted(temporary.iterdir())}
             (temporary / CONFIG).write_text(json.dumps(self._config(sums), indent=2), encoding="utf-8")
             write_card(temporary)
         self.folder = folder
+
+    def quicken(self, path: Path) -> None:
+        """Write an ONNX file and encode by it from now on, if that can be done here; without it torch does."""
+        self.onnx = None
+        if not onnx_available():
+            return
+        try:
+            export_onnx(self.network, path, self.transform.size)
+        except InputError as error:
+            warnings.warn(f"The model is saved without its ONNX file, and encodes by torch: {error}", ProxyhashWarning, 3)
+            return
+        self.onnx = OnnxRunner(path)
 
     @classmethod
     def load(cls, model: str | Path, device: str = "cpu", *, revision: str | None = None) -> Self:
@@ -169,17 +181,6 @@ class Hasher:
             "sha256": sums,
             "record": self.record,
         }
-
-    def _export(self, path: Path) -> Runner | None:
-        """Write the ONNX file if that can be done here: without it, everything works by torch."""
-        if not onnx_available():
-            return None
-        try:
-            export_onnx(self.network, path, self.transform.size)
-        except InputError as error:
-            warnings.warn(f"The model is saved without its ONNX file, and encodes by torch: {error}", ProxyhashWarning, 3)
-            return None
-        return OnnxRunner(path)
 
     def _runner(self) -> Runner:
         """Return the fast way on a CPU, if there is one, or else torch."""

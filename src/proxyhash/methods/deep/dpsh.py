@@ -17,7 +17,11 @@ class DpshSettings:
     """The weight of the quantisation term, and how many of a class a batch holds (ours: a plain batch of 100 classes has few
     similar pairs)."""
 
-    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"quantisation": 0.01}, {"quantisation": 0.1}, {"quantisation": 1.0})
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"quantisation": 0.01},
+        {"quantisation": 0.1},
+        {"quantisation": 0.01, "per_class": 16},
+    )
 
     quantisation: float = 0.1
     per_class: int = 8

@@ -16,9 +16,9 @@ class DtshSettings:
     """The authors' margin, half the code; the weight of the quantisation term; images of a class in a batch (ours)."""
 
     TRIES: ClassVar[tuple[dict[str, Any], ...]] = (  # with many classes less than the authors' margin is better
-        {"margin": 0.0625},
-        {"margin": 0.125},
         {"margin": 0.0625, "per_class": 8},
+        {"margin": 0.125, "per_class": 8},
+        {"margin": 0.5, "per_class": 8},
     )
 
     margin: float = 0.5  # as a share of the code
