@@ -73,7 +73,12 @@ def test_an_experiment_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "Experiment ablation" in (tmp_path / "records" / "report.html").read_text()
     main(["reproduce", "--list"])
     assert "six kinds of proxies" in " ".join(capsys.readouterr().out.split())
-    for command, sentence in (("reproduce", "Say which experiment: ablation, "), ("reproduce abc", "no experiment 'abc'")):
+    mistakes = (
+        ("reproduce", "Say which experiment: ablation, "),
+        ("reproduce abc", "no experiment 'abc'"),
+        ("reproduce tags --tags 2", "digits has no tags to choose the most frequent from"),
+    )
+    for command, sentence in mistakes:
         with pytest.raises(SystemExit):
             main(command.split())
         assert sentence in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -20,6 +20,7 @@ def reproduce(
     *,
     list_: Annotated[bool, Parameter(name="--list", negative=())] = False,
     dataset: str | None = None,
+    tags: Whole | None = None,
     seeds: Whole | None = None,
     tuned: Path | None = None,
     data_dir: Path | None = None,
@@ -42,6 +43,8 @@ def reproduce(
         List the experiments.
     dataset
         Run it on another data set: a name, or a folder.
+    tags
+        Keep only so many of the most frequent tags.
     seeds
         How many times each method is trained.
     tuned
@@ -64,8 +67,8 @@ def reproduce(
         _print_list(recipes())
         return
     grid = read_recipe(name)
-    grid = grid if dataset is None else replace(grid, data=dataset)
-    grid = grid if seeds is None else replace(grid, seeds=seeds)
+    changes: dict[str, Any] = {"data": dataset, "tags": tags, "seeds": seeds}
+    grid = replace(grid, **{key: value for key, value in changes.items() if value is not None})
     grid = grid if tuned is None else grid.with_choices(tuned)
     folder = output or Path("results") / find_recipe(name).stem
     records = run_shown(grid, folder, data_dir=data_dir, models=models)
