@@ -19,9 +19,10 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.mark.parametrize("tags", [False, True])
 @pytest.mark.parametrize("name", list_methods())
-def test_every_method_has_a_few_tries_that_it_can_make(name: str) -> None:
-    proposed = first_tries(name)
+def test_every_method_has_a_few_tries_that_it_can_make(name: str, tags: bool) -> None:
+    proposed = first_tries(name, tags=tags)
     proposed += further_tries(proposed[-1])
     assert 1 <= len(proposed) <= BUDGET
     assert len(set(proposed)) == len(proposed)
@@ -74,6 +75,8 @@ def test_unseen_classes_are_rehearsed_on_classes_held_out_in_one_round(tmp_path:
 def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> None:
     joint = first_tries("shclm:triplet=1")
     assert [each.label.partition("triplet=1:")[2].split("=")[0] for each in joint] == ["margin"] * len(joint)
+    assert first_tries("shclm", tags=True) != first_tries("shclm"), "tags want another tau"
+    assert first_tries("shclm:triplet=1", tags=True) == first_tries("shclm:triplet=1"), "a row's own tries come first"
     assert [each.label for each in first_tries("shclm:loss=bits")] == ["shclm:loss=bits"], "it has no tau to try"
     assert [each.label for each in first_tries("shclm:tau=5")] == ["shclm:tau=5"], "what a row says is not tried otherwise"
     grid = replace(GRID, methods=("shclm", "shclm:loss=bits"))

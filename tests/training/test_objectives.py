@@ -74,6 +74,13 @@ def test_learned_proxies_move_and_fixed_ones_do_not(name: str, moves: bool) -> N
     assert np.array_equal(made.weights.detach().numpy(), before) is not moves
 
 
+def test_tau_is_what_suits_the_labels_unless_it_is_given() -> None:
+    for labels, given, used in (("classes", {}, 6.0), ("tags", {}, 0.5), ("tags", {"tau": 3.0}, 3.0)):
+        made = build_objective("hclm", task(labels), given)
+        assert isinstance(made, ProxyObjective)
+        assert made.settings.tau == used
+
+
 def test_the_joint_loss_is_the_sum_and_asks_for_classes_side_by_side() -> None:
     nu, y = embeddings(), targets("classes")
     made = build_objective(
@@ -132,7 +139,7 @@ def test_a_floor_is_a_share_of_what_is_possible() -> None:
         ("shcml", {}, "There is no training method 'shcml'; did you mean shclm?"),
         ("zzz", {}, "There is no training method 'zzz'; choose from learned, random"),
         ("shclm", {"taw": 3}, "The method shclm has no setting taw; it has tau, triplet"),
-        ("shclm", {"tau": 0.0}, "tau must be positive"),
+        ("shclm", {"tau": -1.0}, "tau must be positive"),
         ("shclm", {"triplet": -1.0}, "neither triplet nor margin may be negative"),
         ("hclm", {"loss": "mse"}, "The proxy loss is softmax, nca, cosine or bits, not 'mse'."),
         ("learned", {"loss": "bits"}, "The loss bits needs proxies of +1 and -1, and those of the kind learned are not."),

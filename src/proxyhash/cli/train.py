@@ -82,7 +82,7 @@ def train(
     triplet
         The weight of the triplet loss in the joint loss (lambda); the paper's best is 1 to 10.
     tau
-        The scale of the logits, (tau / bits) w.nu.
+        The scale of the logits, (tau / bits) w.nu; by default 6 for classes and 0.5 for tags.
     margin
         Of the triplet loss, in bits, or below 1 as a share of the code; by default a quarter of it.
     backbone

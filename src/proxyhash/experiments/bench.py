@@ -128,7 +128,7 @@ class Bench:
     def _key(self, trial: Trial) -> str:
         split = self.splits[trial.round]
         protocol = [split.protocol, split.version, split.fingerprint(), self.grid.judged_on]
-        return fingerprint({"trial": trial.facts(), "data": self._data(), "protocol": protocol})
+        return fingerprint({"trial": self._facts(trial), "data": self._data(), "protocol": protocol})
 
     def _data(self) -> dict[str, Any]:
         facts = {"name": self.dataset.name, "tags": self.grid.tags}
@@ -136,5 +136,8 @@ class Bench:
 
     def _record(self, trial: Trial, bits: int, metrics: dict[str, Any], seconds: dict[str, float]) -> Record:
         protocol = {**self.splits[trial.round].record(), "judged_on": self.grid.judged_on}
-        facts = trial.facts()
+        facts = self._facts(trial)
         return Record(self._key(trial), self._data(), protocol, facts, bits, metrics, seconds, versions(), machine())
+
+    def _facts(self, trial: Trial) -> dict[str, Any]:
+        return trial.facts(tags=self.dataset.tags is not None)

@@ -28,22 +28,23 @@ class Trial:
         """Refuse a setting that the method does not have."""
         self.resolved()
 
-    def resolved(self) -> dict[str, Any]:
-        """Return all settings of the method, those that nobody gave at their defaults."""
+    def resolved(self, *, tags: bool = False) -> dict[str, Any]:
+        """Return all settings of the method, those that nobody gave at their defaults, which may be others for tags."""
         found = find_method(self.method)
         known = [each.name for each in fields(found.settings)]
         for name in self.settings:
             if name not in known:
                 raise InputError(f"{found.title} has no setting {name}; it has {', '.join(known) or 'none'}.")
-        return asdict(found.settings(**self.settings))
+        settings = found.settings(**self.settings)
+        return asdict(settings.settled(tags=tags) if hasattr(settings, "settled") else settings)
 
-    def facts(self) -> dict[str, Any]:
-        """Return everything that the result may depend on: a changed default is another trial."""
+    def facts(self, *, tags: bool) -> dict[str, Any]:
+        """Return everything that the result on classes or tags may depend on: a changed default is another trial."""
         plan = {key: value for key, value in asdict(self.plan).items() if key not in _NOT_IN_RESULTS}
         return {
             "label": self.label,
             "method": self.method,
-            "settings": self.resolved(),
+            "settings": self.resolved(tags=tags),
             "lengths": list(self.lengths),
             "seed": self.seed,
             "round": self.round,

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from proxyhash.data import load_dataset
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record
 from proxyhash.experiments.run import run_grid
@@ -33,14 +34,15 @@ class Try:
     plan: tuple[tuple[str, Any], ...] = ()
 
 
-def first_tries(row: str) -> list[Try]:
+def first_tries(row: str, *, tags: bool = False) -> list[Try]:
     """Return what is tried first for a method, or a row of one: what its settings propose, for a network at the usual rate.
 
-    A row that has settings of its own, such as shclm:triplet=1, may have proposals of its own.
+    A row that has settings of its own, such as shclm:triplet=1, may have proposals of its own, and so may tagged images.
     """
     name, own = parse_method(row)
     found = find_method(name)
     proposed: tuple[dict[str, Any], ...] = getattr(found.settings, "TRIES", ({},))
+    proposed = getattr(found.settings, "TRIES_FOR_TAGS", proposed) if tags else proposed
     for setting, instead in getattr(found.settings, "TRIES_WITH", {}).items():
         proposed = instead if own.get(setting) else proposed
     plan = (("rate", RATE),) if found.trains else ()
@@ -77,11 +79,12 @@ def tune(
                 scores[Try(label, plan)] = mean(r.metrics["map"] for r in records if r.trial["label"] == label)
         return scores
 
-    rows = grid.methods
-    scores = scored([each for row in rows for each in first_tries(row)])
-    favourites = {row: max(first_tries(row), key=lambda each: scores[each]) for row in rows}
+    tags = load_dataset(grid.data, data_dir=data_dir, progress=progress).tags is not None
+    first = {row: first_tries(row, tags=tags) for row in grid.methods}
+    scores = scored([each for tries in first.values() for each in tries])
+    favourites = {row: max(tries, key=lambda each: scores[each]) for row, tries in first.items()}
     scores |= scored([each for favourite in favourites.values() for each in further_tries(favourite)])
-    tried = {row: [*first_tries(row), *further_tries(favourites[row])] for row in rows}
+    tried = {row: [*tries, *further_tries(favourites[row])] for row, tries in first.items()}
     best = {row: max(tries, key=lambda each: scores[each]) for row, tries in tried.items()}
     _write(best, {row: {each: scores[each] for each in tries} for row, tries in tried.items()}, folder / CHOSEN)
     return best
