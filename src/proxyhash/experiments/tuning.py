@@ -18,8 +18,8 @@ from proxyhash.support.files import written_whole
 from proxyhash.support.progress import Progress, silent
 
 BUDGET = 6  # tries of a method
-RATE = 5e-3  # of the head, at which settings are compared
-OTHER_RATES = (1.5e-3, 1.5e-2, 3e-2)  # what suits one loss is too fast or too slow for another: for the best settings
+RATE = 5e-3  # of the head, at which settings are compared, if the grid's plan has no other
+OTHER_RATES = (0.3, 3.0, 6.0)  # times that: what suits one loss is too fast or too slow for another; for the best settings
 CHOSEN = "chosen.toml"
 _ROW = re.compile(
     r'^\[\w+\."(.+)"\]$|\A# ([^:,\n]+): mAP [^\n]*\Z', re.MULTILINE
@@ -34,8 +34,8 @@ class Try:
     plan: tuple[tuple[str, Any], ...] = ()
 
 
-def first_tries(row: str, *, tags: bool = False) -> list[Try]:
-    """Return what is tried first for a method, or a row of one: what its settings propose, for a network at the usual rate.
+def first_tries(row: str, *, rate: float = RATE, tags: bool = False) -> list[Try]:
+    """Return what is tried first for a method, or a row of one: what its settings propose, for a network at one rate.
 
     A row that has settings of its own, such as shclm:triplet=1, may have proposals of its own, and so may tagged images.
     """
@@ -45,7 +45,7 @@ def first_tries(row: str, *, tags: bool = False) -> list[Try]:
     proposed = getattr(found.settings, "TRIES_FOR_TAGS", proposed) if tags else proposed
     for setting, instead in getattr(found.settings, "TRIES_WITH", {}).items():
         proposed = instead if own.get(setting) else proposed
-    plan = (("rate", RATE),) if found.trains else ()
+    plan = (("rate", rate),) if found.trains else ()
     free = [{key: value for key, value in each.items() if key not in own} for each in proposed]
     labels = [":".join([row, *(f"{key}={json.dumps(value)}" for key, value in each.items())]) for each in free]
     return [Try(label, plan) for label in dict.fromkeys(labels)]
@@ -53,7 +53,7 @@ def first_tries(row: str, *, tags: bool = False) -> list[Try]:
 
 def further_tries(best: Try) -> list[Try]:
     """Return what is tried after that: for a network, the best settings at the other rates."""
-    return [Try(best.label, (("rate", rate),)) for rate in OTHER_RATES] if best.plan else []
+    return [Try(best.label, ((name, float(f"{times * rate:.6g}")),)) for name, rate in best.plan for times in OTHER_RATES]
 
 
 def tune(
@@ -80,7 +80,7 @@ def tune(
         return scores
 
     tags = load_dataset(grid.data, data_dir=data_dir, progress=progress).tags is not None
-    first = {row: first_tries(row, tags=tags) for row in grid.methods}
+    first = {row: first_tries(row, rate=grid.plan.get("rate", RATE), tags=tags) for row in grid.methods}
     scores = scored([each for tries in first.values() for each in tries])
     favourites = {row: max(tries, key=lambda each: scores[each]) for row, tries in first.items()}
     scores |= scored([each for favourite in favourites.values() for each in further_tries(favourite)])

@@ -27,7 +27,7 @@ class ItqSettings:
 class ItqCcaSettings:
     """The same, and what keeps the covariances invertible."""
 
-    TRIES: ClassVar[tuple[dict[str, Any], ...]] = ({"ridge": 1e-4}, {"ridge": 1e-2}, {"ridge": 0.1}, {"ridge": 1.0})
+    TRIES: ClassVar[tuple[dict[str, Any], ...]] = tuple({"ridge": ridge} for ridge in (1e-4, 1e-2, 0.1, 1.0, 10.0))
 
     iterations: int = 50
     ridge: float = 1e-4  # the authors' r, relative to the mean variance so that it fits features of any scale
