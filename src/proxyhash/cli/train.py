@@ -84,7 +84,7 @@ def train(
     tau
         The scale of the logits, (tau / bits) w.nu; by default 6 for classes and 0.5 for tags.
     margin
-        Of the triplet loss, in bits, or below 1 as a share of the code; by default a quarter of it.
+        Of the triplet loss, in bits, or below 1 as a share of the code; by default a sixteenth of it.
     backbone
         The network: efficientnet_lite0, _lite1, _lite2, alexnet, convnet, or timm/NAME.
     scratch

@@ -217,4 +217,4 @@ def test_what_does_not_fit_is_named() -> None:
 
 
 def test_a_margin_is_in_bits_or_a_share_of_the_code() -> None:
-    assert [margin_in_bits(margin, 32) for margin in (0.0, 0.125, 1.0, 4.0)] == [8, 4, 1, 4]
+    assert [margin_in_bits(margin, 32) for margin in (0.0, 0.125, 1.0, 4.0)] == [2, 4, 1, 4]

@@ -43,7 +43,7 @@ class ProxySettings:
 
     tau: float = 0.0  # logits are (tau / d) w.nu; the larger, the sooner the loss stops pushing nu; 0: what suits the labels
     triplet: float = 0.0  # lambda of the joint loss; the paper's best is 1 to 10
-    margin: float = 0.0  # of the triplet loss, in bits, or below 1 as a share of the code; 0: a quarter
+    margin: float = 0.0  # of the triplet loss, in bits, or below 1 as a share of the code; 0: a sixteenth
     per_class: int = 4  # images of a class in a batch, if there are triplets to form
     loss: Literal["softmax", "nca", "cosine", "bits"] = "softmax"  # of single labels; the last two are those of followers
     similarity: Literal["auto", "means", "tags"] = "auto"  # of classes: from mean features, or from shared tags

@@ -22,7 +22,7 @@ class TripletSettings:
         {"margin": 0.25, "per_class": 8},
     )
 
-    margin: float = 0.0  # in bits, or below 1 as a share of the code; 0: a quarter
+    margin: float = 0.0  # in bits, or below 1 as a share of the code; 0: a sixteenth
     per_class: int = 4  # images of a class in a batch
 
 
