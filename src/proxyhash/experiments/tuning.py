@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Container
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -101,7 +101,7 @@ def _write(best: dict[str, Try], scores: dict[str, dict[Try, float]], path: Path
     lines = [f"# Chosen on what is held out of the training set, out of at most {BUDGET} tries of each method."]
     for name, chosen in best.items():
         lines += ["", *(f"# {_said(each)}: mAP {score:.4f}" for each, score in scores[name].items())]
-        settings = parse_method(chosen.label)[1]
+        settings = _settings(name, chosen)
         for table, content in (("settings", settings), ("plans", dict(chosen.plan))):
             if content:
                 lines += [f'[{table}."{name}"]', *(f"{key} = {json.dumps(value)}" for key, value in content.items())]
@@ -109,6 +109,12 @@ def _write(best: dict[str, Try], scores: dict[str, dict[Try, float]], path: Path
         lines += ["", block]
     with written_whole(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _settings(row: str, chosen: Try) -> dict[str, Any]:
+    """Return the settings to write; for a row with settings of its own all of them, lest its method's choices be added."""
+    method, settings = parse_method(chosen.label)
+    return settings if row == method else asdict(find_method(method).settings(**settings))
 
 
 def _others(path: Path, names: Container[str]) -> list[str]:
