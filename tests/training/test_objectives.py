@@ -100,7 +100,7 @@ def test_the_joint_loss_is_the_sum_and_asks_for_classes_side_by_side() -> None:
     by_bit = build_objective("hclm", task("classes"), {"loss": "bits"})
     torch.testing.assert_close(by_bit(nu, y, y), bitwise_cross_entropy(nu, made.weights[y]))
     alone = build_objective("triplet", task("classes"), {})
-    torch.testing.assert_close(alone(nu, y, y), hamming_triplet(nu, y, BITS / 4))
+    torch.testing.assert_close(alone(nu, y, y), hamming_triplet(nu, y, BITS / 16))
 
 
 def test_the_nearest_proxy_scores_highest() -> None:
