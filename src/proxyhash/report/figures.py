@@ -69,7 +69,9 @@ def _picture(draw: "Callable[[Axes], None]") -> str:
         figure = Figure(figsize=(5.6, 4.3), layout="constrained")
         axes = figure.subplots()
         draw(axes)
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+        handles, labels = axes.get_legend_handles_labels()
+        columns = max(1, min(4, 96 // (7 + max(map(len, labels), default=0))))  # as many as fit side by side
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
         out = io.BytesIO()
         figure.savefig(out, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(out.getvalue()).decode()
