@@ -27,7 +27,7 @@ PUBLIC = {
 METHODS = {
     "Hasher": (
         "bits classify embed embed_batches embed_readable encode features hash_features head load nearest_proxies "
-        "queries save"
+        "queries quicken save"
     ),
     "Index": "add bits close code hasher info item model open remove search within",
     "ProxySet": "as_dict binary bits classes describe load save title trainable",
