@@ -4,6 +4,7 @@ Every process computes the same loss of the whole batch, but only its own share 
 So the network's gradients add up over processes to the single process's, for any loss, triplets across processes included.
 """
 
+import atexit
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ def join_processes() -> Processes:
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+        atexit.register(dist.destroy_process_group)  # its threads may abort a process that is done
     return Processes(dist.get_rank(), world)
 
 
