@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from proxyhash.data import load_dataset, make_split
 from proxyhash.experiments import Grid, read_records
+from proxyhash.experiments.rehearsal import rehearsal
 from proxyhash.experiments.trial import Trial, parse_method
-from proxyhash.experiments.tuning import BUDGET, CHOSEN, OTHER_RATES, RATE, first_tries, further_tries, tune
+from proxyhash.experiments.tuning import BUDGET, CHOSEN, OTHER_RATES, RATE, first_tries, further_tries, tune, tuned_grids
 from proxyhash.methods import list_methods
 from proxyhash.support.errors import InputError
 from proxyhash.training.plan import Plan
@@ -31,7 +33,7 @@ def test_every_method_has_a_few_tries_that_it_can_make(name: str, tags: bool) ->
 
 
 def test_the_best_on_held_out_images_is_chosen(tmp_path: Path) -> None:
-    best = tune(GRID, tmp_path)
+    best = tune(GRID, tmp_path)[tmp_path / CHOSEN]
     records = read_records(tmp_path)
     assert {record.protocol["judged_on"] for record in records} == {"validation"}
     scores = {
@@ -63,14 +65,43 @@ def test_what_was_chosen_for_others_stays(tmp_path: Path) -> None:
         assert again.count(name) == before.count(name) > 0, "its tries are listed once"
 
 
-def test_unseen_classes_are_rehearsed_on_classes_held_out_in_one_round(tmp_path: Path) -> None:
-    tune(replace(GRID, methods=("lsh",), protocol="transfer", rounds=(1, 2)), tmp_path)
-    (record,) = read_records(tmp_path)
-    assert record.trial["round"] == 1
-    assert record.protocol["judged_on"] == "validation"
-    sizes = record.protocol["sizes"]
-    assert record.protocol["classes"] < 8, "some of the seen classes are kept from training too"
-    assert sizes["query"] < sizes["database"]
+def test_each_round_is_tuned_by_itself_on_classes_that_its_test_does_not_search(tmp_path: Path) -> None:
+    grid = replace(GRID, methods=("lsh", "itq-cca"), protocol="transfer", rounds=(1, 2))
+    found = tune(grid, tmp_path)
+    assert [path.name for path in found] == ["chosen-round-1.toml", "chosen-round-2.toml"]
+    records = [record for record in read_records(tmp_path) if record.trial["method"] == "lsh"]
+    assert sorted(record.trial["round"] for record in records) == [1, 2]
+    digits = load_dataset("digits")
+    for record in records:
+        number = record.trial["round"]
+        test = make_split(digits, "transfer", round=number)
+        tried = rehearsal(test)
+        assert (record.protocol["judged_on"], record.protocol["fingerprint"]) == ("validation", tried.fingerprint())
+        assert digits.labels is not None
+        searched, judged, trained = (set(digits.labels[part]) for part in (test.database, tried.database, tried.train))
+        assert judged, "some of the seen classes are kept from training"
+        assert judged.isdisjoint(trained | searched)
+        assert f"{record.metrics['map']:.4f}" in (tmp_path / f"chosen-round-{number}.toml").read_text()
+
+
+def test_rounds_start_from_what_each_of_them_chose(tmp_path: Path) -> None:
+    grid = replace(GRID, methods=("itq-cca",), protocol="transfer", rounds=(1, 2), seeds=1)
+    for number in grid.rounds:
+        (tmp_path / f"chosen-round-{number}.toml").write_text(f"[settings.itq-cca]\nridge = {number}.5\n")
+    trials = [trial for each in tuned_grids(grid, tmp_path) for trial in each.trials()]
+    assert [(trial.round, trial.settings) for trial in trials] == [(1, {"ridge": 1.5}), (2, {"ridge": 2.5})]
+    with pytest.raises(InputError, match=r"Cannot read .*chosen-round-3\.toml: No such file or directory\."):
+        tuned_grids(replace(grid, rounds=(1, 3)), tmp_path)
+
+
+def test_choices_are_named_by_their_folder_or_their_file(tmp_path: Path) -> None:
+    (tmp_path / CHOSEN).write_text("[settings.shclm]\ntau = 4.0\n")
+    expected = [replace(GRID, settings={"shclm": {"tau": 4.0}})]
+    assert tuned_grids(GRID, tmp_path) == tuned_grids(GRID, tmp_path / CHOSEN) == expected
+    assert tuned_grids(GRID, None) == [GRID]
+    (tmp_path / "chosen-round-0.toml").write_text("")
+    with pytest.raises(InputError, match="has choices for rounds and for a protocol without them; name the file"):
+        tuned_grids(GRID, tmp_path)
 
 
 def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> None:
@@ -83,7 +114,7 @@ def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> No
     assert [each.label for each in first_tries("shclm:loss=bits")] == ["shclm:loss=bits"], "it has no tau to try"
     assert [each.label for each in first_tries("shclm:tau=5")] == ["shclm:tau=5"], "what a row says is not tried otherwise"
     grid = replace(GRID, methods=("shclm", "shclm:loss=bits"))
-    best = tune(grid, tmp_path)
+    best = tune(grid, tmp_path)[tmp_path / CHOSEN]
     assert best.keys() == {"shclm", "shclm:loss=bits"}
     plain, bits = (
         next(trial for trial in grid.with_choices(tmp_path / CHOSEN).trials() if trial.label == label)

@@ -74,6 +74,22 @@ def test_the_papers_numbers() -> None:
     assert {"lsh", "itq", "shclm"} <= ours & set(list_methods())
 
 
+def test_what_each_round_chose_for_itself_is_one_row() -> None:
+    trial = made("shclm", 32, 0.5).trial
+    tuned = [
+        made("shclm", 32, 0.5 + number / 10, trial={**trial, "round": number, "settings": {"tau": 4.0 + number}})
+        for number in (0, 1)
+    ]
+    (comparison,) = compare(tuned)
+    assert comparison.labels == ["shclm"]
+    cell = comparison.cell("shclm", 32, "map")
+    assert cell is not None
+    assert (cell.runs, round(cell.mean, 6)) == (2, 55.0)
+    other = made("shclm", 32, 0.4, trial={**trial, "round": 1, "settings": {"tau": 4.0}})
+    (comparison,) = compare([*tuned, other])
+    assert comparison.labels == ["shclm (tau 4.0)", "shclm (tau 5.0)"], "within a round it is another way"
+
+
 def test_the_joint_loss_is_a_row_of_its_own() -> None:
     assert paper_row(RECORDS[-1].trial) == "shclm+triplet"
     assert paper_row(RECORDS[0].trial) == "lsh"

@@ -17,6 +17,7 @@ from proxyhash.support.files import check_writable
 
 if TYPE_CHECKING:
     from proxyhash.experiments import Grid, Record
+    from proxyhash.experiments.tuning import Try
 
 
 def benchmark(
@@ -80,7 +81,7 @@ def benchmark(
     recipe
         A .toml file with any of this, and with settings of the methods; options given here change it.
     tuned
-        The file of what `proxyhash tune` chose.
+        The folder, or the file, of what `proxyhash tune` chose.
     data_dir
         Where to look for a named data set first.
     models
@@ -94,18 +95,21 @@ def benchmark(
     given |= {"protocol": protocol, "rounds": _numbers("rounds", rounds), "tags": tags, "backbone": backbone}
     given |= {"image_size": image_size, "finetune": finetune or None, "judged_on": judged_on}
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs, batch)
-    grid = grid if tuned is None else grid.with_choices(tuned)
-    records = run_shown(grid, output, data_dir=data_dir, models=models)
+    records = run_shown(grid, output, tuned=tuned, data_dir=data_dir, models=models)
     if json_:
         print(json.dumps([asdict(record) for record in records], indent=1))
         return
     print_table(records)
 
 
-def run_shown(grid: "Grid", output: Path, *, data_dir: Path | None = None, models: Path | None = None) -> "list[Record]":
-    """Run a grid with bars, and a line for each new record."""
+def run_shown(
+    grid: "Grid", output: Path, *, tuned: Path | None = None, data_dir: Path | None = None, models: Path | None = None
+) -> "list[Record]":
+    """Run a grid, by what was chosen for it if it was tuned, with bars and a line for each new record."""
     from proxyhash.experiments import run_grid
+    from proxyhash.experiments.tuning import tuned_grids
 
+    grids = tuned_grids(grid, tuned)
     check_writable(output / "record.json")
     console = narrator(stderr=True)
 
@@ -113,7 +117,8 @@ def run_shown(grid: "Grid", output: Path, *, data_dir: Path | None = None, model
         console.print(_line(record))
 
     with progress_bars() as progress:
-        return run_grid(grid, output, data_dir=data_dir, models=models, progress=progress, report=report)
+        runs = [run_grid(each, output, data_dir=data_dir, models=models, progress=progress, report=report) for each in grids]
+    return [record for records in runs for record in records]
 
 
 def tune(
@@ -122,6 +127,7 @@ def tune(
     methods: str | None = None,
     bits: str = "32",
     protocol: str | None = None,
+    rounds: str | None = None,
     tags: Whole | None = None,
     backbone: str | None = None,
     epochs: Whole | None = None,
@@ -134,7 +140,9 @@ def tune(
 
     What was chosen is written to chosen.toml in the output folder, beside a record of every try, and used with:
 
-      proxyhash benchmark ... --tuned FOLDER/chosen.toml
+      proxyhash benchmark ... --tuned FOLDER
+
+    The rounds of a transfer protocol are tuned one by one, each on classes that its own test does not search.
 
     Parameters
     ----------
@@ -144,6 +152,8 @@ def tune(
         Names from `proxyhash methods`, with commas.
     protocol
         How the data are cut; by default as the data set would expect.
+    rounds
+        The rounds of a transfer protocol, with commas; by default the first, 0.
     tags
         Keep only so many of the most frequent tags.
     backbone
@@ -165,17 +175,23 @@ def tune(
     from proxyhash.experiments.tuning import tune as choose
 
     given: dict[str, Any] = {"data": dataset, "methods": _names(methods), "bits": _numbers("bits", bits)}
-    given |= {"protocol": protocol, "tags": tags, "backbone": backbone}
+    given |= {"protocol": protocol, "rounds": _numbers("rounds", rounds), "tags": tags, "backbone": backbone}
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs)
     check_writable(output / CHOSEN)
     console = narrator(stderr=True)
     with progress_bars() as progress:
-        best = choose(grid, output, data_dir=data_dir, progress=progress, report=lambda r: console.print(_line(r)))
-    lines = [
-        f"{name}: {' '.join([each.label, *(f'{key}={value:g}' for key, value in each.plan)])}" for name, each in best.items()
-    ]
-    chosen = {name: {"label": each.label, "plan": dict(each.plan)} for name, each in best.items()}
-    answer({"chosen": chosen, "file": str(output / CHOSEN)}, *lines, f"Use it with --tuned {output / CHOSEN}", as_json=json_)
+        found = choose(grid, output, data_dir=data_dir, progress=progress, report=lambda r: console.print(_line(r)))
+    chosen = {
+        path.name: {row: {"label": each.label, "plan": dict(each.plan)} for row, each in best.items()}
+        for path, best in found.items()
+    }
+    lines = [line for path, best in found.items() for line in _choices(path.name if len(found) > 1 else "", best)]
+    answer({"chosen": chosen, "folder": str(output)}, *lines, f"Use it with --tuned {output}", as_json=json_)
+
+
+def _choices(heading: str, best: "dict[str, Try]") -> list[str]:
+    rows = [(row, each.label, [f"{key}={value:g}" for key, value in each.plan]) for row, each in best.items()]
+    return [*([heading] if heading else []), *(f"{row}: {' '.join([label, *plan])}" for row, label, plan in rows)]
 
 
 def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None, batch: int | None = None) -> "Grid":

@@ -48,7 +48,7 @@ def reproduce(
     seeds
         How many times each method is trained.
     tuned
-        The file of what `proxyhash tune` chose.
+        The folder, or the file, of what `proxyhash tune` chose.
     data_dir
         Where to look for a named data set first.
     models
@@ -69,9 +69,8 @@ def reproduce(
     grid = read_recipe(name)
     changes: dict[str, Any] = {"data": dataset, "tags": tags, "seeds": seeds}
     grid = replace(grid, **{key: value for key, value in changes.items() if value is not None})
-    grid = grid if tuned is None else grid.with_choices(tuned)
     folder = output or Path("results") / find_recipe(name).stem
-    records = run_shown(grid, folder, data_dir=data_dir, models=models)
+    records = run_shown(grid, folder, tuned=tuned, data_dir=data_dir, models=models)
     page = folder / "report.html"
     write_page(compare(records), page, title=f"Experiment {name}")
     if not json_:

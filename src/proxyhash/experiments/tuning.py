@@ -1,26 +1,31 @@
-"""Choosing settings: every method gets the same small number of tries, judged on images of the training set."""
+"""Choosing settings: every method gets the same small number of tries, judged on images of the training set.
+
+Rounds of a protocol are tuned one by one: classes held out of one round's training set are searched by another's test.
+"""
 
 import json
 import re
 from collections.abc import Callable, Container
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from proxyhash.data import load_dataset
+from proxyhash.data import Dataset, default_protocol, find_protocol, load_dataset
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record
 from proxyhash.experiments.run import run_grid
 from proxyhash.experiments.trial import parse_method
 from proxyhash.methods import find_method
+from proxyhash.support.errors import InputError
 from proxyhash.support.files import written_whole
 from proxyhash.support.progress import Progress, silent
 
 BUDGET = 6  # tries of a method
 RATE = 5e-3  # of the head, at which settings are compared, if the grid's plan has no other
 OTHER_RATES = (0.3, 3.0, 6.0)  # times that: what suits one loss is too fast or too slow for another; for the best settings
-CHOSEN = "chosen.toml"
+CHOSEN, CHOSEN_IN_ROUND = "chosen.toml", "chosen-round-{}.toml"
 _ROW = re.compile(
     r'^\[\w+\."(.+)"\]$|\A# ([^:,\n]+): mAP [^\n]*\Z', re.MULTILINE
 )  # whose settings follow, or had none to choose
@@ -56,6 +61,21 @@ def further_tries(best: Try) -> list[Try]:
     return [Try(best.label, ((name, float(f"{times * rate:.6g}")),)) for name, rate in best.plan for times in OTHER_RATES]
 
 
+def tuned_grids(grid: Grid, path: Path | None) -> list[Grid]:
+    """Return a grid with what `tune` chose, by its folder or a file of it; if rounds chose for themselves, one grid each."""
+    if path is None:
+        return [grid]
+    if not path.is_dir():
+        return [grid.with_choices(path)]
+    of_rounds, of_all = list(path.glob(CHOSEN_IN_ROUND.format("*"))), path / CHOSEN
+    if of_rounds and of_all.is_file():
+        raise InputError(f"{path} has choices for rounds and for a protocol without them; name the file that is meant.")
+    if not of_rounds:
+        return [grid.with_choices(of_all)]
+    rounds = [replace(grid, rounds=(number,)) for number in grid.rounds]
+    return [each.with_choices(path / CHOSEN_IN_ROUND.format(*each.rounds)) for each in rounds]
+
+
 def tune(
     grid: Grid,
     folder: Path,
@@ -63,36 +83,53 @@ def tune(
     data_dir: Path | None = None,
     progress: Progress = silent,
     report: Callable[[Record], None] = lambda _: None,
-) -> dict[str, Try]:
-    """Return the best try of each row of a grid, and write them to `folder` for other grids to start from.
+) -> dict[Path, dict[str, Try]]:
+    """Return the best try of each row of a grid, by the file of `folder` that it is written to, for `tuned_grids`.
 
-    What was chosen there for others stays. A row with settings of its own, such as shclm:triplet=1, is tuned by itself.
+    What a file says of other rows stays. A row with settings of its own, such as shclm:triplet=1, is tuned by itself, and
+    so is each round of a protocol that has several.
     """
+    dataset = load_dataset(grid.data, data_dir=data_dir, progress=progress)
+    run = partial(run_grid, folder=folder, data_dir=data_dir, progress=progress, report=report)
+    found = {}
+    for number in grid.rounds:
+        path = folder / (CHOSEN_IN_ROUND.format(number) if _has_rounds(grid, dataset) else CHOSEN)
+        scores = _scores(replace(grid, rounds=(number,)), run, tags=dataset.tags is not None)
+        found[path] = {row: _best(tries) for row, tries in scores.items()}
+        _write(found[path], scores, path)
+    return found
+
+
+def _has_rounds(grid: Grid, dataset: Dataset) -> bool:
+    return find_protocol(grid.protocol or default_protocol(dataset), dataset.name).rounds > 1
+
+
+def _scores(grid: Grid, run: Callable[[Grid], list[Record]], *, tags: bool) -> dict[str, dict[Try, float]]:
+    """Return the mAP of every try of each row: settings first, then the rates around the best of them."""
 
     def scored(tries: list[Try]) -> dict[Try, float]:
         scores: dict[Try, float] = {}
         for plan in dict.fromkeys(each.plan for each in tries):
             labels = tuple(dict.fromkeys(each.label for each in tries if each.plan == plan))
-            rehearsed = _rehearsal(grid, labels, dict(plan))
-            records = run_grid(rehearsed, folder, data_dir=data_dir, progress=progress, report=report)
+            records = run(_rehearsal(grid, labels, dict(plan)))
             for label in labels:
                 scores[Try(label, plan)] = mean(r.metrics["map"] for r in records if r.trial["label"] == label)
         return scores
 
-    tags = load_dataset(grid.data, data_dir=data_dir, progress=progress).tags is not None
     first = {row: first_tries(row, rate=grid.plan.get("rate", RATE), tags=tags) for row in grid.methods}
     scores = scored([each for tries in first.values() for each in tries])
-    favourites = {row: max(tries, key=lambda each: scores[each]) for row, tries in first.items()}
-    scores |= scored([each for favourite in favourites.values() for each in further_tries(favourite)])
-    tried = {row: [*tries, *further_tries(favourites[row])] for row, tries in first.items()}
-    best = {row: max(tries, key=lambda each: scores[each]) for row, tries in tried.items()}
-    _write(best, {row: {each: scores[each] for each in tries} for row, tries in tried.items()}, folder / CHOSEN)
-    return best
+    further = {row: further_tries(_best({each: scores[each] for each in tries})) for row, tries in first.items()}
+    scores |= scored([each for tries in further.values() for each in tries])
+    return {row: {each: scores[each] for each in (*tries, *further[row])} for row, tries in first.items()}
+
+
+def _best(scores: dict[Try, float]) -> Try:
+    return max(scores, key=lambda each: scores[each])
 
 
 def _rehearsal(grid: Grid, labels: tuple[str, ...], plan: dict[str, Any]) -> Grid:
-    """Return the grid of these tries: one seed of the first round, judged on what is held out of the training set."""
-    once = replace(grid, seeds=1, rounds=grid.rounds[:1], judged_on="validation")
+    """Return the grid of these tries: one seed, judged on what is held out of the training set."""
+    once = replace(grid, seeds=1, judged_on="validation")
     return replace(once, methods=labels, plan={**grid.plan, **plan}, plans={}, settings={})
 
 

@@ -9,11 +9,18 @@ from proxyhash.experiments import Record
 def row_names(records: Iterable[Record]) -> list[str]:
     """Return the row of each record: its label, with the facts in which trials of that label differ.
 
-    Seeds, rounds and lengths do not make a row; what was trained together with other lengths is not what was trained alone.
+    Seeds, rounds and lengths do not make a row, nor does what differs between rounds only: it was chosen for each by itself.
+    What was trained together with other lengths is not what was trained alone.
     """
-    found = [(record.trial["label"], _facts(record.trial)) for record in records]
-    differing = {label: _differing([facts for other, facts in found if other == label]) for label, _ in found}
-    return [_name(label, {key: facts.get(key) for key in differing[label]}) for label, facts in found]
+    found = [(record.trial["label"], record.trial["round"], _facts(record.trial)) for record in records]
+    variants: dict[str, dict[int, list[dict[str, Any]]]] = {}
+    for label, number, facts in found:
+        variants.setdefault(label, {}).setdefault(number, []).append(facts)
+    differing = {
+        label: dict.fromkeys(key for facts in rounds.values() for key in _differing(facts))
+        for label, rounds in variants.items()
+    }
+    return [_name(label, {key: facts.get(key) for key in differing[label]}) for label, _, facts in found]
 
 
 def _facts(trial: dict[str, Any]) -> dict[str, Any]:
