@@ -31,6 +31,28 @@ def test_a_table_with_the_spread_over_seeds(tmp_path: Path, capsys: pytest.Captu
     assert (again.out, again.err) == (first.out, "")
 
 
+def test_rounds_are_tuned_one_by_one_and_make_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "--dataset digits --backbone convnet --bits 8 --protocol transfer --rounds 0,1 --methods itq-cca"
+    main(f"tune {asked} -o {tmp_path}/tuning".split())
+    said = capsys.readouterr().out
+    assert [line.split(":")[0] for line in said.splitlines()] == [
+        "chosen-round-0.toml",
+        "itq-cca",
+        "chosen-round-1.toml",
+        "itq-cca",
+        f"Use it with --tuned {tmp_path}/tuning",
+    ]
+    main(f"tune {asked} --json -o {tmp_path}/tuning".split())
+    assert json.loads(capsys.readouterr().out)["chosen"].keys() == {"chosen-round-0.toml", "chosen-round-1.toml"}
+    main(f"benchmark {asked} --tuned {tmp_path}/tuning -o {tmp_path}/records".split())
+    _, _, row = capsys.readouterr().out.splitlines()
+    assert row.startswith("itq-cca ")
+    assert "±" in row
+    with pytest.raises(SystemExit):
+        main(f"benchmark {asked.replace('0,1', '0,2')} --tuned {tmp_path}/tuning -o {tmp_path}/records".split())
+    assert "chosen-round-2.toml: No such file or directory." in capsys.readouterr().err
+
+
 def test_options_change_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text('data = "digits"\nbackbone = "convnet"\nmethods = ["lsh", "itq"]\nbits = [8, 12]\n')
