@@ -15,6 +15,7 @@ from proxyhash.experiments.bench import Bench
 from proxyhash.experiments.trial import Trial
 from proxyhash.models.hasher import Hasher
 from proxyhash.support.errors import InputError
+from proxyhash.training.run_folder import CHECKPOINT
 from proxyhash.training.train import train_hashers
 
 GRID = Grid("digits", ("lsh", "itq", "shclm"), (8,), backbone="convnet", plan={"epochs": 2, "hidden": 64})
@@ -94,6 +95,11 @@ def test_a_stopped_grid_goes_on_where_it_was(
     with pytest.raises(PulledPlugError):
         run_grid(GRID, tmp_path, progress=stop)
     assert len(list(tmp_path.glob("*.json"))) == 2
+    (checkpoint,) = tmp_path.glob(f"{bench.UNDER_WAY}/*/{CHECKPOINT}")
+    content = torch.load(checkpoint, weights_only=True)
+    assert content["state"]["seconds"] > 0
+    content["state"]["seconds"] += 1000
+    torch.save(content, checkpoint)
     resumed: list[bool] = []
     usual = train_hashers
 
@@ -105,6 +111,7 @@ def test_a_stopped_grid_goes_on_where_it_was(
     again = run_grid(GRID, tmp_path)
     assert resumed == [True]
     assert [record.metrics for record in again] == [record.metrics for record in finished[1]]
+    assert [record.seconds["fit"] > 1000 for record in again] == [False, False, True], "what earlier processes spent counts"
 
 
 def test_settings_are_chosen_on_the_training_set(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from proxyhash.support.errors import InputError
 from proxyhash.support.progress import Progress
 from proxyhash.support.surroundings import machine, versions
 from proxyhash.training.measure import PIECE, embed_split
-from proxyhash.training.run_folder import CHECKPOINT
+from proxyhash.training.run_folder import CHECKPOINT, RunFolder
 from proxyhash.training.train import Order, seen_classes, suitable_transform, train_hashers, without
 
 UNDER_WAY = ".under-way"  # a folder beside the records, for checkpoints
@@ -57,7 +57,7 @@ class Bench:
     def run(self, trial: Trial) -> Iterator[Record]:
         """Train and measure."""
         fit = self._trained if find_method(trial.method).trains else self._fitted
-        begun = time.monotonic()
+        begun = time.monotonic() - RunFolder(self.under_way(trial)).seconds()
         for bits, metrics, fitted in fit(trial):
             seconds = {"fit": round(fitted - begun, 1), "all": round(time.monotonic() - begun, 1)}
             yield self._record(trial, bits, metrics, seconds)

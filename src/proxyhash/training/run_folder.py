@@ -26,6 +26,7 @@ class State:
     step: int = 0
     loss: float = 0.0
     best: float = -1.0  # validation mAP
+    seconds: float = 0.0  # spent on all of it, by every process that went on with the run
 
 
 @dataclass
@@ -83,6 +84,10 @@ class RunFolder:
             running.average.steps = content["average"]["steps"]
         running.state = State(**content["state"])
         self._forget_after(running.state.epoch)
+
+    def seconds(self) -> float:
+        """Return what was spent on the run until its last checkpoint."""
+        return State(**self._read(CHECKPOINT)["state"]).seconds if (self.path / CHECKPOINT).is_file() else 0.0
 
     def keep_best(self, learner: Learner) -> None:
         """Keep these weights as the best so far."""

@@ -86,7 +86,7 @@ class Trainer:
         todo = batches[state.step :]
         inputs = self.source.training([self.material.images[self._share(batch)] for batch in todo], state.epoch)
         begun = saved = time.monotonic()
-        seen = 0
+        before, seen = state.seconds, 0
         for batch, ours in zip(todo, inputs, strict=True):
             done = (state.epoch + state.step / len(batches)) / self.plan.epochs
             set_rates(running.optimizer, self.plan.rate_factor(done))
@@ -95,6 +95,7 @@ class Trainer:
             if running.average is not None:
                 running.average.update(learner)
             state.step, seen = state.step + 1, seen + len(batch)
+            state.seconds = before + time.monotonic() - begun
             self.progress(_status(state, seen / (time.monotonic() - begun)), done)
             if interruption.asked or time.monotonic() - saved > self.plan.checkpoint_seconds:
                 self.run.save(running)
@@ -102,6 +103,7 @@ class Trainer:
             interruption.check(self._left())
         self._judge(running, {"loss": state.loss / len(batches), "images_per_second": seen / (time.monotonic() - begun)})
         state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
+        state.seconds = before + time.monotonic() - begun
         self.run.save(running)
         interruption.check(self._left())
 
