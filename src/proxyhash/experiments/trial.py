@@ -29,14 +29,16 @@ class Trial:
         self.resolved()
 
     def resolved(self, *, tags: bool = False) -> dict[str, Any]:
-        """Return all settings of the method, those that nobody gave at their defaults, which may be others for tags."""
+        """Return all settings of the method, those that nobody gave at their defaults: others for tags, or if all learns."""
         found = find_method(self.method)
         known = [each.name for each in fields(found.settings)]
         for name in self.settings:
             if name not in known:
                 raise InputError(f"{found.title} has no setting {name}; it has {', '.join(known) or 'none'}.")
         settings = found.settings(**self.settings)
-        return asdict(settings.settled(tags=tags) if hasattr(settings, "settled") else settings)
+        if hasattr(settings, "settled"):
+            settings = settings.settled(tags=tags, finetunes=self.plan.backbone_rate > 0)
+        return asdict(settings)
 
     def facts(self, *, tags: bool) -> dict[str, Any]:
         """Return everything that the result on classes or tags may depend on: a changed default is another trial."""

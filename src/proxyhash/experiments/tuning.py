@@ -151,7 +151,10 @@ def _write(best: dict[str, Try], scores: dict[str, dict[Try, float]], path: Path
 def _settings(row: str, chosen: Try) -> dict[str, Any]:
     """Return the settings to write; for a row with settings of its own all of them, lest its method's choices be added."""
     method, settings = parse_method(chosen.label)
-    return settings if row == method else asdict(find_method(method).settings(**settings))
+    if row == method:
+        return settings
+    everything = asdict(find_method(method).settings(**settings))
+    return {key: value for key, value in everything.items() if value is not None}  # TOML has no word for it
 
 
 def _others(path: Path, names: Container[str]) -> list[str]:

@@ -180,7 +180,9 @@ def _learner(
         torch.manual_seed(order.plan.seed)
         objectives, heads = [], []
         for bits in order.bits:
-            task = Task(bits, names, labels, tags, lambda: features.values[train], order.plan.seed, progress)
+            task = Task(
+                bits, names, labels, tags, lambda: features.values[train], order.plan.seed, progress, order.finetunes
+            )
             objectives.append(build_objective(order.method, task, order.settings))
             shape = HeadShape(backbone.facts.width, bits, order.plan.hidden, order.plan.dropout)
             heads.append(objectives[-1].head(shape))

@@ -17,7 +17,8 @@ from proxyhash.support.progress import Progress, silent
 class Task:
     """What a method is told of the images it will learn from: classes `labels` (n,), or `tags` (n, T), of n images.
 
-    `features` gives q(x) (n, width) before training, for methods that look at them; it may take time.
+    `features` gives q(x) (n, width) before training, for methods that look at them; it may take time. `finetunes` says that
+    the backbone learns too.
     """
 
     bits: int
@@ -27,6 +28,7 @@ class Task:
     features: Callable[[], NDArray[np.float32]] | None = None
     seed: int = 0
     progress: Progress = field(default=silent, repr=False)
+    finetunes: bool = False
 
     def indicator(self) -> NDArray[np.float32]:
         """Return which image has which class or tag, (n, C) of 0 and 1."""

@@ -28,6 +28,7 @@ from proxyhash.training.objectives.objective import Objective, Task
 from proxyhash.training.objectives.registry import objective
 
 TAU_OF_CLASSES, TAU_OF_TAGS = 6.0, 0.5
+PER_CLASS = 4
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,22 @@ class ProxySettings:
     tau: float = 0.0  # logits are (tau / d) w.nu; the larger, the sooner the loss stops pushing nu; 0: what suits the labels
     triplet: float = 0.0  # lambda of the joint loss; the paper's best is 1 to 10
     margin: float = 0.0  # of the triplet loss, in bits, or below 1 as a share of the code; 0: a sixteenth
-    per_class: int = 4  # images of a class in a batch, if there are triplets to form
+    per_class: int | None = None  # images of a class in a batch, to form triplets; 0: as chance has it; None: what suits
     loss: Literal["softmax", "nca", "cosine", "bits"] = "softmax"  # of single labels; the last two are those of followers
     similarity: Literal["auto", "means", "tags"] = "auto"  # of classes: from mean features, or from shared tags
 
-    def settled(self, *, tags: bool) -> Self:
-        """Return the settings with tau as it is used: what did best on held-out images of CIFAR-100, and of Corel-5K.
+    def settled(self, *, tags: bool, finetunes: bool) -> Self:
+        """Return the settings as they are used: what did best on held-out images of CIFAR-100, and of Corel-5K.
 
         An image has several tags and cannot be at all their corners. With a small tau the loss of every tag is nearly
         linear, and nu goes where most of them pull; with a large one the tags that are reached already do not count.
+
+        Where the backbone learns, its batch normalisation sees who is in the batch: several images of a few classes are not
+        what it will meet later, and cost more than triplets give. Chance brings pairs enough.
         """
-        return self if self.tau else replace(self, tau=TAU_OF_TAGS if tags else TAU_OF_CLASSES)
+        tau = self.tau or (TAU_OF_TAGS if tags else TAU_OF_CLASSES)
+        usual = 0 if finetunes and self.triplet else PER_CLASS
+        return replace(self, tau=tau, per_class=usual if self.per_class is None else self.per_class)
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ class ProxyObjective(Objective):
         super().__init__()
         _check_loss(settings.loss, proxies, tags=frequencies is not None)
         self.designed, self.settings = proxies, settings
-        self.per_class = settings.per_class if settings.triplet and frequencies is None else 0
+        self.per_class = (settings.per_class or 0) if settings.triplet and frequencies is None else 0
         self.weights = nn.Parameter(torch.from_numpy(proxies.weights.copy()), requires_grad=proxies.trainable)
         self.register_buffer("frequencies", torch.zeros(0) if frequencies is None else frequencies)
 
@@ -127,10 +133,11 @@ def class_similarity(task: Task, source: str) -> NDArray[np.float64] | None:
 
 
 def _build(kind: str, task: Task, settings: ProxySettings) -> ProxyObjective:
-    settings = settings.settled(tags=task.tags is not None)
+    settings = settings.settled(tags=task.tags is not None, finetunes=task.finetunes)
     if settings.tau <= 0 or settings.triplet < 0 or settings.margin < 0:
         raise InputError("tau must be positive, and neither triplet nor margin may be negative.")
-    whole_number("per_class", settings.per_class, 2)
+    if settings.per_class != 0:
+        whole_number("per_class", settings.per_class, 2)
     similarity = class_similarity(task, settings.similarity) if find_kind(kind).semantic else None
     floor = _floor(task, settings.floor) if isinstance(settings, JointSettings) else None
     proxies = design_proxies(len(task.names), task.bits, kind, similarity, task.seed, floor=floor, progress=task.progress)
