@@ -97,8 +97,8 @@ def test_the_joint_loss_is_the_sum_and_asks_for_classes_side_by_side() -> None:
     assert build_objective("hclm", task("classes"), {"triplet": 1.0}).per_class == 4
     assert build_objective("hclm", task("classes"), {"triplet": 1.0, "per_class": 0}).per_class == 0
     whole = replace(task("classes"), finetunes=True)
-    assert build_objective("hclm", whole, {"triplet": 1.0}).per_class == 0, "batch normalisation sees who is in the batch"
-    assert build_objective("hclm", whole, {"triplet": 1.0, "per_class": 2}).per_class == 2
+    assert build_objective("hclm", whole, {"triplet": 1.0}).per_class == 2, "batch normalisation sees who is in the batch"
+    assert build_objective("hclm", whole, {"triplet": 1.0, "per_class": 4}).per_class == 4
     assert build_objective("triplet", task("classes"), {}).per_class == 4
     by_nca = build_objective("hclm", task("classes"), {"loss": "nca"})
     torch.testing.assert_close(by_nca(nu, y, y), nca(nu, y, made.weights, 6.0))

@@ -28,7 +28,7 @@ from proxyhash.training.objectives.objective import Objective, Task
 from proxyhash.training.objectives.registry import objective
 
 TAU_OF_CLASSES, TAU_OF_TAGS = 6.0, 0.5
-PER_CLASS = 4
+PER_CLASS, PAIRS = 4, 2
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class ProxySettings:
         An image has several tags and cannot be at all their corners. With a small tau the loss of every tag is nearly
         linear, and nu goes where most of them pull; with a large one the tags that are reached already do not count.
 
-        Where the backbone learns, its batch normalisation sees who is in the batch: several images of a few classes are not
-        what it will meet later, and cost more than triplets give. Chance brings pairs enough.
+        Where the backbone learns, its batch normalisation sees who is in the batch, and few classes with many images each are
+        not what it will meet later: pairs are all that triplets need.
         """
         tau = self.tau or (TAU_OF_TAGS if tags else TAU_OF_CLASSES)
-        usual = 0 if finetunes and self.triplet else PER_CLASS
+        usual = PAIRS if finetunes and self.triplet else PER_CLASS
         return replace(self, tau=tau, per_class=usual if self.per_class is None else self.per_class)
 
 
