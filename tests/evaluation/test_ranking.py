@@ -1,8 +1,17 @@
+from itertools import product
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from proxyhash import InputError, codes
-from proxyhash.evaluation import mean_average_precision, ndcg, precision_at, recall_at
+from proxyhash.codes.tables import pack_symbols, table_distances
+from proxyhash.evaluation import mean_average_precision, ndcg, precision_at, ranking, recall_at
+from proxyhash.evaluation.average_precision import DENOMINATORS, TIES, average_precision
+from proxyhash.evaluation.counts import TieCounts
+from proxyhash.evaluation.precision import expected_hits
+from proxyhash.evaluation.ranking import count_ranked
 
 
 def some_search(bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -54,6 +63,49 @@ def test_real_queries_and_weights_rank_as_a_full_sort_does() -> None:
                 ranks = np.flatnonzero(db_labels[order] == q_labels[row]) + 1
                 scores.append(np.mean(np.arange(1, len(ranks) + 1) / ranks))
             assert result.per_query[row] == pytest.approx(np.mean(scores), abs=5 * np.std(scores) / np.sqrt(60) + 1e-9)
+
+
+def sorted_groups(distances: np.ndarray, relevant: np.ndarray) -> TieCounts:
+    """Every tie a group of its own, by a full sort of one query's distances."""
+    values, place = np.unique(np.round(distances, 9), return_inverse=True)
+    counts = (np.bincount(place, weights, len(values)).astype(np.int64) for weights in (None, relevant))
+    return TieCounts(*(count[None] for count in counts))
+
+
+@given(st.integers(0, 10_000), st.integers(1, 60), st.sampled_from(["classes", "tags"]), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_what_lies_between_relevant_items_may_be_counted_together(seed: int, items: int, kind: str, threads: int) -> None:
+    """No metric changes: all are those of a full sort, ties and cutoffs included."""
+    random = np.random.default_rng(seed)
+    tables = random.integers(0, 3, (5, 2, 4)) / 7  # few values: many ties
+    packed = pack_symbols(random.integers(0, 4, (items, 2)), 2)
+    shape = () if kind == "classes" else (3,)
+    asked, searched = (random.integers(0, 2 if shape else 4, (count, *shape)) for count in (5, items))
+    found = list(count_ranked(tables, asked, packed, searched, threads=threads))
+    counts = TieCounts(*(np.concatenate([getattr(part, name) for part in found]) for name in ("items", "relevant")))
+    near = table_distances(tables, packed)
+    relevant = (asked[:, None] == searched) if kind == "classes" else (asked @ searched.T > 0)
+    for row in range(5):
+        ours = TieCounts(counts.items[[row]], counts.relevant[[row]])
+        theirs = sorted_groups(near[row], relevant[row])
+        assert ours.items_in_all == theirs.items_in_all == items
+        assert ours.relevant_in_all == theirs.relevant_in_all
+        for k in (1, items // 2 + 1, items + 3):
+            np.testing.assert_allclose(expected_hits(ours, k), expected_hits(theirs, k))
+            for ties, denominator in product(TIES, DENOMINATORS):
+                expected = average_precision(theirs, k, ties, denominator)
+                np.testing.assert_allclose(average_precision(ours, k, ties, denominator), expected, atol=1e-12)
+
+
+def test_many_queries_are_counted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, q_labels, db, db_labels = some_search(10)
+    whole = mean_average_precision(q, q_labels, codes.pack(db), db_labels)
+    monkeypatch.setattr(ranking, "_PAIRS_AT_ONCE", 4 * len(db))
+    told: list[float] = []
+    cut = mean_average_precision(q, q_labels, codes.pack(db), db_labels, progress=lambda _, done: told.append(done))
+    np.testing.assert_array_equal(cut.per_query, whole.per_query)
+    assert told == sorted(told)
+    assert (len(told), told[-1]) == (7, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ with weights (k = 2), real values against one-hot blocks, and the asymmetric dis
 form.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -46,8 +48,26 @@ def bit_tables(queries: NDArray[np.bool_], weights: NDArray[np.floating]) -> NDA
     return np.stack([np.where(queries, cost, 0), np.where(queries, 0, cost)], axis=2).astype(np.float32)
 
 
-def checked_tables(tables: ArrayLike, codes: ArrayLike) -> tuple[NDArray[np.float32], Symbols]:
-    """Return tables (Q, M, k) and the symbols (N, M) of packed codes, or say why they do not fit."""
+def table_distances(tables: ArrayLike, codes: ArrayLike) -> NDArray[np.float64]:
+    """Return the distances (Q, N) of tables (Q, M, k) to packed codes (N, bytes)."""
+    return distances_by_tables(tables, codes)[1](slice(None))
+
+
+def distances_by_tables(tables: ArrayLike, codes: ArrayLike) -> tuple[int, Callable[[slice], NDArray[np.float64]]]:
+    """Return how many tables (Q, M, k) there are, and what gives the distances (rows, N) of some to packed codes (N, bytes).
+
+    Symbols that fill bytes are looked up by bytes: 64 bits with a weight each are 8 entries, not 64.
+    """
+    given, packed = _checked(tables, codes)
+    count, each = given.shape[1], int(given.shape[2]).bit_length() - 1
+    if MOST_BITS % each == 0:
+        return len(given), lambda rows: _sum_entries(_tables_of_bytes(given[rows], each), packed)
+    symbols = np.ascontiguousarray(unpack_symbols(packed, count, each))
+    return len(given), lambda rows: _sum_entries(given[rows].astype(np.float64), symbols)
+
+
+def _checked(tables: ArrayLike, codes: ArrayLike) -> tuple[NDArray[np.float32], Packed]:
+    """Return tables and packed codes, or say why they do not fit."""
     given, packed = np.asarray(tables, np.float32), checked_packed("The database", codes)
     if (
         given.ndim != 3
@@ -57,20 +77,29 @@ def checked_tables(tables: ArrayLike, codes: ArrayLike) -> tuple[NDArray[np.floa
         raise InputError(
             f"Tables must be finite, (queries, symbols, values) with 2, 4, ... or 256 values, not {given.shape}."
         )
-    count, each = given.shape[1], int(given.shape[2]).bit_length() - 1
-    if (count * each + 7) // 8 != packed.shape[1]:
-        raise InputError(f"Tables for {count * each} bits do not fit a database of {packed.shape[1]} bytes a code.")
-    return np.ascontiguousarray(given), np.ascontiguousarray(unpack_symbols(packed, count, each))
-
-
-def table_distances(tables: ArrayLike, codes: ArrayLike) -> NDArray[np.float64]:
-    """Return the distances (Q, N) of tables (Q, M, k) to packed codes (N, bytes)."""
-    return sum_entries(*checked_tables(tables, codes))
+    bits = given.shape[1] * (int(given.shape[2]).bit_length() - 1)
+    if (bits + 7) // 8 != packed.shape[1]:
+        raise InputError(f"Tables for {bits} bits do not fit a database of {packed.shape[1]} bytes a code.")
+    return np.ascontiguousarray(given), np.ascontiguousarray(packed)
 
 
 @kernel(nogil=True)
-def sum_entries(tables: NDArray[np.float32], symbols: Symbols) -> NDArray[np.float64]:
-    """Return sum_m tables[q, m, symbols[n, m]] (Q, N), added in double precision."""
+def _tables_of_bytes(tables: NDArray[np.float32], each: int) -> NDArray[np.float64]:
+    """Return tables (Q, bytes, 256) with the sums of the symbols of `each` bits that a byte holds, in double precision."""
+    queries, count, values = tables.shape
+    together = 8 // each
+    sums = np.zeros((queries, (count + together - 1) // together, 256))
+    for query in range(queries):
+        for symbol in range(count):
+            shift = symbol % together * each
+            for byte in range(256):
+                sums[query, symbol // together, byte] += tables[query, symbol, (byte >> shift) & (values - 1)]
+    return sums
+
+
+@kernel(nogil=True)
+def _sum_entries(tables: NDArray[np.float64], symbols: Symbols) -> NDArray[np.float64]:
+    """Return sum_m tables[q, m, symbols[n, m]] (Q, N)."""
     sums = np.zeros((len(tables), len(symbols)))
     for query in range(len(tables)):
         table = tables[query]

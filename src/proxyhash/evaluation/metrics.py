@@ -47,7 +47,7 @@ def mean_average_precision(
     relevant items), `capped` (at most `top`) or `retrieved` (the hits inside the top, as many scripts do).
 
     Queries may be real values (Q, bits) instead of packed codes, or tables (Q, M, k) as `codes.tables` has them, or bits may
-    have weights: distances are then real numbers, and sorted.
+    have weights: distances are then real numbers.
 
     `legacy` names a script whose number is to be reproduced, see `proxyhash.evaluation.legacy`.
     """
@@ -159,7 +159,7 @@ def evaluate(
     parts = _rankings((query_codes, query_labels, db_codes, db_labels), "expected", None, threads, progress)
     scores: dict[str, list[Scores]] = {name: [] for name in scorers}
     lonely = 0
-    for part in parts:  # real distances come query by query, and are too many to keep
+    for part in parts:  # real distances come in pieces, and are too many to keep
         lonely += int((part.relevant_in_all == 0).sum())
         for name, score in scorers.items():
             scores[name].append(score(part))
@@ -201,11 +201,11 @@ def _rankings(
     *,
     beyond_relevant: bool = True,
 ) -> Iterable[TieCounts]:
-    """Count ties in the way that fits: Hamming distances all at once, real ones and stable orders query by query."""
+    """Count ties in the way that fits: Hamming distances all at once, real ones and stable orders piece by piece."""
     if _is_real(search[0], bit_weights):
         if ties == "stable":
             raise InputError("Real-valued distances are ranked with ties expected, best or worst, not stable.")
-        return count_ranked(*search, bit_weights)
+        return count_ranked(*search, bit_weights, threads=threads, progress=progress)
     if ties == "stable":
         return _stable_rankings(search)
     return [count_ties(*search, beyond_relevant=beyond_relevant, threads=threads, progress=progress)]

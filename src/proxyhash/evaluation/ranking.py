@@ -1,18 +1,25 @@
-"""The sort path: retrieval by real-valued distances, of real queries or tables against codes, or with a weight a bit."""
+"""Retrieval by real-valued distances, of real queries or tables against codes, or with a weight for each bit."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyhash.codes.bits import Packed, checked_packed, unpack
-from proxyhash.codes.tables import checked_tables, sum_entries
+from proxyhash.codes.tables import distances_by_tables
 from proxyhash.evaluation.counts import TieCounts
 from proxyhash.evaluation.relevance import relevance
+from proxyhash.support.checks import whole_number
+from proxyhash.support.compiled import kernel
 from proxyhash.support.errors import InputError
+from proxyhash.support.parallel import available_threads, lookahead
+from proxyhash.support.progress import Progress, silent
 
 _ITEMS_AT_ONCE = 65_536
-_PAIRS_AT_ONCE = 8_000_000
+_PAIRS_AT_ONCE = 2_000_000  # of a thread
+_AHEAD = 2  # pieces that are counted while one is used
+_DIGITS = 1e9  # distances that agree to so many are ties
 
 
 def count_ranked(
@@ -21,8 +28,11 @@ def count_ranked(
     db_codes: ArrayLike,
     db_labels: ArrayLike,
     bit_weights: ArrayLike | None = None,
+    *,
+    threads: int | None = None,
+    progress: Progress = silent,
 ) -> Iterator[TieCounts]:
-    """Yield for each query its groups of tied items, nearest first, as counts (1, groups).
+    """Yield for some queries at a time their groups of items, nearest first, as counts (queries, groups).
 
     Queries are real values (Q, bits), compared by (bits - q.b) / 2, or packed codes compared bit by bit with `bit_weights`
     (bits,), or tables (Q, M, k), see `codes.tables`. Distances that agree to nine digits are ties.
@@ -30,11 +40,51 @@ def count_ranked(
     database = checked_packed("The database", db_codes)
     count, distances = _scorer(query_codes, bit_weights, database)
     labels = relevance(query_labels, db_labels, count, len(database))
+    threads = available_threads() if threads is None else whole_number("threads", threads, at_least=1)
     size = max(1, _PAIRS_AT_ONCE // len(database))
-    for first in range(0, count, size):
-        rows = slice(first, first + size)
-        for row, relevant in zip(distances(rows), labels.matrix(rows), strict=True):
-            yield _tie_groups(np.round(row, 9), relevant)
+    pieces = [slice(first, first + size) for first in range(0, count, size)]
+    with ThreadPoolExecutor(threads) as pool:
+        begun = (pool.submit(lambda rows: _groups(distances(rows), labels.matrix(rows)), piece) for piece in pieces)
+        for done, counted in enumerate(lookahead(begun, threads + _AHEAD), start=1):
+            yield counted.result()
+            progress("Comparing codes", done / len(pieces))
+
+
+def _groups(distances: NDArray[np.float64], relevant: NDArray[np.bool_]) -> TieCounts:
+    """Return groups of tied items from distances (Q, N): those with relevant ones, and what lies between them together.
+
+    Where nothing is relevant it does not matter to any metric which item comes first. So only relevant items are sorted, and
+    every other one finds its place among them.
+    """
+    columns = 2 * int(np.count_nonzero(relevant, axis=1).max(initial=0)) + 1
+    items, hits = (np.zeros((len(distances), columns), np.int64) for _ in range(2))
+    _count_rows(distances, relevant, items, hits)
+    return TieCounts(items, hits)
+
+
+@kernel(nogil=True)
+def _count_rows(
+    distances: NDArray[np.float64], relevant: NDArray[np.bool_], items: NDArray[np.int64], hits: NDArray[np.int64]
+) -> None:
+    """Count items as near as the g-th relevant ones in column 2 g + 1, those between these and the ones before in 2 g."""
+    for query in range(len(distances)):
+        near = np.rint(distances[query] * _DIGITS)
+        met = np.sort(near[relevant[query]])
+        groups = 0
+        for position in range(len(met)):
+            if position == 0 or met[position] != met[groups - 1]:
+                met[groups] = met[position]
+                groups += 1
+            hits[query, 2 * groups - 1] += 1
+        for item in range(len(near)):
+            low, length = 0, groups
+            while length > 0:  # the first group that is not nearer, without a branch to guess
+                half = length >> 1
+                further = met[low + half] < near[item]
+                low = low + half + 1 if further else low
+                length = length - half - 1 if further else half
+            tied = low < groups and met[low] == near[item]
+            items[query, 2 * low + (1 if tied else 0)] += 1
 
 
 def _scorer(
@@ -44,8 +94,7 @@ def _scorer(
     if np.ndim(query_codes) == 3:
         if bit_weights is not None:
             raise InputError("Tables hold every bit's weight already; give no bit weights with them.")
-        tables, symbols = checked_tables(query_codes, database)
-        return len(tables), lambda rows: sum_entries(tables[rows], symbols)
+        return distances_by_tables(query_codes, database)
     queries, weights = _real_queries(query_codes, bit_weights, database.shape[1])
     return len(queries), lambda rows: _distances(queries[rows] * weights, database, float(weights.sum()))
 
@@ -79,11 +128,3 @@ def _distances(queries: NDArray[np.float64], database: NDArray[np.uint8], span: 
         part = slice(first, first + _ITEMS_AT_ONCE)
         distances[:, part] = (span - queries @ unpack(database[part], bits).T.astype(np.float64)) / 2
     return distances
-
-
-def _tie_groups(distances: NDArray[np.float64], relevant: NDArray[np.bool_]) -> TieCounts:
-    order = np.argsort(distances)  # which of tied items comes first is of no account
-    ranked = distances[order]
-    starts = np.flatnonzero(np.concatenate([[True], ranked[1:] > ranked[:-1]]))
-    items = np.diff(np.append(starts, len(ranked)))
-    return TieCounts(items[None], np.add.reduceat(relevant[order].astype(np.int64), starts)[None])
