@@ -55,8 +55,8 @@ class ProxySettings:
         An image has several tags and cannot be at all their corners. With a small tau the loss of every tag is nearly
         linear, and nu goes where most of them pull; with a large one the tags that are reached already do not count.
 
-        Where the backbone learns, its batch normalisation sees who is in the batch, and few classes with many images each
-        are not what it will meet later: pairs are all that triplets need.
+        Where the backbone learns, four images of a class in a batch retrieved worse than two, likely because its batch
+        normalisation then sees few classes at a time, which is not what it meets afterwards.
         """
         tau = self.tau or (TAU_OF_TAGS if tags else TAU_OF_CLASSES)
         usual = PAIRS if finetunes and self.triplet else PER_CLASS
