@@ -111,8 +111,7 @@ def real_rows() -> Iterator[Row]:
 
 def by_sorting(tables: NDArray[np.float32], q_labels: NDArray[np.int64], db: Packed, db_labels: NDArray[np.int64]) -> float:
     """Per query the sums of its table's entries, an argsort and a cumulative sum."""
-    bits = codes.unpack(db, 64) > 0
-    symbols = db.T if tables.shape[2] == 256 else bits.T.astype(np.uint8)
+    symbols = db.T if tables.shape[2] == 256 else (codes.unpack(db, 64) > 0).T.astype(np.uint8)
     total = 0.0
     for table, label in zip(tables, q_labels, strict=True):
         distance = sum(
