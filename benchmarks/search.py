@@ -84,17 +84,17 @@ def against_scan(
     with TemporaryDirectory() as folder, filled(Path(folder) / "i", stored, proxies) as index:
         plan = index.info().plan
         for kind, asked in queries.items():
-            index.neighbours(asked[:20], 10), codes.top_k(asked[:20], stored, 10)  # compiles
+            index.neighbors(asked[:20], 10), codes.top_k(asked[:20], stored, 10)  # compiles
             for batch, count in ((1, 20), (1000, 1000)):
                 turns = [
                     [
                         seconds_a_query(search, np.roll(asked, turn * count, axis=0), batch, count)
-                        for search in (lambda q: index.neighbours(q, 10), lambda q: codes.top_k(q, stored, 10))
+                        for search in (lambda q: index.neighbors(q, 10), lambda q: codes.top_k(q, stored, 10))
                     ]
                     for turn in range(TURNS)
                 ]
                 ours, scan = np.median(turns, axis=0).tolist()
-                found, expected = index.neighbours(asked[:100], 10), codes.top_k(asked[:100], stored, 10)
+                found, expected = index.neighbors(asked[:100], 10), codes.top_k(asked[:100], stored, 10)
                 equal = np.array_equal(found.distances, expected.distances)
                 equal &= np.array_equal(found.indices, expected.indices)
                 ratio = scan / ours if faster else ours / scan
@@ -214,7 +214,7 @@ def _opened(folder: str) -> tuple[float, int, int]:
     index = EmbeddedIndex.open_folder(Path(folder))
     index.memory.snapshot()
     seconds = time.perf_counter() - begun
-    index.neighbours(uniform(3, 0), 10)
+    index.neighbors(uniform(3, 0), 10)
     return seconds, _resident("VmRSS"), _resident("VmHWM")
 
 

@@ -155,11 +155,11 @@ def test_one_sentence(command: str, said: str, sentence: Sentence) -> None:
     assert not Path("model").exists()
 
 
-def test_grey_images_are_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+def test_gray_images_are_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     for number, mode in enumerate(("L", "LA", "1", "I;16")):
-        pictures(Path(f"grey/class{number}"), 4, mode)
-    main(f"train grey {TRAIN} -o model".split())
-    main("encode model grey -o out.npz".split())
+        pictures(Path(f"gray/class{number}"), 4, mode)
+    main(f"train gray {TRAIN} -o model".split())
+    main("encode model gray -o out.npz".split())
     output = capsys.readouterr()
     assert "16 codes of 8 bits" in output.out
     assert output.err == ""

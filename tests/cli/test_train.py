@@ -1,4 +1,4 @@
-"""From labelled images to a model and its numbers, by the commands a person types."""
+"""From labeled images to a model and its numbers, by the commands a person types."""
 
 import json
 import shutil
@@ -117,28 +117,28 @@ def test_export_writes_what_others_can_run(models: Path, tmp_path: Path, capsys:
     np.testing.assert_array_equal(pack(nu >= 0), Hasher.load(models / "16").encode(stored))
 
 
-def write_photos(folder: Path, colours: dict[str, tuple[int, int, int]], count: int) -> None:
-    """Write noisy images of one colour each, class by class."""
+def write_photos(folder: Path, colors: dict[str, tuple[int, int, int]], count: int) -> None:
+    """Write noisy images of one color each, class by class."""
     random = np.random.default_rng(0)
-    for name, colour in colours.items():
+    for name, color in colors.items():
         (folder / name).mkdir(parents=True)
         for number in range(count):
-            noisy = np.clip(np.array(colour) + random.normal(0, 40, (12, 16, 3)), 0, 255).astype(np.uint8)
+            noisy = np.clip(np.array(color) + random.normal(0, 40, (12, 16, 3)), 0, 255).astype(np.uint8)
             Image.fromarray(noisy).save(folder / name / f"{number}.png")
 
 
-COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200), "grey": (120, 120, 120)}
+COLORS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200), "gray": (120, 120, 120)}
 
 
 def test_a_folder_of_images_is_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_photos(tmp_path / "photos", COLOURS, 20)
+    write_photos(tmp_path / "photos", COLORS, 20)
     (tmp_path / "photos" / "red" / "bad.png").write_bytes(b"no image")
     plan = "--backbone convnet --bits 6 --epochs 8 --batch 16 --hidden 32"
     out = run(f"train {tmp_path}/photos {plan} --triplet 1 -o {tmp_path}/model", capsys)
     assert "Left out: unreadable image: 1 (red/bad.png)" in out
     assert json.loads(run(f"evaluate model {tmp_path}/model --json", capsys))["map"] > 0.9
     loaded = Hasher.load(tmp_path / "model")
-    assert loaded.names == ("blue", "green", "grey", "red")
+    assert loaded.names == ("blue", "green", "gray", "red")
     assert loaded.classify(tmp_path / "photos" / "red" / "3.png") == ["red"]
     shutil.move(tmp_path / "photos", tmp_path / "moved")
     assert f"There is no folder {tmp_path}/photos." in error(f"evaluate model {tmp_path}/model", capsys)
@@ -146,9 +146,9 @@ def test_a_folder_of_images_is_trained_on(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_tagged_images_are_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_photos(tmp_path, COLOURS, 20)
-    tags = {"red": "warm;colour", "green": "colour", "blue": "cold;colour", "grey": "cold"}
-    rows = [f"{name}/{number}.png,{tags[name]}" for name in COLOURS for number in range(20)]
+    write_photos(tmp_path, COLORS, 20)
+    tags = {"red": "warm;color", "green": "color", "blue": "cold;color", "gray": "cold"}
+    rows = [f"{name}/{number}.png,{tags[name]}" for name in COLORS for number in range(20)]
     (tmp_path / "metadata.csv").write_text("\n".join(["file_name,tags", *rows]))
     plan = "--backbone convnet --bits 8 --epochs 6 --batch 16 --hidden 32"
     run(f"train {tmp_path} {plan} -o {tmp_path}/../tagged", capsys)
@@ -156,7 +156,7 @@ def test_tagged_images_are_trained_on(tmp_path: Path, capsys: pytest.CaptureFixt
     assert numbers["map"] > 0.8
     assert numbers["accuracy"] is None
     assert numbers["protocol"]["protocol"] == "multi-label"
-    assert Hasher.load(tmp_path / ".." / "tagged").names == ("cold", "colour", "warm")
+    assert Hasher.load(tmp_path / ".." / "tagged").names == ("cold", "color", "warm")
     shutil.rmtree(tmp_path / ".." / "tagged")
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from PIL import Image
 
-from proxyhash.data.catalogue import CIFAR10, Archive, Record
+from proxyhash.data.catalog import CIFAR10, Archive, Record
 from proxyhash.data.dataset import PARTS, Dataset
 from proxyhash.data.decoding import Pixels
 from proxyhash.data.images import ArrayImages
@@ -106,7 +106,7 @@ def write_nuswide(folder: Path, images: int = 60, tags: int = 25, *, flat: bool 
     return held
 
 
-def labelled(name: str, labels: "np.ndarray[Any, Any]", queries: int = 0) -> Dataset:
+def labeled(name: str, labels: "np.ndarray[Any, Any]", queries: int = 0) -> Dataset:
     """A data set of one-pixel images with these classes; the last `queries` images are its own queries."""
     pixels = np.zeros((len(labels), 1, 1, 3), np.uint8)
     names = tuple(f"class{number}" for number in range(int(labels.max()) + 1))

@@ -4,19 +4,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from miniatures import labelled, picture, tagged, write_ilsvrc, write_nuswide, write_pictures
+from miniatures import labeled, picture, tagged, write_ilsvrc, write_nuswide, write_pictures
 
 from proxyhash.data import ArrayImages, Dataset, load_dataset, make_split
 from proxyhash.data.checks import Finding, Report, check_dataset
 from proxyhash.data.checks.pixels import digests, readable, same_picture
 from proxyhash.data.problems import Problems
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def pictures(count: int, name: str = "photos", classes: int = 2, repeated: dict[int, int] | None = None) -> Dataset:
     """A data set of different pictures in memory, but for those that are `repeated`."""
     pixels = np.stack([picture((repeated or {}).get(seed, seed)) for seed in range(count)])
-    return replace(labelled(name, np.arange(count) % classes), images=ArrayImages(pixels))
+    return replace(labeled(name, np.arange(count) % classes), images=ArrayImages(pixels))
 
 
 def finding(report: Report, words: str) -> Finding:
@@ -58,7 +58,7 @@ def test_unreadable_images_are_named_and_not_called_alike(tmp_path: Path) -> Non
         report = check_dataset(data, make_split(data))
         bad = finding(report, "unreadable image, skipped")
         assert (bad.level, bad.count) == ("warning", 3)
-        assert "a/0.png cannot be decoded as an image (its format is not recognised)" in bad.examples[0]
+        assert "a/0.png cannot be decoded as an image (its format is not recognized)" in bad.examples[0]
         assert report.facts["readable"] == 9
         assert finding(report, "no picture occurs twice")
     with pytest.raises(InputError, match=r"as asked: unreadable image: .*a/0\.png"):
@@ -127,7 +127,7 @@ def test_images_without_labels_can_be_checked(tmp_path: Path) -> None:
 
 def test_lonely_queries_are_counted() -> None:
     labels = np.array([0, 1] * 10 + [2, 2])
-    data = replace(labelled("photos", labels, queries=2), images=pictures(22).images)
+    data = replace(labeled("photos", labels, queries=2), images=pictures(22).images)
     lonely = finding(check_dataset(data, make_split(data)), "nothing relevant in the database")
     assert (lonely.level, lonely.count, lonely.examples) == ("warning", 2, ("image-000020", "image-000021"))
     tags = tagged("photos", 22, 3)

@@ -2,12 +2,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from miniatures import labelled, picture, tagged, write_pictures
+from miniatures import labeled, picture, tagged, write_pictures
 
 from proxyhash.data.dataset import Dataset, indexed
 from proxyhash.data.images import ArrayImages, FileImages, Some, in_memory
 from proxyhash.data.problems import Problems
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def test_images_in_memory_must_be_square_bytes() -> None:
@@ -40,7 +40,7 @@ def test_some_images_of_others() -> None:
 
 
 def test_a_subset_keeps_names_and_follows_its_images() -> None:
-    data = labelled("x", np.array([0, 1, 2, 1, 0]), queries=2).subset(np.array([4, 1]))
+    data = labeled("x", np.array([0, 1, 2, 1, 0]), queries=2).subset(np.array([4, 1]))
     assert data.names == ("class0", "class1", "class2")
     assert data.labels is not None
     assert data.labels.tolist() == [0, 1]
@@ -58,11 +58,11 @@ def test_the_most_frequent_tags() -> None:
         with pytest.raises(InputError, match=f"x has 3 tags: {count} of them cannot be chosen"):
             data.with_frequent_tags(count)
     with pytest.raises(InputError, match="has no tags"):
-        labelled("x", np.array([0, 1])).with_frequent_tags(2)
+        labeled("x", np.array([0, 1])).with_frequent_tags(2)
 
 
 def test_relevance_is_classes_or_tags() -> None:
-    assert labelled("x", np.array([0, 1, 2])).relevance(np.array([2, 0])).tolist() == [2, 0]
+    assert labeled("x", np.array([0, 1, 2])).relevance(np.array([2, 0])).tolist() == [2, 0]
     data = tagged("x", 5, 3)
     assert data.tags is not None
     np.testing.assert_array_equal(data.relevance(np.array([1, 4])), data.tags[[1, 4]])

@@ -47,12 +47,12 @@ def saved(tmp_path: Path, image: Image.Image, name: str = "a.png", **options: ob
     return tmp_path / name
 
 
-def test_grey_and_one_bit_pictures(tmp_path: Path) -> None:
-    grey = np.arange(256, dtype=np.uint8).reshape(16, 16)
-    np.testing.assert_array_equal(decode_pixels(saved(tmp_path, Image.fromarray(grey))), np.repeat(grey[..., None], 3, 2))
-    bits = Image.fromarray(grey > 99)
+def test_gray_and_one_bit_pictures(tmp_path: Path) -> None:
+    gray = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    np.testing.assert_array_equal(decode_pixels(saved(tmp_path, Image.fromarray(gray))), np.repeat(gray[..., None], 3, 2))
+    bits = Image.fromarray(gray > 99)
     assert bits.mode == "1"
-    np.testing.assert_array_equal(decode_pixels(saved(tmp_path, bits))[..., 1], np.where(grey > 99, 255, 0))
+    np.testing.assert_array_equal(decode_pixels(saved(tmp_path, bits))[..., 1], np.where(gray > 99, 255, 0))
 
 
 def test_deep_greys_keep_their_high_byte(tmp_path: Path) -> None:
@@ -99,9 +99,9 @@ def test_transparency_lies_over_white(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         decode_pixels(saved(tmp_path, Image.fromarray(pixels)))[0], [(200, 0, 0), WHITE, (244, 204, 204)]
     )
-    grey = Image.fromarray(pixels[..., [0, 3]])
-    assert grey.mode == "LA"
-    np.testing.assert_array_equal(decode_pixels(saved(tmp_path, grey))[0, :2], [(200, 200, 200), WHITE])
+    gray = Image.fromarray(pixels[..., [0, 3]])
+    assert gray.mode == "LA"
+    np.testing.assert_array_equal(decode_pixels(saved(tmp_path, gray))[0, :2], [(200, 200, 200), WHITE])
     key = Image.new("RGB", (2, 1), RED)
     key.putpixel((1, 0), (1, 2, 3))
     np.testing.assert_array_equal(decode_pixels(saved(tmp_path, key, "k.png", transparency=(1, 2, 3)))[0], [RED, WHITE])
@@ -114,7 +114,7 @@ def test_cmyk_photographs(tmp_path: Path) -> None:
 
 
 def test_an_animation_is_its_first_picture(tmp_path: Path) -> None:
-    frames = [Image.new("RGB", (6, 6), colour) for colour in ("red", "blue")]
+    frames = [Image.new("RGB", (6, 6), color) for color in ("red", "blue")]
     path = saved(tmp_path, frames[0], "a.gif", save_all=True, append_images=frames[1:])
     np.testing.assert_array_equal(decode_pixels(path), np.full((6, 6, 3), RED))
 
@@ -144,8 +144,8 @@ def test_a_decompression_bomb_is_refused_whatever_becomes_of_warnings(
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "its format is not recognised"),
-        (b"this is text", "its format is not recognised"),
+        (b"", "its format is not recognized"),
+        (b"this is text", "its format is not recognized"),
         (b"\xff\xd8\xff\xe0 nearly", "a.jpg cannot be decoded as an image"),
         (b"\x89PNG\r\n\x1a\n", "a.jpg cannot be decoded as an image"),
         (b"GIF89a", "a.jpg cannot be decoded as an image"),
@@ -162,7 +162,7 @@ def test_what_is_no_image_is_named(content: bytes, why: str, tmp_path: Path) -> 
 def test_postscript_is_never_run(tmp_path: Path) -> None:
     path = tmp_path / "picture.jpg"
     path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(x) print showpage\n%%EOF\n")
-    with pytest.raises(UnreadableImageError, match="its format is not recognised"):
+    with pytest.raises(UnreadableImageError, match="its format is not recognized"):
         decode(path)
 
 

@@ -7,7 +7,7 @@ from miniatures import write_pictures
 
 from proxyhash.data import Dataset, default_protocol, load_dataset
 from proxyhash.data.dataset import UNKNOWN
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def keys(data: Dataset) -> list[str]:
@@ -57,8 +57,8 @@ def test_folders_of_parts(folders: tuple[str, ...], parts: tuple[str, ...], tmp_
 def test_loose_images_have_no_labels(tmp_path: Path) -> None:
     write_pictures(tmp_path, ["2.png", "1.png"])
     data = load_dataset(tmp_path)
-    assert (data.kind, keys(data), data.names) == ("unlabelled", ["1.png", "2.png"], ())
-    assert len(data.labelled()) == 0
+    assert (data.kind, keys(data), data.names) == ("unlabeled", ["1.png", "2.png"], ())
+    assert len(data.labeled()) == 0
     with pytest.raises(InputError, match="has no labels, so nothing says which images are alike"):
         data.relevance(np.arange(2))
 

@@ -8,7 +8,7 @@ from miniatures import write_pictures
 
 from proxyhash.data import Dataset, load_dataset
 from proxyhash.data.sources.metadata import tag_matrix
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def table(tmp_path: Path, text: str | bytes, *names: str) -> Path:
@@ -28,7 +28,7 @@ def test_labels(tmp_path: Path) -> None:
     assert keys(data) == ["b.png", "a.png", "c.png"]
     assert data.labels is not None
     assert data.labels.tolist() == [1, 0, -1]
-    assert data.labelled().tolist() == [0, 1]
+    assert data.labeled().tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_tags_by_the_column_s_separator(cells: tuple[str, ...], names: tuple[str
     assert data.tags is not None
     assert data.tags[1].sum() == 1
     assert data.tags[1, names.index("palm tree" if "palm tree" in names else "tree")]
-    assert len(data.labelled()) == (3 if cells[2] else 2)
+    assert len(data.labeled()) == (3 if cells[2] else 2)
 
 
 @given(
@@ -98,7 +98,7 @@ def test_backslashes_are_folders(tmp_path: Path) -> None:
 
 def test_without_labels_it_is_a_list(tmp_path: Path) -> None:
     for header in ("file_name", "file_name,label", "file_name,tags"):
-        assert load_dataset(table(tmp_path, f"{header}\na.png\nb.png\n")).kind == "unlabelled"
+        assert load_dataset(table(tmp_path, f"{header}\na.png\nb.png\n")).kind == "unlabeled"
 
 
 def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:

@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import labelled, tagged
+from miniatures import labeled, tagged
 
 from proxyhash.data import Dataset, Split, default_protocol, find_protocol, list_protocols, make_split
-from proxyhash.data.catalogue import RECORDS
+from proxyhash.data.catalog import RECORDS
 from proxyhash.data.dataset import PARTS
 from proxyhash.data.images import ArrayImages
 from proxyhash.data.protocols.sampling import per_class, per_tag
 from proxyhash.data.protocols.transfer import quarters
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
-CIFAR10 = labelled("cifar10", np.arange(60_000) % 10, queries=10_000)
-CIFAR100 = labelled("cifar100", np.arange(60_000) % 100, queries=10_000)
-ILSVRC = labelled("ilsvrc2012", np.arange(12_000) % 1000, queries=2_000)
+CIFAR10 = labeled("cifar10", np.arange(60_000) % 10, queries=10_000)
+CIFAR100 = labeled("cifar100", np.arange(60_000) % 100, queries=10_000)
+ILSVRC = labeled("ilsvrc2012", np.arange(12_000) % 1000, queries=2_000)
 NUSWIDE = tagged("nuswide", 40_000)
-FOLDER = labelled("photos", np.arange(900) % 9)
+FOLDER = labeled("photos", np.arange(900) % 9)
 TAGGED = tagged("photos", 500, 30)
 
 CASES = [
@@ -44,7 +44,7 @@ def inside(part: "np.ndarray[Any, Any]", whole: "np.ndarray[Any, Any]") -> bool:
 def keeps_the_contract(data: Dataset, split: Split) -> None:
     for indices in (split.train, split.validation, split.validation_database, split.query, split.database):
         assert (np.diff(indices) > 0).all()  # sorted, none twice
-        assert inside(indices, data.labelled())
+        assert inside(indices, data.labeled())
     assert min(len(split.train), len(split.query), len(split.database)) > 0
     assert disjoint(split.query, split.database)
     assert disjoint(split.query, split.training_set)
@@ -194,7 +194,7 @@ def test_transfer_without_parts_holds_queries_out_of_the_unseen() -> None:
 @given(st.lists(st.integers(0, 12), min_size=2, max_size=200), st.integers(0, 3))
 def test_a_hold_out_survives_singletons_and_long_tails(values: list[int], seed: int) -> None:
     labels = np.unique(np.array(values), return_inverse=True)[1]
-    data = labelled("photos", labels)
+    data = labeled("photos", labels)
     counts = np.bincount(labels)
     if counts.max() == 1:
         with pytest.raises(InputError, match=r"photos is too small for the protocol holdout: it leaves .* 0 queries"):
@@ -247,7 +247,7 @@ def test_what_is_held_out_moves_with_the_seed() -> None:
 def test_images_without_labels_are_left_out() -> None:
     labels = np.arange(100) % 5
     labels[90:] = -1
-    split = make_split(labelled("photos", labels))
+    split = make_split(labeled("photos", labels))
     assert max(split.database.max(), split.query.max()) < 90
 
 
@@ -280,8 +280,8 @@ def test_short_names_and_defaults() -> None:
         (FOLDER, {"round": 1}, "The protocol holdout has no rounds."),
         (FOLDER, {"round": -1}, "The round must be at least 0, not -1."),
         (FOLDER, {"seed": -1}, "The seed must be at least 0, not -1."),
-        (labelled("photos", np.arange(70) % 7), {"protocol": "transfer"}, "has 7 classes; transfer needs at least 8"),
-        (labelled("photos", np.arange(30) % 3), {"validation": "classes"}, "trains on 3 classes: too few"),
+        (labeled("photos", np.arange(70) % 7), {"protocol": "transfer"}, "has 7 classes; transfer needs at least 8"),
+        (labeled("photos", np.arange(30) % 3), {"validation": "classes"}, "trains on 3 classes: too few"),
         (Dataset("photos", FOLDER.images), {}, "photos has no labels: nothing says which images are alike"),
     ],
 )

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from miniatures import labelled, picture, write_pictures
+from miniatures import labeled, picture, write_pictures
 from PIL import Image
 
 from proxyhash.data.images import ArrayImages, FileImages, Indices
 from proxyhash.data.problems import Problems
 from proxyhash.data.read_ahead import load_batches
 from proxyhash.data.transforms import Transform, augmentation_draws, find_transform
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 PHOTO = find_transform("photo", 24)
 BATCHES = [np.array([5, 0, 3]), np.array([1]), np.array([2, 4, 11, 10]), np.array([9, 8, 7, 6])]
@@ -62,7 +62,7 @@ def test_parts_of_files_are_what_parts_of_memory_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.png", "a.jpg"])
 def test_parts_of_large_pictures_are_averaged_and_not_picked(name: str, tmp_path: Path) -> None:
-    """A fine chequerboard is grey from afar; whoever picks single pixels sees black and white."""
+    """A fine chequerboard is gray from afar; whoever picks single pixels sees black and white."""
     board = (np.indices((400, 600)).sum(0) % 2 * 255).astype(np.uint8)
     Image.fromarray(board).convert("RGB").save(tmp_path / name)
     (batch,) = load_batches(FileImages(tmp_path, [name]), [np.array([0])], PHOTO)
@@ -133,6 +133,6 @@ def test_images_in_memory_skip_decoding() -> None:
 
 def test_nothing_gives_nothing(files: FileImages) -> None:
     assert list(load_batches(files, [], PHOTO)) == []
-    assert list(load_batches(labelled("x", np.zeros(2, int)).images, [], PHOTO)) == []
+    assert list(load_batches(labeled("x", np.zeros(2, int)).images, [], PHOTO)) == []
     with pytest.raises(InputError, match="The number of workers must be at least 1, not 0"):
         next(load_batches(files, BATCHES, PHOTO, workers=0))

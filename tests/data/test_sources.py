@@ -9,14 +9,14 @@ import pytest
 from miniatures import python2_pickle, write_cifar, write_ilsvrc, write_nuswide, write_pictures
 
 from proxyhash.data import load_dataset
-from proxyhash.data.catalogue import CIFAR10, CIFAR100, ILSVRC2012, NUSWIDE, Record
+from proxyhash.data.catalog import CIFAR10, CIFAR100, ILSVRC2012, NUSWIDE, Record
 from proxyhash.data.sources.cifar import load_cifar
 from proxyhash.data.sources.digits import load_digits
 from proxyhash.data.sources.ilsvrc import load_ilsvrc
 from proxyhash.data.sources.nuswide import load_nuswide
 from proxyhash.data.unpickling import read_pickle
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import checksum
+from proxyhash.utils.atomic_io import checksum
+from proxyhash.utils.errors import InputError
 
 
 @pytest.mark.parametrize("record", [CIFAR10, CIFAR100], ids=lambda record: record.name)
@@ -63,7 +63,7 @@ def test_digits_need_no_download() -> None:
 
 def test_ilsvrc_is_read_from_class_folders(tmp_path: Path) -> None:
     write_ilsvrc(tmp_path / "ilsvrc2012")
-    write_pictures(tmp_path / "ilsvrc2012", ["test/unlabelled.JPEG", "devkit/figure.png"])
+    write_pictures(tmp_path / "ilsvrc2012", ["test/unlabeled.JPEG", "devkit/figure.png"])
     data = load_dataset("ilsvrc2012", data_dir=tmp_path)
     assert (data.name, len(data), len(data.names)) == ("ilsvrc2012", 64, 8)
     assert (len(data.part("train")), len(data.part("query"))) == (48, 16)

@@ -9,7 +9,7 @@ import pytest
 from miniatures import python2_pickle
 
 from proxyhash.data.unpickling import read_pickle
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 class Runs:

@@ -9,7 +9,7 @@ import pytest
 
 from proxyhash.data import ArrayImages, Dataset, load_dataset
 from proxyhash.data.writing import write_folder
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 4, 4, 3), dtype=np.uint8)
 LABELS = np.array([0, 1, 0, 1, -1, 1])
@@ -36,9 +36,9 @@ def test_classes_come_back(tmp_path: Path) -> None:
 
 def test_parts_and_tags_come_back(tmp_path: Path) -> None:
     parts = np.array([0, 0, 0, 1, 1, 1], np.int8)
-    labelled = replace(CLASSES, labels=np.array([0, 1, 0, 1, 0, 1]), parts=parts)
-    write_folder(labelled, tmp_path / "parts")
-    assert by_name(load_dataset(tmp_path / "parts")) == by_name(labelled)
+    labeled = replace(CLASSES, labels=np.array([0, 1, 0, 1, 0, 1]), parts=parts)
+    write_folder(labeled, tmp_path / "parts")
+    assert by_name(load_dataset(tmp_path / "parts")) == by_name(labeled)
     tags = np.array([[1, 0], [0, 1], [1, 1], [0, 0], [1, 0], [0, 1]], bool)
     tagged = replace(CLASSES, labels=None, tags=tags, parts=parts)
     write_folder(tagged, tmp_path / "tags")

@@ -20,10 +20,10 @@ def prepare(names: Sequence[str]) -> None:
 
 
 def _picture(kind: int, number: int) -> Image.Image:
-    """Return coarse colours of a class, and noise."""
-    colours = np.random.default_rng(kind).integers(0, 256, (4, 4, 3))
+    """Return coarse colors of a class, and noise."""
+    colors = np.random.default_rng(kind).integers(0, 256, (4, 4, 3))
     noise = np.random.default_rng([kind, number]).normal(0, 25, (SIDE, SIDE, 3))
-    pixels = np.kron(colours, np.ones((SIDE // 4, SIDE // 4, 1))) + noise
+    pixels = np.kron(colors, np.ones((SIDE // 4, SIDE // 4, 1))) + noise
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 

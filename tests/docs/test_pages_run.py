@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pages import PROJECT, all_pages, differs, read_page
 
-from proxyhash.support.compiled import private_cache_folder
+from proxyhash.utils.jit import private_cache_folder
 
 HERE = Path(__file__).parent
 QUICK = {"01-proxies.md", "02-evaluate-codes.md", "03-train-on-a-folder.md", "data.md", "evaluation.md"}  # for `make test`

@@ -6,7 +6,7 @@ import pytest
 
 from proxyhash.experiments import Grid
 from proxyhash.experiments.recipes import find_recipe, read_recipe, recipes, summary
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 GRID = Grid("digits", ("lsh", "shclm"), (8, 16), seeds=2)
 

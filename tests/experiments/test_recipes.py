@@ -8,7 +8,7 @@ import pytest
 import torch
 from miniatures import write_cifar, write_ilsvrc, write_nuswide
 
-from proxyhash.data import catalogue
+from proxyhash.data import catalog
 from proxyhash.experiments import Grid, read_records, run_grid
 from proxyhash.experiments.recipes import read_recipe
 from proxyhash.report import compare, write_page
@@ -60,5 +60,5 @@ def test_nuswide(tmp_path: Path) -> None:
 
 
 def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(catalogue.RECORDS, "cifar10", write_cifar(tmp_path / catalogue.CIFAR10.folder, catalogue.CIFAR10))
+    monkeypatch.setitem(catalog.RECORDS, "cifar10", write_cifar(tmp_path / catalog.CIFAR10.folder, catalog.CIFAR10))
     check(*reproduced("cifar10", tmp_path))

@@ -14,9 +14,9 @@ from proxyhash.experiments import Grid, Record, bench, read_records, run_grid
 from proxyhash.experiments.bench import Bench
 from proxyhash.experiments.trial import Trial
 from proxyhash.models.hasher import Hasher
-from proxyhash.support.errors import InputError
 from proxyhash.training.run_folder import CHECKPOINT
 from proxyhash.training.train import train_hashers
+from proxyhash.utils.errors import InputError
 
 GRID = Grid("digits", ("lsh", "itq", "shclm"), (8,), backbone="convnet", plan={"epochs": 2, "hidden": 64})
 

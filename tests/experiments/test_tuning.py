@@ -10,8 +10,8 @@ from proxyhash.experiments.rehearsal import rehearsal
 from proxyhash.experiments.trial import Trial, parse_method
 from proxyhash.experiments.tuning import BUDGET, CHOSEN, OTHER_RATES, RATE, first_tries, further_tries, tune, tuned_grids
 from proxyhash.methods import list_methods
-from proxyhash.support.errors import InputError
 from proxyhash.training.plan import Plan
+from proxyhash.utils.errors import InputError
 
 GRID = Grid("digits", ("lsh", "itq-cca", "shclm"), (8,), backbone="convnet", plan={"epochs": 1, "hidden": 16}, seeds=3)
 
@@ -42,8 +42,8 @@ def test_the_best_on_held_out_images_is_chosen(tmp_path: Path) -> None:
         if record.trial["method"] == "shclm"
     }
     first = {(each.label, RATE): scores[each.label, RATE] for each in first_tries("shclm")}
-    favourite = max(first, key=lambda each: first[each])
-    others = {(favourite[0], round(times * RATE, 6)) for times in OTHER_RATES}
+    favorite = max(first, key=lambda each: first[each])
+    others = {(favorite[0], round(times * RATE, 6)) for times in OTHER_RATES}
     assert scores.keys() - first.keys() == others, "only it is tried at other rates"
     assert (best["shclm"].label, dict(best["shclm"].plan)["rate"]) == max(scores, key=lambda each: scores[each])
     text = (tmp_path / CHOSEN).read_text()

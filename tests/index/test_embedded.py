@@ -110,7 +110,7 @@ def test_a_large_index_is_grouped_and_answers_as_a_scan_does(tmp_path: Path) -> 
     with embedded(tmp_path / "i") as index:
         index.add(stored, keys_of(len(stored)))
         assert index.info().plan.endswith("groups")
-        near, found = codes.top_k(queries, stored, 10), index.neighbours(queries, 10)
+        near, found = codes.top_k(queries, stored, 10), index.neighbors(queries, 10)
         np.testing.assert_array_equal(found.indices, near.indices)
         np.testing.assert_array_equal(found.distances, near.distances)
         _, _, looked = index.memory.snapshot().nearest(queries.view(np.uint64), 10)
@@ -132,7 +132,7 @@ def test_a_senseless_k_is_refused(tmp_path: Path, k: int, sentence: str) -> None
         index.search(clustered(1, 8, 0), k)
 
 
-def test_a_billion_neighbours_are_all_there_are(tmp_path: Path) -> None:
+def test_a_billion_neighbors_are_all_there_are(tmp_path: Path) -> None:
     with embedded(tmp_path / "i") as index:
         index.add(clustered(30, 8, 0), keys_of(30))
         assert sorted(index.search(clustered(1, 8, 1), 10**9)[0].keys) == keys_of(30)

@@ -151,7 +151,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         index.add(clustered(200, 8, committed), keys_of(200, 200 * committed))
         database = np.concatenate([clustered(200, 8, batch) for batch in range(committed + 1)])
         near = codes.top_k(clustered(4, 8, 77), database, 5)
-        np.testing.assert_array_equal(index.neighbours(clustered(4, 8, 77), 5).indices, near.indices)
+        np.testing.assert_array_equal(index.neighbors(clustered(4, 8, 77), 5).indices, near.indices)
 
 
 def test_a_write_that_the_system_refuses_loses_nothing(tmp_path: Path) -> None:

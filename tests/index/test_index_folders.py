@@ -204,11 +204,11 @@ def test_compacting_fills_blocks_and_shrinks_the_file(tmp_path: Path) -> None:
     with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(stored, keys)
         index.remove([key for number, key in enumerate(keys) if number % 4])
-        near = index.neighbours(stored[:5], 5)
+        near = index.neighbors(stored[:5], 5)
         blocks_before = verify(index).blocks
         before, after = compact(index)
         assert after < before / 2
         assert (blocks_before, verify(index).blocks, verify(index).problems) == (4, 1, ())
-        np.testing.assert_array_equal(index.neighbours(stored[:5], 5).indices, near.indices)
+        np.testing.assert_array_equal(index.neighbors(stored[:5], 5).indices, near.indices)
         index.add(stored[1:2], ["again"])
         assert index.search(stored[1:2], 1)[0][0].key == "again"

@@ -197,8 +197,8 @@ def test_a_contact_sheet_shows_queries_and_matches(tmp_path: Path) -> None:
     with Image.open(tmp_path / "sheet.png") as opened:
         sheet = opened.convert("RGB")
     assert sheet.width > 3 * SIDE
-    colours = {sheet.getpixel((SIDE // 2, SIDE // 2)), sheet.getpixel((SIDE + SIDE // 2 + 16, SIDE // 2))}
-    assert colours == {(255, 0, 0), (0, 0, 255)}
+    colors = {sheet.getpixel((SIDE // 2, SIDE // 2)), sheet.getpixel((SIDE + SIDE // 2 + 16, SIDE // 2))}
+    assert colors == {(255, 0, 0), (0, 0, 255)}
     many = [Picture(red, "q", query=True), *[Picture(blue, "m")] * 25]
     draw_sheet([many], tmp_path / "many.jpg")
     with Image.open(tmp_path / "many.jpg") as picture:

@@ -19,7 +19,7 @@ from proxyhash.index.milvus import patience, rows, searching
 from proxyhash.index.milvus.index import MilvusIndex
 from proxyhash.index.milvus.location import is_milvus, parse_location
 from proxyhash.index.results import Match
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # milvus-lite reads its version by way of pkg_resources

@@ -12,7 +12,7 @@ from milvus_server import Server
 
 from proxyhash import Index
 from proxyhash.index.milvus import rows
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 # The package that brings the server leaves sockets to the garbage collector when a port is taken.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]

@@ -12,7 +12,7 @@ from proxyhash.methods import Encoder
 
 
 class Digits(NamedTuple):
-    """Grey values as features (n, 64), and labels (n,)."""
+    """Gray values as features (n, 64), and labels (n,)."""
 
     train: NDArray[np.float32]
     labels: NDArray[np.int64]

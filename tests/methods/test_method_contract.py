@@ -10,8 +10,8 @@ from proxyhash.evaluation import mean_average_precision
 from proxyhash.methods import Lesson, find_method, fit_method, list_methods
 from proxyhash.methods.deep.fitting import HeadHasher
 from proxyhash.methods.shallow import FeatureHasher
-from proxyhash.support.errors import InputError
 from proxyhash.training.plan import Plan
+from proxyhash.utils.errors import InputError
 
 FLOOR = {"lsh": 0.25, "itq": 0.5, "random": 0.5, "learned": 0.6}  # what labels add is asked of all others
 

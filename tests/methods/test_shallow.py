@@ -14,7 +14,7 @@ from proxyhash.methods.shallow.discrete import cyclic_descent, discrete_objectiv
 from proxyhash.methods.shallow.itq import moments
 from proxyhash.methods.shallow.kernel import choose_anchors, squared_distances
 from proxyhash.methods.shallow.ksh import Residual, agreement
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 @settings(max_examples=25, deadline=None)

@@ -11,8 +11,8 @@ from proxyhash.methods import Lesson, fit_method
 from proxyhash.methods.shallow.network import ShallowOrder, as_head, fit_hashers, is_shallow
 from proxyhash.models import feature_cache
 from proxyhash.models.hasher import Hasher
-from proxyhash.support.errors import InputError
 from proxyhash.training.measure import measure_hasher, what_it_was_trained_for
+from proxyhash.utils.errors import InputError
 
 FEATURES = np.random.default_rng(0).normal(3, 1, (80, 24)).astype(np.float32)
 LABELS = np.arange(80) % 4

@@ -19,8 +19,8 @@ from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import joined
 from proxyhash.models.model_folder import check_replaceable
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape
-from proxyhash.support.errors import InputError, ProxyhashWarning
-from proxyhash.support.files import checksum
+from proxyhash.utils.atomic_io import checksum
+from proxyhash.utils.errors import InputError, ProxyhashWarning
 
 BITS = 12
 

@@ -22,7 +22,7 @@ from proxyhash.models.heads import (
     make_head,
 )
 from proxyhash.models.heads.registry import _HEADS
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 FEATURES = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
 

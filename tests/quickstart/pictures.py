@@ -1,4 +1,4 @@
-"""Small pictures that a small network tells apart: coarse colours of each class, and noise."""
+"""Small pictures that a small network tells apart: coarse colors of each class, and noise."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ SIDE = 16
 
 def picture(kind: int, number: int) -> Image.Image:
     """Return one picture of a kind."""
-    colours = np.random.default_rng(100 + kind).integers(0, 256, (4, 4, 3))
+    colors = np.random.default_rng(100 + kind).integers(0, 256, (4, 4, 3))
     noise = np.random.default_rng([kind, number]).normal(0, 25, (SIDE, SIDE, 3))
-    pixels = np.kron(colours, np.ones((SIDE // 4, SIDE // 4, 1))) + noise
+    pixels = np.kron(colors, np.ones((SIDE // 4, SIDE // 4, 1))) + noise
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 

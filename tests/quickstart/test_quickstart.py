@@ -92,19 +92,19 @@ def test_tags_some_images_without(quickstart: Quickstart, tmp_path: Path) -> Non
     tagged(tmp_path / "photos", 84)
     said = quickstart("photos --epochs 4")
     assert said["facts"]["kind"] == "tags"
-    assert said["facts"]["unlabelled"] == 4
+    assert said["facts"]["unlabeled"] == 4
     assert said["choices"]["bits"] == 32
     assert said["numbers"]["map"] > 0.5
     assert said["numbers"]["indexed"] == 84
 
 
-def test_partly_labelled_with_a_long_tail_and_singletons(quickstart: Quickstart, tmp_path: Path) -> None:
+def test_partly_labeled_with_a_long_tail_and_singletons(quickstart: Quickstart, tmp_path: Path) -> None:
     sizes = {"": 10, "many": 30, "some": 12, "few": 4, "two": 2, "lone": 1, "single": 1}
     class_folders(tmp_path / "photos", sizes)
     Path("photos/many/broken.png").write_bytes(b"not a picture")
     said = quickstart("photos --epochs 4")
     facts = said["facts"]
-    assert (facts["classes"], facts["shared"], facts["unlabelled"]) == (6, 4, 10)
+    assert (facts["classes"], facts["shared"], facts["unlabeled"]) == (6, 4, 10)
     assert said["choices"]["method"] == "shclm"
     assert said["numbers"]["indexed"] == 60
     assert Hasher.load("photos-quickstart/model").names == ("few", "lone", "many", "single", "some", "two")
@@ -121,7 +121,7 @@ def test_no_labels_at_all(quickstart: Quickstart, tmp_path: Path) -> None:
     with Index.open("photos-quickstart/index") as index:
         (found,) = index.search("photos/1-3.png", 6)
         assert found[0].key == "1-3.png"
-        assert sum(match.key.startswith("1-") for match in found) >= 5  # colours are alike by any features
+        assert sum(match.key.startswith("1-") for match in found) >= 5  # colors are alike by any features
     page = Path("photos-quickstart/report.html").read_text()
     assert page.count("data:image/jpeg;base64,") == 8 * 11
     assert "right" not in page.partition("</style>")[2]

@@ -4,7 +4,7 @@ import pytest
 from made_records import RECORDS, made
 
 from proxyhash.report.filling import filled
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 

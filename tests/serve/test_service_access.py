@@ -13,7 +13,7 @@ from proxyhash.index.storage.items import Item
 from proxyhash.serve.access import check_token, is_allowed_host, read_token
 from proxyhash.serve.http import RefusalError
 from proxyhash.serve.media import Thumbnails, read_file
-from proxyhash.support.errors import InputError, ProxyhashWarning
+from proxyhash.utils.errors import InputError, ProxyhashWarning
 
 NEW = {"items": [{"key": "new", "code": "00000000", "labels": ["x"]}]}
 

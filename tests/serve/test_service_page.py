@@ -101,7 +101,7 @@ def test_errors_are_shown_and_left_again(browser: Browser, photo_service: Runnin
     expect(page.locator("#notice")).to_contain_text("The image has 3.0 MB; the service takes at most 2.0 MB.")
     visit.upload(tmp_path / "fake.jpg")
     expect(page.locator("#notice")).to_contain_text(
-        "The image cannot be decoded as an image (its format is not recognised)."
+        "The image cannot be decoded as an image (its format is not recognized)."
     )
     visit.shows("error")
     page.fill("#key", "unknown")

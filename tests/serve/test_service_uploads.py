@@ -54,7 +54,7 @@ def upload(running: Running, content: bytes, kind: str = "application/octet-stre
 @pytest.mark.parametrize(
     "content",
     [encoded("JPEG"), encoded("JPEG", "CMYK"), encoded("PNG", "LA"), encoded("WEBP"), encoded("TIFF", "1"), animated()],
-    ids=["jpeg", "cmyk", "grey with alpha", "webp", "one bit", "animated"],
+    ids=["jpeg", "cmyk", "gray with alpha", "webp", "one bit", "animated"],
 )
 def test_images_of_every_kind_are_searched_with(photo_service: Running, content: bytes) -> None:
     response = upload(photo_service, content)
@@ -68,9 +68,9 @@ def test_images_of_every_kind_are_searched_with(photo_service: Running, content:
         (b"", 422, "The image is empty"),
         (encoded("JPEG")[:400], 422, "The image cannot be decoded as an image"),
         (encoded("PNG")[:-200], 422, "The image cannot be decoded as an image"),
-        (b"<html><script>alert(1)</script>", 422, "its format is not recognised"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 422, "its format is not recognised"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 422, "its format is not recognised"),
+        (b"<html><script>alert(1)</script>", 422, "its format is not recognized"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 422, "its format is not recognized"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 422, "its format is not recognized"),
         (claims_to_be(60_000, 60_000), 422, "has more than 50,000,000 pixels, which is refused"),
         (claims_to_be(8_000, 8_000), 422, "has more than 50,000,000 pixels, which is refused"),
         (bytes(2_000_001), 413, "A request may have at most 2,000,000 bytes."),

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from proxyhash.data.images import ArrayImages, Indices
 from proxyhash.data.transforms import find_transform
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.network import HeadShape, Normalised
-from proxyhash.support.errors import ProxyhashWarning
+from proxyhash.models.network import HeadShape, Normalized
 from proxyhash.training.embedding import Judged, validation_metrics
 from proxyhash.training.learner import Learner
 from proxyhash.training.objectives import Task, build_objective
@@ -32,6 +31,7 @@ from proxyhash.training.processes import Processes, join_processes
 from proxyhash.training.run_folder import RunFolder
 from proxyhash.training.sources import FeatureSource, ImageSource, Source
 from proxyhash.training.trainer import Material, Trainer
+from proxyhash.utils.errors import ProxyhashWarning
 
 TRAIN, ALL, BITS = 160, 220, 12
 STEPS = 15  # of three epochs
@@ -66,8 +66,8 @@ class Watched:
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
     content = sklearn_digits()
-    grey = np.round(content.images[:ALL] * (255 / 16)).astype(np.uint8)
-    return np.repeat(grey[..., None], 3, axis=3), content.target[:ALL].astype(np.int64)
+    gray = np.round(content.images[:ALL] * (255 / 16)).astype(np.uint8)
+    return np.repeat(gray[..., None], 3, axis=3), content.target[:ALL].astype(np.int64)
 
 
 def small_trainer(
@@ -87,7 +87,7 @@ def small_trainer(
         objective = build_objective(method, task, settings or {})
     backbone = create_backbone("convnet", pretrained=False)
     plan = Plan(**{"epochs": 3, "batch": 32, "rate": 5e-3, "hidden": 24, **changes})
-    trunk: nn.Module = Normalised(backbone) if finetune else nn.Identity()
+    trunk: nn.Module = Normalized(backbone) if finetune else nn.Identity()
     width = backbone.facts.width if finetune else 64
     head = objective.head(HeadShape(width, BITS, plan.hidden, plan.dropout))
     source: Source = ImageSource(ArrayImages(pixels), TRANSFORM, Plan()) if finetune else FeatureSource(flat(pixels))

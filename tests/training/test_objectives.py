@@ -9,11 +9,11 @@ from torch import nn
 
 from proxyhash.models.network import HashHead, HeadShape
 from proxyhash.proxies import class_mean_similarity, tag_similarity
-from proxyhash.support.errors import InputError
 from proxyhash.training.losses import bitwise_cross_entropy, cosine_cross_entropy, hamming_triplet, nca, proxy_cross_entropy
 from proxyhash.training.objectives import Objective, Task, build_objective, find_objective, list_objectives, objective
 from proxyhash.training.objectives.proxy import ProxyObjective, class_similarity
 from proxyhash.training.objectives.registry import _METHODS
+from proxyhash.utils.errors import InputError
 
 NAMES, BITS, COUNT = tuple("abcde"), 8, 30
 RANDOM = np.random.default_rng(0)
@@ -97,7 +97,7 @@ def test_the_joint_loss_is_the_sum_and_asks_for_classes_side_by_side() -> None:
     assert build_objective("hclm", task("classes"), {"triplet": 1.0}).per_class == 4
     assert build_objective("hclm", task("classes"), {"triplet": 1.0, "per_class": 0}).per_class == 0
     whole = replace(task("classes"), finetunes=True)
-    assert build_objective("hclm", whole, {"triplet": 1.0}).per_class == 2, "batch normalisation sees who is in the batch"
+    assert build_objective("hclm", whole, {"triplet": 1.0}).per_class == 2, "batch normalization sees who is in the batch"
     assert build_objective("hclm", whole, {"triplet": 1.0, "per_class": 4}).per_class == 4
     assert build_objective("triplet", task("classes"), {}).per_class == 4
     by_nca = build_objective("hclm", task("classes"), {"loss": "nca"})

@@ -2,9 +2,9 @@ import math
 
 import pytest
 
-from proxyhash.support.errors import InputError
 from proxyhash.training.plan import Plan
 from proxyhash.training.train import Order
+from proxyhash.utils.errors import InputError
 
 
 @pytest.mark.parametrize(

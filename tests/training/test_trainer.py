@@ -14,12 +14,12 @@ from small_run import BITS, STEPS, TRAIN, Recorded, digits, small_trainer
 
 from proxyhash.data.images import FileImages
 from proxyhash.data.transforms import find_transform
-from proxyhash.support.errors import InputError
 from proxyhash.training.interruption import Interruption
 from proxyhash.training.plan import Plan
 from proxyhash.training.run_folder import CHECKPOINT, LOG
 from proxyhash.training.sources import ImageSource
 from proxyhash.training.trainer import TrainingStoppedError
+from proxyhash.utils.errors import InputError
 
 SCRIPT = str(Path(__file__).with_name("small_run.py"))
 FROZEN: dict[str, Any] = {"dropout": 0.3, "ema": 0.9}

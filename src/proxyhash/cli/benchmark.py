@@ -12,8 +12,8 @@ from rich.table import Table
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Flag, Json, answer, narrator
 from proxyhash.cli.show import progress_bars
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import check_writable
+from proxyhash.utils.atomic_io import check_writable
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.experiments import Grid, Record

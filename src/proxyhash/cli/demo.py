@@ -12,7 +12,7 @@ from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Flag, keeping_quiet, narrator
 from proxyhash.cli.show import print_codes, print_quality, progress_bars
 from proxyhash.cli.steps import Stopwatch, run_command
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.quickstart import Places, Step

@@ -7,12 +7,12 @@ from cyclopts import Parameter
 
 from proxyhash.cli.output import Json, answer
 from proxyhash.cli.show import progress_bars
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import check_writable, written_whole
+from proxyhash.utils.atomic_io import atomic_write, check_writable
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.report.gallery import Gallery
-    from proxyhash.support.progress import Progress
+    from proxyhash.utils.progress import Progress
 
 
 def report(
@@ -76,7 +76,7 @@ def report(
             galleries = [_gallery(model, data_dir, progress) for model in gallery]
         write_page(comparisons, output, title=title, galleries=galleries)
     else:
-        with written_whole(output) as temporary:
+        with atomic_write(output) as temporary:
             temporary.write_text(writers[output.suffix](comparisons), encoding="utf-8")
     count = sum(len(comparison.records) for comparison in comparisons)
     facts = {"report": str(output), "results": count, "galleries": len(gallery)}
@@ -93,7 +93,7 @@ def _filled(file: Path) -> bool:
         raise InputError(f"Cannot read {file}: {error}.") from error
     made = filled(text, file.parent)
     if made != text:
-        with written_whole(file) as temporary:
+        with atomic_write(file) as temporary:
             temporary.write_text(made, encoding="utf-8")
     return made != text
 

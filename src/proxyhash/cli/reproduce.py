@@ -11,7 +11,7 @@ from rich.table import Table
 from proxyhash.cli.benchmark import print_table, run_shown
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Json, answer
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def reproduce(

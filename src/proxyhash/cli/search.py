@@ -12,7 +12,7 @@ from rich.text import Text
 from proxyhash.cli.index import open_index
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Json
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.index import Index

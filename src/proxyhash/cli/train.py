@@ -1,4 +1,4 @@
-"""`proxyhash train` and `proxyhash export`: from labelled images to a model, and the model for others."""
+"""`proxyhash train` and `proxyhash export`: from labeled images to a model, and the model for others."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,15 +9,15 @@ from proxyhash.cli.encode import find_device
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Flag, Json, answer, narrator
 from proxyhash.cli.show import progress_bars
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import check_writable
+from proxyhash.utils.atomic_io import check_writable
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxyhash.data import Dataset, Split
     from proxyhash.models.hasher import Hasher
-    from proxyhash.support.progress import Progress
+    from proxyhash.utils.progress import Progress
 
 
 def train(
@@ -56,7 +56,7 @@ def train(
     json_: Json = False,
     output: Annotated[Path, Parameter(alias="-o")],
 ) -> None:
-    """Train a hasher: from labelled or tagged images to a model that turns images into codes.
+    """Train a hasher: from labeled or tagged images to a model that turns images into codes.
 
     On frozen features (minutes), and end to end:
 
@@ -127,7 +127,7 @@ def train(
     device
         cpu or cuda; by default what there is.
     freeze_statistics
-        Keep the statistics of the backbone's batch normalisation: for batches too small to have good ones.
+        Keep the statistics of the backbone's batch normalization: for batches too small to have good ones.
     tensorboard
         A folder to write the metrics of each epoch to, for TensorBoard.
     resume
@@ -168,10 +168,10 @@ def train(
         dataset = load_dataset(data, data_dir=data_dir, strict=strict, progress=progress)
         if tags is not None:
             dataset = dataset.with_frequent_tags(tags)
-        if dataset.kind == "unlabelled" and not is_shallow(method):
+        if dataset.kind == "unlabeled" and not is_shallow(method):
             raise InputError(f"{data} has no labels to learn from; without them use --method itq, or proxyhash quickstart.")
-        unlabelled = is_shallow(method) and (protocol == "none" or dataset.kind == "unlabelled")
-        split = None if unlabelled else make_split(dataset, protocol, seed=seed, round=round_, validation=validation)
+        unlabeled = is_shallow(method) and (protocol == "none" or dataset.kind == "unlabeled")
+        split = None if unlabeled else make_split(dataset, protocol, seed=seed, round=round_, validation=validation)
         report = _reporter(order, tensorboard if first else None, heard=first and not json_)
         hashers = _hashers(dataset, split, order, run_folder(output), resume, device, progress, report)
         for folder, hasher in zip(folders, hashers, strict=True) if first else ():

@@ -1,6 +1,6 @@
 """Data sets by name or from a folder, protocols that cut them, and checks before anything is trained."""
 
-from proxyhash.data.catalogue import Record, find_record, list_datasets
+from proxyhash.data.catalog import Record, find_record, list_datasets
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import ArrayImages, FileImages
 from proxyhash.data.load import load_dataset

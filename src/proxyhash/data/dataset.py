@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from proxyhash.data.images import Images, Indices, Some
 from proxyhash.data.problems import Problems
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 Part = Literal["train", "query", "database"]
 PARTS: tuple[Part, ...] = ("train", "query", "database")
@@ -44,13 +44,13 @@ class Dataset:
         return len(self.images)
 
     @property
-    def kind(self) -> Literal["classes", "tags", "unlabelled"]:
+    def kind(self) -> Literal["classes", "tags", "unlabeled"]:
         """Return what is known of the images."""
         if self.labels is not None:
             return "classes"
-        return "tags" if self.tags is not None else "unlabelled"
+        return "tags" if self.tags is not None else "unlabeled"
 
-    def labelled(self) -> Indices:
+    def labeled(self) -> Indices:
         """Return the indices of images that have a class or at least one tag."""
         if self.labels is not None:
             return np.flatnonzero(self.labels != UNKNOWN)
@@ -66,9 +66,9 @@ class Dataset:
         return ()
 
     def part(self, name: Part) -> Indices:
-        """Return the indices of labelled images that the data set itself puts into a part."""
-        labelled = self.labelled()
-        chosen: Indices = labelled[self.parts[labelled] == PARTS.index(name)]
+        """Return the indices of labeled images that the data set itself puts into a part."""
+        labeled = self.labeled()
+        chosen: Indices = labeled[self.parts[labeled] == PARTS.index(name)]
         return chosen
 
     def relevance(self, indices: Indices) -> NDArray[np.int64] | NDArray[np.bool_]:

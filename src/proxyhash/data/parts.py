@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from proxyhash.support.compiled import kernel
+from proxyhash.utils.jit import jit
 
 
 class Part(NamedTuple):
@@ -41,7 +41,7 @@ def sample_part(image: Image.Image, part: Part, out: NDArray[np.float32]) -> Non
     _sample(np.asarray(near), left - first, top - above, wide, high, part.mirrored, out)
 
 
-@kernel(fastmath=True, nogil=True)
+@jit(fastmath=True, nogil=True)
 def _sample(
     pixels: NDArray[np.uint8],
     left: float,
@@ -51,7 +51,7 @@ def _sample(
     mirrored: bool,
     out: NDArray[np.float32],
 ) -> None:
-    """Blend two rows for each row of `out`, then two neighbours for each of its pixels; beyond the border it repeats."""
+    """Blend two rows for each row of `out`, then two neighbors for each of its pixels; beyond the border it repeats."""
     height, width, _ = pixels.shape
     size = len(out)
     starts, weights = np.empty(size, np.int64), np.empty(size, np.float32)

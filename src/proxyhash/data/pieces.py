@@ -10,9 +10,9 @@ from proxyhash.data.images import FileImages, Images
 from proxyhash.data.load import load_dataset
 from proxyhash.data.sources.scan import checked_root
 from proxyhash.data.sources.tars import open_tar, tar_fingerprint
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.validation import check_int
 
 PIECE = 8192  # images: half a minute to some minutes of work, which is what a kill loses at most
 
@@ -29,7 +29,7 @@ class Piece:
     fingerprint: Callable[[], str]
 
 
-def list_pieces(source: Path, size: int = PIECE, *, progress: Progress = silent) -> list[Piece]:
+def list_pieces(source: Path, size: int = PIECE, *, progress: Progress = no_progress) -> list[Piece]:
     """Cut a folder of images, a list of files or tar files into pieces.
 
     A list is a text file with a path in each line, relative to the list; its keys are these lines. Tar files (one, those of
@@ -75,7 +75,7 @@ def _tar_pieces(paths: Sequence[Path]) -> list[Piece]:
 
 
 def _file_pieces(root: Path, names: Sequence[str], labels: Labels, size: int) -> list[Piece]:
-    size = whole_number("The number of images in a shard", size, at_least=1)
+    size = check_int("The number of images in a shard", size, minimum=1)
     starts = range(0, len(names), size)
     pieces = []
     for number, first in enumerate(starts):

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 EXAMPLES = 5  # how many items a kind of problem names
 

@@ -15,8 +15,8 @@ from proxyhash.data.images import Images, Indices, in_memory
 from proxyhash.data.parts import Part
 from proxyhash.data.problems import Problems
 from proxyhash.data.transforms import Draws, Transform
-from proxyhash.support.checks import whole_number
-from proxyhash.support.parallel import available_threads, lookahead
+from proxyhash.utils.parallel import available_threads, prefetch
+from proxyhash.utils.validation import check_int
 
 AHEAD = 2  # batches that are read while one is used: one would leave a worker idle at each batch's end
 UNREADABLE = "unreadable image"
@@ -43,7 +43,7 @@ def load_batches(
 
     An image that cannot be read is counted in `problems` and left out; without `problems` it is an error.
     """
-    workers = available_threads() if workers is None else whole_number("The number of workers", workers, 1)
+    workers = available_threads() if workers is None else check_int("The number of workers", workers, 1)
     reader = _Reader(images, transform, draws, problems)
     yield from reader.from_memory(batches) if in_memory(images) else reader.from_files(batches, workers)
 
@@ -75,7 +75,7 @@ class _Reader:
         """Yield batches of decoded files. Images are the unit of work, so that the last of a batch wait for nobody."""
         pool = ThreadPoolExecutor(workers)
         try:
-            for begun in lookahead((self._begin(pool, indices) for indices in batches), AHEAD):
+            for begun in prefetch((self._begin(pool, indices) for indices in batches), AHEAD):
                 yield self._finish(begun)
         finally:  # whoever stops early does not wait for what was read ahead
             pool.shutdown(cancel_futures=True)

@@ -5,7 +5,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 # All that the official files need: a NumPy array from its bytes. `_codecs.encode` makes bytes of Python 2 strings.
 _ALLOWED = {

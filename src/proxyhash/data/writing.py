@@ -8,12 +8,12 @@ from PIL import Image
 
 from proxyhash.data.dataset import NO_PART, PARTS, Dataset
 from proxyhash.data.images import ArrayImages
-from proxyhash.support.errors import InputError
-from proxyhash.support.folders import folder_written_whole
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.atomic_io import atomic_folder
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 
-def write_folder(dataset: Dataset, folder: Path, *, enlarge: int = 1, progress: Progress = silent) -> int:
+def write_folder(dataset: Dataset, folder: Path, *, enlarge: int = 1, progress: Progress = no_progress) -> int:
     """Write every image as a PNG file, whole or not at all, and return how many.
 
     Images lie in folders of their classes, in folders of their parts if the data set has parts; tags go to a metadata.csv.
@@ -24,7 +24,7 @@ def write_folder(dataset: Dataset, folder: Path, *, enlarge: int = 1, progress: 
     if folder.exists():
         raise InputError(f"{folder} is there already: name a folder that is not.")
     places = [_place(dataset, index) for index in range(len(dataset))]
-    with folder_written_whole(folder) as beside:
+    with atomic_folder(folder) as beside:
         for index, place in enumerate(places):
             path = beside / place
             path.parent.mkdir(parents=True, exist_ok=True)

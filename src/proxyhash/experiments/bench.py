@@ -21,12 +21,12 @@ from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import joined
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress
-from proxyhash.support.surroundings import machine, versions
 from proxyhash.training.measure import PIECE, embed_split
 from proxyhash.training.run_folder import CHECKPOINT, RunFolder
 from proxyhash.training.train import Order, seen_classes, suitable_transform, train_hashers, without
+from proxyhash.utils.environment import machine, versions
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress
 
 UNDER_WAY = ".under-way"  # a folder beside the records, for checkpoints
 

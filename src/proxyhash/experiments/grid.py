@@ -8,9 +8,9 @@ from typing import Any, Literal, Self
 
 from proxyhash.experiments.trial import Trial, parse_method
 from proxyhash.methods import find_method
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
 from proxyhash.training.plan import Plan
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.validation import check_int
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Grid:
         self._check_shapes()
         for name, least, values in (("bits", 1, self.bits), ("seeds", 1, (self.seeds,)), ("rounds", 0, self.rounds)):
             for value in values:
-                whole_number(name, value, least)
+                check_int(name, value, least)
         if self.judged_on not in ("test", "validation"):
             raise InputError(f"A grid is judged on test or validation, not {self.judged_on!r}.")
         self._check_methods()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from proxyhash.data import Split
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def rehearsal(split: Split) -> Split:

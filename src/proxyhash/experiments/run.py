@@ -12,8 +12,8 @@ from proxyhash.experiments.records import Record
 from proxyhash.experiments.rehearsal import rehearsal
 from proxyhash.experiments.trial import Trial
 from proxyhash.methods import find_method
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 
 def run_grid(
@@ -22,7 +22,7 @@ def run_grid(
     *,
     data_dir: Path | None = None,
     models: Path | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
     report: Callable[[Record], None] = lambda _: None,
 ) -> list[Record]:
     """Run what has no record in `folder` yet, and return the records of the whole grid.

@@ -18,9 +18,9 @@ from proxyhash.experiments.records import Record
 from proxyhash.experiments.run import run_grid
 from proxyhash.experiments.trial import parse_method
 from proxyhash.methods import find_method
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import written_whole
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 BUDGET = 6  # tries of a method
 RATE = 5e-3  # of the head, at which settings are compared, if the grid's plan has no other
@@ -81,7 +81,7 @@ def tune(
     folder: Path,
     *,
     data_dir: Path | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
     report: Callable[[Record], None] = lambda _: None,
 ) -> dict[Path, dict[str, Try]]:
     """Return the best try of each row of a grid, by the file of `folder` that it is written to, for `tuned_grids`.
@@ -144,7 +144,7 @@ def _write(best: dict[str, Try], scores: dict[str, dict[Try, float]], path: Path
                 lines += [f'[{table}."{name}"]', *(f"{key} = {json.dumps(value)}" for key, value in content.items())]
     for block in _others(path, best):
         lines += ["", block]
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

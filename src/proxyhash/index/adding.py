@@ -17,7 +17,7 @@ from proxyhash.index.models import proxy_codes
 from proxyhash.index.results import Added
 from proxyhash.index.storage import items
 from proxyhash.index.storage.items import FileFacts, Labels
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.data import FileImages, Problems

@@ -15,7 +15,7 @@ from proxyhash.codes.bits import Packed, words
 from proxyhash.codes.search import for_queries
 from proxyhash.index.searching import grouping_kernels
 from proxyhash.index.storage.blocks import Numbers
-from proxyhash.support.seeds import generator
+from proxyhash.utils.random import generator
 
 WORTH_IT = 65_536  # codes: fewer are scanned in the time that a look at the centres takes
 GROWTH = 8  # how many times larger an index gets before its centres are chosen anew

@@ -13,8 +13,8 @@ from proxyhash.index.searching import grouping_kernels, linking_kernels
 from proxyhash.index.searching.grouped import GroupedSegment, grouped_segment
 from proxyhash.index.searching.memory import Snapshot
 from proxyhash.index.storage.items import items_at
-from proxyhash.support.checks import whole_number
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.validation import check_int
 
 _AT_ONCE = 4096  # codes between two signs of life
 
@@ -30,12 +30,12 @@ class NearDuplicates:
         return f"NearDuplicates({len(self.keys):,} like {self.keys[0]!r})"
 
 
-def near_duplicates(index: EmbeddedIndex, radius: int = 0, *, progress: Progress = silent) -> list[NearDuplicates]:
+def near_duplicates(index: EmbeddedIndex, radius: int = 0, *, progress: Progress = no_progress) -> list[NearDuplicates]:
     """Return all groups of at least two items linked by pairs within `radius` bits, the largest first.
 
     Two items of a group may be farther apart than the radius, if others lie between them.
     """
-    radius = whole_number("radius", radius, at_least=0)
+    radius = check_int("radius", radius, minimum=0)
     snapshot = index.memory.snapshot()
     positions, owner = linked(snapshot, radius, progress)
     order = np.lexsort((positions, owner))
@@ -46,7 +46,7 @@ def near_duplicates(index: EmbeddedIndex, radius: int = 0, *, progress: Progress
     return [NearDuplicates(keys) for keys in sorted(groups, key=lambda keys: (-len(keys), keys)) if len(keys) > 1]
 
 
-def linked(snapshot: Snapshot, radius: int, progress: Progress = silent) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def linked(snapshot: Snapshot, radius: int, progress: Progress = no_progress) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the positions of all codes (N,), and for each the number of the connected component it belongs to.
 
     Equal codes are one: only distinct ones are compared, so that a thousand copies of an image are not a million pairs.

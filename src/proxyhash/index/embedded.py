@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes import MAX_BITS, Neighbours
+from proxyhash.codes import MAX_BITS, Neighbors
 from proxyhash.codes.bits import Packed, Words, words
 from proxyhash.index import writing
 from proxyhash.index.calibration import THRESHOLD, Calibration
@@ -24,8 +24,8 @@ from proxyhash.index.storage import items
 from proxyhash.index.storage.items import Item, Labels
 from proxyhash.index.storage.store import Store
 from proxyhash.models.model_folder import fingerprint
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.validation import check_int
 
 if TYPE_CHECKING:
     from proxyhash.models.hasher import Hasher
@@ -64,7 +64,7 @@ class EmbeddedIndex(Index):
     @classmethod
     def _create(cls, folder: Path, model: "str | Path | Hasher | None", bits: int | None) -> "EmbeddedIndex":
         hasher = None if model is None else load_hasher(model)
-        bits = hasher.bits if hasher is not None else whole_number("bits", bits, at_least=1)
+        bits = hasher.bits if hasher is not None else check_int("bits", bits, minimum=1)
         if bits > MAX_BITS:
             raise InputError(f"Codes have at most {MAX_BITS} bits, not {bits}.")
         if folder.is_dir() and any(child.name not in (FILE, "models") for child in folder.iterdir()):
@@ -143,10 +143,10 @@ class EmbeddedIndex(Index):
         """Remove items; see `Index.remove`."""
         return writing.remove_keys(self.store, [keys] if isinstance(keys, str) else list(keys))
 
-    def neighbours(self, codes: Packed, k: int, *, threads: int | None = None) -> Neighbours:
+    def neighbors(self, codes: Packed, k: int, *, threads: int | None = None) -> Neighbors:
         """Return distances and positions (Q, k) of the k nearest of packed codes: what `search` finds, without keys."""
         found, _ = self._nearest(self.memory.snapshot(), codes, k, threads)
-        return Neighbours(distances_of(found.keys), positions_of(found.keys))
+        return Neighbors(distances_of(found.keys), positions_of(found.keys))
 
     def search(
         self,
@@ -164,8 +164,8 @@ class EmbeddedIndex(Index):
 
         Of these, only those at most `radius` bits away are looked up, if it is given; `codes` asks for their codes too.
         """
-        k, rerank = whole_number("k", k, at_least=1), whole_number("rerank", rerank, at_least=0)
-        whole_number("approximate", approximate, at_least=0)
+        k, rerank = check_int("k", k, minimum=1), check_int("rerank", rerank, minimum=0)
+        check_int("approximate", approximate, minimum=0)
         for last in reversed(range(_TRIES)):
             asked, snapshot = self._asked(queries)
             ranked = self._ranked(snapshot, asked, k, rerank, approximate, threads, codes=codes)
@@ -177,7 +177,7 @@ class EmbeddedIndex(Index):
 
     def within(self, queries: Anything, radius: int, *, threads: int | None = None) -> list[Matches]:
         """Return all items within a radius; see `Index.within`."""
-        radius = min(whole_number("radius", radius, at_least=0), self.bits)
+        radius = min(check_int("radius", radius, minimum=0), self.bits)
         for last in reversed(range(_TRIES)):
             asked, snapshot = self._asked(queries)
             rows = [Row(keys) for keys in snapshot.within(_query_words(asked.codes), radius, threads)]

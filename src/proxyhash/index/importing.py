@@ -14,7 +14,7 @@ from proxyhash.index.index import Index
 from proxyhash.index.results import Added
 from proxyhash.index.storage.items import Labels
 from proxyhash.models.code_shards import read_shard
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 SHARD = re.compile(r"(?P<number>\d{6,})-of-(?P<of>\d{6,})\.npz")
 

@@ -16,7 +16,7 @@ from proxyhash.index.models import FOLDER, keep_copy, proxy_codes
 from proxyhash.index.storage import blocks, items
 from proxyhash.index.storage.blocks import BLOCK, Block, Place
 from proxyhash.index.storage.store import Store
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.data import Problems

@@ -8,8 +8,8 @@ from proxyhash.codes.bits import Packed, pack
 from proxyhash.index.calibration import FILE as CALIBRATION
 from proxyhash.models.model_folder import fingerprint
 from proxyhash.proxies import ProxySet
-from proxyhash.support.errors import InputError
-from proxyhash.support.folders import folder_written_whole
+from proxyhash.utils.atomic_io import atomic_folder
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.models.hasher import Hasher
@@ -57,7 +57,7 @@ def _keep(folder: Path, index: Path) -> str:
     name = fingerprint(folder)
     target = model_folder(index, name)
     if not target.is_dir():
-        with folder_written_whole(target) as temporary:
+        with atomic_folder(target) as temporary:
             shutil.copytree(folder, temporary, dirs_exist_ok=True)
     elif (folder / CALIBRATION).is_file() and folder.resolve() != target.resolve():  # measured since, or anew
         shutil.copy2(folder / CALIBRATION, target / CALIBRATION)

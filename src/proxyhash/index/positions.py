@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.support.compiled import kernel
+from proxyhash.utils.jit import jit
 
 Longs = NDArray[np.int64]
 Starts = NDArray[np.uint32]
@@ -40,13 +40,13 @@ def positions_from(numbers: NDArray[np.integer[Any]]) -> Positions:
     return positions
 
 
-@kernel(nogil=True, borrows=True, inline="always")
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def position_at(positions: Positions, place: Whole) -> Whole:
     """Return one position."""
     return np.uint64(positions.low[place]) | (np.uint64(positions.high[place]) << np.uint64(16))
 
 
-@kernel(nogil=True, borrows=True, inline="always")
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def put_position(positions: Positions, place: Whole, number: Whole) -> None:
     """Write one position."""
     positions.low[place], positions.high[place] = number & 0xFFFF, number >> 16

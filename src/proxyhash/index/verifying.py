@@ -9,7 +9,7 @@ from proxyhash.index.embedded import EmbeddedIndex
 from proxyhash.index.models import model_folder
 from proxyhash.index.storage import blocks
 from proxyhash.models.model_folder import check_files, fingerprint, read_config
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 @dataclass(frozen=True)

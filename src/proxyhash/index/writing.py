@@ -14,9 +14,9 @@ from proxyhash.index.storage import blocks, items
 from proxyhash.index.storage.blocks import Block, Numbers
 from proxyhash.index.storage.items import FileFacts, Labels
 from proxyhash.index.storage.store import Store
-from proxyhash.support.errors import InputError
-from proxyhash.support.parallel import lookahead
-from proxyhash.support.seeds import generator
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.parallel import prefetch
+from proxyhash.utils.random import generator
 
 BATCH = 65_536  # codes in a transaction: what a kill loses at most, and what one write to the disk is worth
 LAST_POSITION = 2**32 - 1
@@ -94,7 +94,7 @@ def add_in_parts(store: Store, batch: Batch) -> int:
     replaced = 0
     with ThreadPoolExecutor(1) as pool:
         grouped = ((part, pool.submit(assign, part.codes, centres)) for part in parts)
-        for part, groups in lookahead(grouped, 1):
+        for part, groups in prefetch(grouped, 1):
             replaced += add_batch(store, replace(part, groups=Grouped(groups.result(), centres)))
     return replaced
 

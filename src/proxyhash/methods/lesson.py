@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.progress import Progress, no_progress
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Lesson:
     labels: NDArray[np.int64] | None = None
     tags: NDArray[np.bool_] | None = None
     seed: int = 0
-    progress: Progress = field(default=silent, repr=False)
+    progress: Progress = field(default=no_progress, repr=False)
 
     def indicator(self) -> NDArray[np.float64]:
         """Return which image has which class or tag, (N, C) of 0 and 1."""

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from proxyhash.methods.deep.fitting import fit_head
 from proxyhash.methods.lesson import Encoder, Lesson
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
-from proxyhash.support.lookup import look_up
 from proxyhash.training.objectives import Objective, Task, find_objective, objective
 from proxyhash.training.plan import Plan
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.registry import lookup
+from proxyhash.utils.validation import check_int
 
 LearnsFrom = Literal["nothing", "classes", "classes or tags"]
 
@@ -89,7 +89,7 @@ def list_methods() -> list[str]:
 
 def find_method(name: str) -> Method:
     """Return a system by name; an unknown one is answered with what to type."""
-    return look_up("method", name, _METHODS)
+    return lookup("method", name, _METHODS)
 
 
 def fit_method(name: str, lesson: Lesson, plan: Plan | None = None, **settings: Any) -> Encoder:
@@ -105,7 +105,7 @@ def fit_method(name: str, lesson: Lesson, plan: Plan | None = None, **settings: 
 
 
 def _check(found: Method, lesson: Lesson) -> None:
-    whole_number("bits", lesson.bits, 1)
+    check_int("bits", lesson.bits, 1)
     features = lesson.features
     if features.ndim != 2 or len(features) < 2:
         raise InputError(f"Features must be a matrix of at least two images, not {features.shape}.")

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from proxyhash.support.parallel import available_threads
+from proxyhash.utils.parallel import available_threads
 
 Floats = NDArray[np.float32]
 

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import checksum
+from proxyhash.utils.atomic_io import checksum
+from proxyhash.utils.errors import InputError
 
 FORMAT = "proxyhash.hasher/1"
 CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"

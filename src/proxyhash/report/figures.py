@@ -86,8 +86,8 @@ def _drawn(comparison: Comparison) -> list[str]:
     return comparison.labels[::-1][:_MOST_LINES]
 
 
-def _colour(comparison: Comparison, label: str) -> tuple[float, float, float, float]:
-    """Return the colour of a row: the same in every figure. The best ten get ten strong ones, the next ten the pale ones."""
+def _color(comparison: Comparison, label: str) -> tuple[float, float, float, float]:
+    """Return the color of a row: the same in every figure. The best ten get ten strong ones, the next ten the pale ones."""
     from matplotlib import colormaps
 
     place = comparison.labels[::-1].index(label) % 20
@@ -99,8 +99,8 @@ def _retrieval(axes: "Axes", comparison: Comparison) -> None:
         cells = [(bits, comparison.cell(label, bits, "map")) for bits in comparison.lengths]
         points = [(bits, cell.mean, cell.spread or 0.0) for bits, cell in cells if cell]
         bits, means, spreads = zip(*points, strict=True)
-        colour = _colour(comparison, label)
-        axes.errorbar(bits, means, spreads, marker="o", markersize=4, capsize=2, label=label, color=colour)
+        color = _color(comparison, label)
+        axes.errorbar(bits, means, spreads, marker="o", markersize=4, capsize=2, label=label, color=color)
     axes.set_xscale("log", base=2)
     axes.set_xticks(comparison.lengths, [str(bits) for bits in comparison.lengths])
     axes.set(xlabel="bits", ylabel="mAP, %")
@@ -112,7 +112,7 @@ def _nearest(axes: "Axes", comparison: Comparison, bits: int) -> None:
         if curves:
             items = sorted(curves[0])
             means = [100 * mean(curve[k] for curve in curves) for k in items]
-            axes.plot(items, means, label=label, color=_colour(comparison, label))
+            axes.plot(items, means, label=label, color=_color(comparison, label))
     axes.set(xlabel="items retrieved", ylabel="precision, %")
 
 
@@ -127,7 +127,7 @@ def _recall(axes: "Axes", comparison: Comparison, bits: int) -> None:
         curves = [r.metrics["precision_recall"] for r in comparison.of(label, bits) if "precision_recall" in r.metrics]
         if curves:
             recall, precision = (np.mean([curve[name] for curve in curves], 0) for name in ("recall", "precision"))
-            axes.plot(100 * recall, 100 * precision, label=label, color=_colour(comparison, label))
+            axes.plot(100 * recall, 100 * precision, label=label, color=_color(comparison, label))
     axes.set(xlabel="recall, %", ylabel="precision, %", xlim=(0, 100), ylim=(0, 102))
 
 
@@ -141,7 +141,7 @@ def _margins(axes: "Axes", comparison: Comparison) -> None:
             if found:
                 name = label if place == 0 else "_"
                 at = place + (number - (len(labels) - 1) / 2) * width
-                axes.bar(at, 100 * mean(found) / bits, width, color=_colour(comparison, label), label=name)
+                axes.bar(at, 100 * mean(found) / bits, width, color=_color(comparison, label), label=name)
     axes.set_xticks(range(len(comparison.lengths)), [str(bits) for bits in comparison.lengths])
     axes.set(xlabel="bits", ylabel="distance to the nearest class, % of the bits")
 
@@ -173,7 +173,7 @@ def _against(axes: "Axes", comparison: Comparison, geometry: Geometry, what: str
                 across, up = (mean(numbers) for numbers in zip(*found, strict=True))
                 points.append((across, 100 * up))
                 name = label if bits == comparison.lengths[0] else "_"
-                axes.plot(across, 100 * up, shape, color=_colour(comparison, label), label=name)
+                axes.plot(across, 100 * up, shape, color=_color(comparison, label), label=name)
         if points:
             axes.annotate(f"{bits} bits", max(points), (7, 0), textcoords="offset points", va="center", fontsize=8)
     axes.margins(x=0.12)
@@ -186,5 +186,5 @@ def _histogram(axes: "Axes", comparison: Comparison, bits: int, name: str, span:
         if found:
             counts = np.mean(found, 0)
             edges = np.linspace(*span, len(counts) + 1)
-            axes.stairs(100 * counts / counts.sum(), edges, label=label, color=_colour(comparison, label), linewidth=1.5)
+            axes.stairs(100 * counts / counts.sum(), edges, label=label, color=_color(comparison, label), linewidth=1.5)
     axes.set(xlabel=what, ylabel="share, %")

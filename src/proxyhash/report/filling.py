@@ -12,8 +12,8 @@ from pathlib import Path
 from proxyhash.experiments import read_records
 from proxyhash.report.comparison import METRICS, Comparison, compare
 from proxyhash.report.plain import markdown_cell, metric_title
-from proxyhash.support.errors import InputError
-from proxyhash.support.markdown import escaped
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.markdown import escape_markdown
 
 _SECTION = re.compile(r"(?P<begin><!-- records (?P<asked>[^>]*?) *-->\n).*?(?P<end><!-- end of records -->)", re.DOTALL)
 _OPTIONS = ("metrics", "rows", "title")
@@ -67,7 +67,7 @@ def _table(asked: Asked) -> Iterator[str]:
         rows = asked.rows or comparison.measured(metric)
         for row in rows:
             cells = " | ".join(markdown_cell(comparison, row, bits, metric, rows) for bits in comparison.lengths)
-            name = escaped(row) if len(asked.metrics) == 1 else f"{escaped(row)}: {metric_title(metric)}"
+            name = escape_markdown(row) if len(asked.metrics) == 1 else f"{escape_markdown(row)}: {metric_title(metric)}"
             yield f"| {name} | {cells} |"
 
 

@@ -13,11 +13,11 @@ from proxyhash.data import Dataset, Split
 from proxyhash.data.dataset import UNKNOWN
 from proxyhash.data.images import Indices
 from proxyhash.models.hasher import Hasher
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
-from proxyhash.support.seeds import generator
 from proxyhash.training.measure import embed_split
 from proxyhash.training.train import without
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.random import generator
 
 SIDE = 96  # pixels of a thumbnail
 
@@ -47,7 +47,7 @@ def gallery(
     *,
     queries: int = 8,
     matches: int = 10,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Gallery:
     """Draw some queries, the same for every model, and search the database for them; without a split, all other images."""
     if hasher.head.searches != "Hamming":

@@ -12,7 +12,7 @@ from proxyhash.report.comparison import METRICS, PERCENT, Comparison
 from proxyhash.report.figures import figures
 from proxyhash.report.gallery import Gallery
 from proxyhash.report.plain import shown
-from proxyhash.support.files import written_whole
+from proxyhash.utils.atomic_io import atomic_write
 
 
 def write_page(
@@ -31,7 +31,7 @@ def write_page(
         sections=[_section(comparison) for comparison in comparisons],
         galleries=galleries,
     )
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
 

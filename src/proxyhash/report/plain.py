@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 
 from proxyhash.report.comparison import METRICS, PERCENT, Cell, Comparison
-from proxyhash.support.markdown import escaped
+from proxyhash.utils.markdown import escape_markdown
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet calculate
 
@@ -16,14 +16,14 @@ def as_markdown(comparisons: Iterable[Comparison]) -> str:
 
 
 def _section(comparison: Comparison) -> Iterator[str]:
-    yield f"## {escaped(comparison.title)}\n"
+    yield f"## {escape_markdown(comparison.title)}\n"
     for metric in comparison.metrics:
         yield f"{metric_title(metric)}\n"
         yield "| method | " + " | ".join(f"{bits} bits" for bits in comparison.lengths) + " |"
         yield "|---|" + "---:|" * len(comparison.lengths)
         for label in comparison.measured(metric):
             cells = (markdown_cell(comparison, label, bits, metric) for bits in comparison.lengths)
-            yield f"| {escaped(label)} | " + " | ".join(cells) + " |"
+            yield f"| {escape_markdown(label)} | " + " | ".join(cells) + " |"
         yield ""
 
 

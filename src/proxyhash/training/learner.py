@@ -40,7 +40,7 @@ class Learner(nn.Module):
         return [head for head in self.heads if isinstance(head, Head)]
 
     def train(self, mode: bool = True) -> Self:
-        """Switch to training; the trunk's batch normalisation keeps to its statistics if these are frozen."""
+        """Switch to training; the trunk's batch normalization keeps to its statistics if these are frozen."""
         super().train(mode)
         for module in self.trunk.modules():
             if self.freeze_statistics and isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -81,7 +81,7 @@ def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
 
 
 class MovingAverage:
-    """An exponential average of a learner's weights; statistics of normalisation are copied, not averaged."""
+    """An exponential average of a learner's weights; statistics of normalization are copied, not averaged."""
 
     def __init__(self, learner: Learner, decay: float) -> None:
         self.learner, self.decay, self.steps = copy.deepcopy(learner), decay, 0

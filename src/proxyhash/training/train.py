@@ -18,10 +18,7 @@ from proxyhash.models.backbones import create_backbone, trained_on
 from proxyhash.models.backbones.backbone import Backbone
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.network import HashNetwork, HeadShape, Normalised
-from proxyhash.support.errors import InputError
-from proxyhash.support.memory import keep_freed_memory
-from proxyhash.support.progress import Progress, silent
+from proxyhash.models.network import HashNetwork, HeadShape, Normalized
 from proxyhash.training.embedding import Judged, validation_metrics
 from proxyhash.training.learner import Learner
 from proxyhash.training.objectives import Task, build_objective, check_settings
@@ -30,6 +27,9 @@ from proxyhash.training.processes import join_processes
 from proxyhash.training.run_folder import RunFolder
 from proxyhash.training.sources import FeatureSource, ImageSource, Source
 from proxyhash.training.trainer import Material, Metrics, Trainer
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.memory import keep_freed_memory
+from proxyhash.utils.progress import Progress, no_progress
 
 JUDGED_IMAGES = 5_000  # of queries and of the database that an epoch is judged by, when images must be embedded for it
 SMALL = 112  # pixels at which small images are fine-tuned: 4 times less work than 224, and they hold no more detail
@@ -68,7 +68,7 @@ def train_hashers(
     *,
     resume: bool = False,
     device: str = "cpu",
-    progress: Progress = silent,
+    progress: Progress = no_progress,
     report: Callable[[Metrics], None] = lambda _: None,
 ) -> list[Hasher]:
     """Train one network with a head for each code length, and return a hasher for each.
@@ -186,7 +186,7 @@ def _learner(
             objectives.append(build_objective(order.method, task, order.settings))
             shape = HeadShape(backbone.facts.width, bits, order.plan.hidden, order.plan.dropout)
             heads.append(objectives[-1].head(shape))
-    trunk = Normalised(backbone) if order.finetunes else nn.Identity()
+    trunk = Normalized(backbone) if order.finetunes else nn.Identity()
     return Learner(trunk, heads, objectives, freeze_statistics=order.plan.freeze_statistics)
 
 
@@ -222,7 +222,7 @@ def _hasher(
     split: Split,
     order: Order,
 ) -> Hasher:
-    trained = learner.trunk.backbone if isinstance(learner.trunk, Normalised) else backbone
+    trained = learner.trunk.backbone if isinstance(learner.trunk, Normalized) else backbone
     network = HashNetwork(trained, learner.coders[number]).eval().float()
     record = {"order": {**asdict(order), "bits": order.bits[number]}, "lengths": order.bits, "protocol": split.record()}
     codes = learner.methods[number].training_codes()

@@ -121,7 +121,7 @@ def test_gradients(tagged: bool) -> None:
 
 
 @pytest.mark.parametrize("labels", [torch.zeros(4), torch.arange(4), torch.zeros(4, 3), torch.ones(4, 3)])
-def test_without_triplets_the_loss_is_zero_and_can_be_minimised(labels: Tensor) -> None:
+def test_without_triplets_the_loss_is_zero_and_can_be_minimized(labels: Tensor) -> None:
     nu = embeddings(4, 5, 5).requires_grad_()
     loss = hamming_triplet(nu, labels, 2)
     (gradient,) = torch.autograd.grad(loss, nu)

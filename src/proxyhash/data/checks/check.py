@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from proxyhash.data.catalogue import RECORDS
+from proxyhash.data.catalog import RECORDS
 from proxyhash.data.checks.duplicates import duplicates
 from proxyhash.data.checks.pixels import UNREADABLE, digests, readable, same_picture
 from proxyhash.data.checks.report import Finding, Level, Report
@@ -12,7 +12,7 @@ from proxyhash.data.dataset import PARTS, Dataset
 from proxyhash.data.problems import EXAMPLES, Problems
 from proxyhash.data.protocols import Split
 from proxyhash.data.sources.folder import EMPTY_CLASS
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.progress import Progress, no_progress
 
 FEW = 5  # images of a class below which neither training nor a hold-out is meaningful
 
@@ -23,7 +23,7 @@ def check_dataset(
     *,
     pretrained_on: str | None = None,
     threads: int | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Report:
     """Read every image of a data set and judge it, and a protocol's split of it.
 
@@ -47,7 +47,7 @@ def _facts(dataset: Dataset, readable_images: int) -> dict[str, object]:
         "images": len(dataset),
         "readable": readable_images,
         "classes": len(dataset.names),
-        "without label": len(dataset) - len(dataset.labelled()),
+        "without label": len(dataset) - len(dataset.labeled()),
         "parts": {name: count for name, count in parts.items() if count},
     }
 
@@ -65,7 +65,7 @@ def _skipped(images: int, problems: Problems) -> Iterator[Finding]:
 def _sizes(dataset: Dataset) -> Iterator[Finding]:
     """Say how images are spread over classes or tags."""
     if dataset.labels is not None:
-        counts = np.bincount(dataset.labels[dataset.labelled()], minlength=len(dataset.names))
+        counts = np.bincount(dataset.labels[dataset.labeled()], minlength=len(dataset.names))
     elif dataset.tags is not None:
         counts = dataset.tags.sum(0)
     else:

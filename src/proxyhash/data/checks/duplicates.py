@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.data.catalogue import RECORDS
+from proxyhash.data.catalog import RECORDS
 from proxyhash.data.checks.report import Finding, Level
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import Indices

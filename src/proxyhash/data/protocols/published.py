@@ -26,7 +26,7 @@ def _cifar10(queries: int, training: int, *, apart: bool = False) -> None:
     @protocol(name, summary, datasets=("cifar10",))
     def cut(data: Dataset, _: Wish) -> Cut:
         assert data.labels is not None  # the registry has checked
-        everything = data.labelled()
+        everything = data.labeled()
         query = per_class(everything, data.labels, queries // 10, SEED, "cifar10", "queries")
         rest = np.setdiff1d(everything, query)
         train = per_class(rest, data.labels, training, SEED, "cifar10", "training")
@@ -62,8 +62,8 @@ def nuswide_10500(data: Dataset, _: Wish) -> Cut:
 
 
 def _queries_and_rest(data: Dataset) -> tuple[Indices, Indices]:
-    query = per_tag(data.labelled(), _tags(data), 100, SEED, "nuswide", "queries")
-    return query, np.setdiff1d(data.labelled(), query)
+    query = per_tag(data.labeled(), _tags(data), 100, SEED, "nuswide", "queries")
+    return query, np.setdiff1d(data.labeled(), query)
 
 
 def _tags(data: Dataset) -> Tags:

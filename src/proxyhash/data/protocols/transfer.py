@@ -8,8 +8,8 @@ from proxyhash.data.protocols.published import SEED
 from proxyhash.data.protocols.registry import Wish, protocol
 from proxyhash.data.protocols.split import Cut
 from proxyhash.data.protocols.validation import share_of
-from proxyhash.support.errors import InputError
-from proxyhash.support.seeds import permutation
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.random import permutation
 
 _SUMMARY = "trained on 75 % of the classes; database and queries: train and test images of the unseen 25 %; four rounds"
 
@@ -24,7 +24,7 @@ def transfer(data: Dataset, wish: Wish) -> Cut:
     unseen = quarters(len(data.names))[wish.round]
     hidden = np.isin(data.labels, unseen)
     train, query, database = data.part("train"), data.part("query"), data.part("database")
-    rest = np.setdiff1d(data.labelled(), query)
+    rest = np.setdiff1d(data.labeled(), query)
     train = train if len(train) else rest
     searched = database if len(database) else train
     if not len(query):

@@ -5,8 +5,8 @@ import numpy as np
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import Indices
 from proxyhash.data.protocols.sampling import random_share, stratified_share
-from proxyhash.support.errors import InputError
-from proxyhash.support.seeds import permutation
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.random import permutation
 
 SHARE = 0.1  # of each class, held out as queries or for validation
 MOST = 10_000  # images that a hold-out takes at most: more would only cost time

@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from proxyhash.data.catalogue import Record
+from proxyhash.data.catalog import Record
 from proxyhash.data.dataset import PARTS, Dataset
 from proxyhash.data.images import ArrayImages
 from proxyhash.data.locations import check_files
 from proxyhash.data.unpickling import read_pickle
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 
-def load_cifar(record: Record, folder: Path, progress: Progress = silent) -> Dataset:
+def load_cifar(record: Record, folder: Path, progress: Progress = no_progress) -> Dataset:
     """Read the files of `record` from `folder`, once their checksums are right: train part first, then the queries."""
     check_files(record, folder, progress)
     names = [name for name, _ in record.files]

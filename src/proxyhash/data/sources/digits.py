@@ -4,17 +4,17 @@ import numpy as np
 
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import ArrayImages
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def load_digits() -> Dataset:
-    """Return 1,797 images of 8 x 8 pixels; their 17 shades of grey become bytes in three equal channels."""
+    """Return 1,797 images of 8 x 8 pixels; their 17 shades of gray become bytes in three equal channels."""
     try:
         from sklearn.datasets import load_digits as load
     except ImportError:
         raise InputError("The digits come with scikit-learn: pip install 'proxyhash[digits]'.") from None
     digits = load()
-    grey = np.round(digits.images * (255 / 16)).astype(np.uint8)
+    gray = np.round(digits.images * (255 / 16)).astype(np.uint8)
     names = tuple(str(name) for name in digits.target_names)
-    pixels = np.repeat(grey[..., None], 3, axis=3)
+    pixels = np.repeat(gray[..., None], 3, axis=3)
     return Dataset("digits", ArrayImages(pixels, "digits"), names, digits.target.astype(np.int64), mirrors=False)

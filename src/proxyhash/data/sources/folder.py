@@ -10,8 +10,8 @@ from proxyhash.data.dataset import NO_PART, PARTS, Dataset, Part, indexed
 from proxyhash.data.images import FileImages
 from proxyhash.data.problems import Problems
 from proxyhash.data.sources.scan import checked_root, folder_name, image_files, subfolders
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 PART_NAMES: dict[str, Part] = {
     "train": "train",
@@ -43,7 +43,7 @@ def load_folder(
     strict: bool = False,
     name: str | None = None,
     only: Sequence[str] | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Dataset:
     """List a folder of images, or `only` some of the folders inside; nothing is decoded yet."""
     root, problems = checked_root(path), Problems(strict)

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from proxyhash.data.catalogue import Record
+from proxyhash.data.catalog import Record
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.sources.folder import load_folder
 from proxyhash.data.sources.scan import subfolders
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 
-def load_ilsvrc(record: Record, folder: Path, *, strict: bool = False, progress: Progress = silent) -> Dataset:
+def load_ilsvrc(record: Record, folder: Path, *, strict: bool = False, progress: Progress = no_progress) -> Dataset:
     """List the images; classes are the WordNet names of the folders, in their order."""
     for part in ("train", "val"):
         if not (folder / part).is_dir():
@@ -25,5 +25,5 @@ def load_ilsvrc(record: Record, folder: Path, *, strict: bool = False, progress:
     if classes["train"] != classes["val"]:
         odd = sorted(classes["train"] ^ classes["val"])
         raise InputError(f"{folder} has {len(odd)} classes in only one of train and val, the first is {odd[0]}.")
-    # Beside them there may be the unlabelled test images, a development kit and other things.
+    # Beside them there may be the unlabeled test images, a development kit and other things.
     return load_folder(folder, strict=strict, name=record.name, only=("train", "val"), progress=progress)

@@ -14,8 +14,8 @@ from proxyhash.data.images import FileImages
 from proxyhash.data.problems import Problems
 from proxyhash.data.sources.folder import PART_NAMES
 from proxyhash.data.sources.scan import OUTSIDE, checked_root, folder_name, is_inside
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 METADATA = "metadata.csv"
 MISSING = "row whose file is missing"
@@ -30,7 +30,7 @@ class _Row:
     text: str  # the label, or all tags
 
 
-def load_metadata(path: Path, *, strict: bool = False, progress: Progress = silent) -> Dataset:
+def load_metadata(path: Path, *, strict: bool = False, progress: Progress = no_progress) -> Dataset:
     """Read the table and find its files; nothing is decoded yet."""
     root, problems = checked_root(path), Problems(strict)
     rows = list(_usable_rows(root, problems, progress))

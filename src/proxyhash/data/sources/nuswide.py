@@ -5,17 +5,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.data.catalogue import Record
+from proxyhash.data.catalog import Record
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import FileImages
 from proxyhash.data.problems import Problems
 from proxyhash.data.sources.metadata import MISSING
 from proxyhash.data.sources.scan import OUTSIDE
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 
-def load_nuswide(record: Record, folder: Path, *, strict: bool = False, progress: Progress = silent) -> Dataset:
+def load_nuswide(record: Record, folder: Path, *, strict: bool = False, progress: Progress = no_progress) -> Dataset:
     """Return the images that have one of the most frequent tags (21 of 81), and these tags."""
     listed = [
         line.replace("\\", "/") for line in _lines(_one_of(record, folder, "ImageList/Imagelist.txt", "Imagelist.txt"))

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from proxyhash.data.catalogue import RECORDS
+from proxyhash.data.catalog import RECORDS
 from proxyhash.data.decoding import EXTENSIONS
 from proxyhash.data.problems import Problems
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 OUTSIDE = "outside the folder"
 LINKED_FOLDER = "link to a folder, not entered"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from proxyhash.data.decoding import EXTENSIONS, Fit, NamedBytes, Pixels, decode_part, decode_pixels, decode_square
 from proxyhash.data.images import Indices
 from proxyhash.data.parts import Part
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 LABEL = ".cls"
 

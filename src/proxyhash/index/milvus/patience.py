@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 Result = TypeVar("Result")
 

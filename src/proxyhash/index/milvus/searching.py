@@ -17,7 +17,7 @@ from proxyhash.index.milvus.rows import given_key
 from proxyhash.index.reranking import asymmetric_distances
 from proxyhash.index.results import Match, Matches
 from proxyhash.index.storage.items import labels_from
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 MOST = 16_384  # results of a query, and queries of a request: Milvus gives no more
 _RESULTS_AT_ONCE = 1_000_000  # of one request

@@ -8,7 +8,7 @@ from proxyhash.codes.bits import Packed, Words
 from proxyhash.index.positions import Longs
 from proxyhash.index.searching.grouped import GroupedSegment
 from proxyhash.index.searching.memory import Snapshot
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.index.embedded import EmbeddedIndex

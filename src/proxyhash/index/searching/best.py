@@ -9,7 +9,7 @@ import numpy as np
 
 from proxyhash.codes.bits import Words
 from proxyhash.index.positions import Longs, Whole
-from proxyhash.support.compiled import kernel
+from proxyhash.utils.jit import jit
 
 _HALF = np.uint64(32)
 
@@ -29,13 +29,13 @@ def none_held(queries: int, k: int, bits: int) -> Best:
     return Best(keys, places, np.zeros(queries, np.int64), np.full(queries, bits, np.int64))
 
 
-@kernel(nogil=True, borrows=True, inline="always")
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def key_of(distance: Whole, position: Whole) -> Whole:
     """Return distance and position in one."""
     return (np.uint64(distance) << np.uint64(32)) | np.uint64(position)
 
 
-@kernel(nogil=True, borrows=True)
+@jit(nogil=True, skip_refcounts=True)
 def offer(best: Best, q: Whole, key: Whole, place: Whole) -> None:
     """Keep a code for query q if it is among the k best so far."""
     keys, places, k = best.keys[q], best.places[q], best.keys.shape[1]
@@ -48,7 +48,7 @@ def offer(best: Best, q: Whole, key: Whole, place: Whole) -> None:
         best.limit[q] = keys[0] >> _HALF
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def put_in_order(best: Best) -> None:
     """Order what each query holds, best first; it is no heap any more."""
     for q in range(len(best.keys)):
@@ -56,7 +56,7 @@ def put_in_order(best: Best) -> None:
         best.keys[q], best.places[q] = best.keys[q][order], best.places[q][order]
 
 
-@kernel(nogil=True, borrows=True)
+@jit(nogil=True, skip_refcounts=True)
 def _add(keys: Words, places: Longs, leaf: Whole, key: Whole, place: Whole) -> None:
     """Add one to the `leaf` that are held so far."""
     while leaf > 0 and keys[(leaf - 1) // 2] < key:
@@ -66,7 +66,7 @@ def _add(keys: Words, places: Longs, leaf: Whole, key: Whole, place: Whole) -> N
     keys[leaf], places[leaf] = key, place
 
 
-@kernel(nogil=True, borrows=True)
+@jit(nogil=True, skip_refcounts=True)
 def _replace_worst(keys: Words, places: Longs, key: Whole, place: Whole) -> None:
     """Put a better one in the place of the worst."""
     root, count = 0, len(keys)

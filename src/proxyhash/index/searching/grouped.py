@@ -97,7 +97,7 @@ class GroupedSegment(Segment):
         return replace(self, groups=self.groups._replace(planes=planes), held=self.held - count, lost=self.lost + count)
 
     def _order(self, queries: Words) -> Longs:
-        """Return an order in which neighbouring queries look at the same groups, which then lie in the cache."""
+        """Return an order in which neighboring queries look at the same groups, which then lie in the cache."""
         if len(queries) < 3:
             return np.arange(len(queries))
         nearest = np.empty(len(queries), np.uint16)

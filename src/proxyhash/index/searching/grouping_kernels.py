@@ -9,10 +9,10 @@ from proxyhash.codes.logic import BLOCK
 from proxyhash.codes.planes import join_block, slice_block
 from proxyhash.index.positions import Longs, Starts, Whole, position_at, put_position
 from proxyhash.index.searching.groups import Groups
-from proxyhash.support.compiled import kernel
+from proxyhash.utils.jit import jit
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def nearest_centres(words: Words, centres: Words, out: NDArray[np.uint16]) -> None:
     """Write for each code of (W, N) the number of the nearest of centres (C, W), the first of several.
 
@@ -33,7 +33,7 @@ def nearest_centres(words: Words, centres: Words, out: NDArray[np.uint16]) -> No
             out[first + item] = best[item] & 0xFFFF
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _nearest_of_words(row: Words, centres: Words, best: Longs) -> None:
     """Do so for codes of one word, with four centres at a time: one load serves four."""
     end = len(centres) - 1  # past the last, the last comes again
@@ -47,7 +47,7 @@ def _nearest_of_words(row: Words, centres: Words, best: Longs) -> None:
             best[item] = min(best[item], to_a, to_b, to_c, to_d)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def place_in_groups(codes: Words, positions: Starts, own: NDArray[np.uint16], groups: Groups, ends: Longs) -> None:
     """Append codes (W, n) to their `own` groups, which have grown to the places `ends` (C,) so far.
 
@@ -62,7 +62,7 @@ def place_in_groups(codes: Words, positions: Starts, own: NDArray[np.uint16], gr
             groups.planes[block, 64 * part + lane // 4, lane % 4] = codes[part, item]
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def order_group(groups: Groups, group: Whole, count: Whole) -> None:
     """Order the `count` codes of a group by distance to the centre, stably, and turn them into planes."""
     first, parts = groups.starts[group], groups.centres.shape[1]
@@ -87,7 +87,7 @@ def order_group(groups: Groups, group: Whole, count: Whole) -> None:
         groups.spans[group, 0], groups.spans[group, 1] = shells[0], shells[count - 1]
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _take_out(groups: Groups, group: Whole, words: Words, numbers: Starts) -> Longs:
     """Copy where the codes of a group differ from its centre, and their positions; return by how many bits they do."""
     first, distance = groups.starts[group], np.zeros(len(numbers), np.int64)
@@ -100,7 +100,7 @@ def _take_out(groups: Groups, group: Whole, words: Words, numbers: Starts) -> Lo
     return distance
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _write_block(words: Words, first: int, planes: Words) -> None:
     """Write words (W, n), from `first` on, as the planes of one block."""
     square = np.empty((64, 4), np.uint64)
@@ -112,7 +112,7 @@ def _write_block(words: Words, first: int, planes: Words) -> None:
         planes[-1, lane // 64] |= np.uint64(1) << np.uint64(lane % 64)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def read_codes(groups: Groups, places: Longs, out: Words) -> None:
     """Write to `out` (n, W) the codes that lie at some places."""
     for item in range(len(places)):
@@ -126,7 +126,7 @@ def read_codes(groups: Groups, places: Longs, out: Words) -> None:
             out[item, part] = word
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def read_block(groups: Groups, group: Whole, block: Whole, square: Words, out: Words) -> None:
     """Write to `out` (W, 256) all codes of a block; `square` is scratch space (64, 4)."""
     for part in range(len(out)):
@@ -135,7 +135,7 @@ def read_block(groups: Groups, group: Whole, block: Whole, square: Words, out: W
             out[part, lane] ^= groups.centres[group, part]
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def read_all(groups: Groups, out: Words) -> None:
     """Write to `out` (W, 256 B) all codes, whether there is one or not."""
     square = np.empty((64, 4), np.uint64)

@@ -1,7 +1,7 @@
 """How grouped codes lie in memory: planes of bits, group by group, each group ordered by distance to its centre.
 
 A block is 256 codes of one group. Its planes hold, bit by bit, where each code differs from the centre of the group. A shell
-is all codes of a group at one distance from the centre; they follow each other, so that a block holds a few neighbouring
+is all codes of a group at one distance from the centre; they follow each other, so that a block holds a few neighboring
 shells.
 
 Let a query differ from the centre in d bits, and a code of shell s in m of the same: then the code is d + s - 2 m from the

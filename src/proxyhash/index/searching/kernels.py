@@ -21,12 +21,12 @@ from proxyhash.index.searching.visits import (
     visitors,
     welcome,
 )
-from proxyhash.support.compiled import kernel
+from proxyhash.utils.jit import jit
 
 TILE = 8  # blocks that a visitor passes over before the next one's turn: they stay in the nearest cache
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def nearest(queries: Words, groups: Groups, best: Best, looked: Longs) -> None:
     """Find the k nearest of each of `queries` (Q, W), k <= N, best first; `looked` (Q,) counts the codes compared.
 
@@ -39,7 +39,7 @@ def nearest(queries: Words, groups: Groups, best: Best, looked: Longs) -> None:
     put_in_order(best)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _visit_alone(queries: Words, groups: Groups, guests: Visitors, best: Best, looked: Longs, near: Near) -> Longs:
     """Let each query visit the nearest groups until it holds k; return the rank of the last of them (Q,)."""
     visited = np.full(len(queries), -1, np.int64)
@@ -51,13 +51,13 @@ def _visit_alone(queries: Words, groups: Groups, guests: Visitors, best: Best, l
     return visited
 
 
-@kernel(nogil=True, borrows=True, inline="always")
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def _rank(centre: Whole, group: Whole) -> Whole:
     """Return what groups are ordered by for a query: the distance of their centres, then their numbers."""
     return (np.int64(centre) << 16) + group
 
 
-@kernel(nogil=True, borrows=True)
+@jit(nogil=True, skip_refcounts=True)
 def _next_rank(queries: Words, q: Whole, centres: Words, after: Whole) -> Whole:
     """Return the rank of the group that is nearest to a query, after one of some rank."""
     least: Whole = np.int64(2**60)
@@ -68,7 +68,7 @@ def _next_rank(queries: Words, q: Whole, centres: Words, after: Whole) -> Whole:
     return least
 
 
-@kernel(nogil=True, borrows=True)
+@jit(nogil=True, skip_refcounts=True)
 def _visit_together(
     queries: Words, groups: Groups, visited: Longs, guests: Visitors, best: Best, looked: Longs, near: Near
 ) -> None:
@@ -83,7 +83,7 @@ def _visit_together(
         _visit(groups, group, guests, coming, best, looked, near)
 
 
-@kernel(nogil=True, borrows=True)
+@jit(nogil=True, skip_refcounts=True)
 def _visit(groups: Groups, group: Whole, guests: Visitors, coming: Whole, best: Best, looked: Longs, near: Near) -> None:
     """Let visitors pass over those blocks of a group that can hold one of their k nearest.
 
@@ -104,7 +104,7 @@ def _visit(groups: Groups, group: Whole, guests: Visitors, coming: Whole, best: 
                             _take(groups, block, near, best, q)
 
 
-@kernel(nogil=True, borrows=True)
+@jit(nogil=True, skip_refcounts=True)
 def _take(groups: Groups, block: Whole, near: Near, best: Best, q: Whole) -> None:
     """Offer all codes of a block that are marked."""
     for word in range(4):
@@ -117,7 +117,7 @@ def _take(groups: Groups, block: Whole, near: Near, best: Best, q: Whole) -> Non
                 offer(best, q, key_of(distance, position_at(groups.positions, place)), place)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def within(queries: Words, groups: Groups, radius: Whole, ends: Longs, keys: Words, places: Longs, write: bool) -> None:
     """Advance `ends` (Q,) by the codes within `radius` of each query; if `write`, put keys and places there."""
     guests, near = visitors(len(queries), queries.shape[1]), nothing_near(queries.shape[1])
@@ -135,7 +135,7 @@ def within(queries: Words, groups: Groups, radius: Whole, ends: Longs, keys: Wor
                     _collect(groups, block, near, guests.query[visitor], ends, keys, places, write)
 
 
-@kernel(nogil=True, borrows=True)
+@jit(nogil=True, skip_refcounts=True)
 def _collect(
     groups: Groups, block: Whole, near: Near, q: Whole, ends: Longs, keys: Words, places: Longs, write: bool
 ) -> None:

@@ -20,10 +20,10 @@ from proxyhash.index.searching.visits import (
     visitors,
     welcome,
 )
-from proxyhash.support.compiled import kernel
+from proxyhash.utils.jit import jit
 
 
-@kernel(nogil=True, borrows=True)
+@jit(nogil=True, skip_refcounts=True)
 def _root(parent: Longs, item: Whole) -> Whole:
     """Return what stands for the component of an item, and shorten the way there."""
     while parent[item] != item:
@@ -32,7 +32,7 @@ def _root(parent: Longs, item: Whole) -> Whole:
     return item
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def link_plain(words: Words, radius: Whole, parent: Longs, items: Whole, until: Whole) -> None:
     """Unite the codes `items` to `until` of (W, N) with every later one within `radius`."""
     chunk = np.empty(CHUNK, np.uint64)
@@ -46,7 +46,7 @@ def link_plain(words: Words, radius: Whole, parent: Longs, items: Whole, until: 
                     parent[_root(parent, other)] = _root(parent, item)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def link_grouped(groups: Groups, radius: Whole, parent: Longs, blocks: Whole, until: Whole) -> None:
     """Unite the codes of `blocks` to `until` with every later one within `radius`; `parent` (256 B,) goes by places."""
     parts = groups.centres.shape[1]
@@ -62,7 +62,7 @@ def link_grouped(groups: Groups, radius: Whole, parent: Longs, blocks: Whole, un
                     _link_blocks(groups, block, other, guests, coming, radius, parent, near)
 
 
-@kernel(nogil=True, borrows=True)
+@jit(nogil=True, skip_refcounts=True)
 def _welcome_codes(groups: Groups, group: Whole, block: Whole, queries: Words, radius: Whole, guests: Visitors) -> Whole:
     """Let the codes of a block (256, W) that can have one within `radius` in a group visit it; return how many these are."""
     coming = 0
@@ -74,7 +74,7 @@ def _welcome_codes(groups: Groups, group: Whole, block: Whole, queries: Words, r
     return coming
 
 
-@kernel(nogil=True, borrows=True)
+@jit(nogil=True, skip_refcounts=True)
 def _link_blocks(
     groups: Groups, block: Whole, other: Whole, guests: Visitors, coming: Whole, radius: Whole, parent: Longs, near: Near
 ) -> None:

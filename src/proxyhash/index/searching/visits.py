@@ -11,7 +11,7 @@ from proxyhash.codes.logic import BLOCK
 from proxyhash.index.positions import Longs, Whole
 from proxyhash.index.searching.bit_counts import AT_ONCE, DISTANCE_PLANES, add_differences, list_planes, reaches, reaches_far
 from proxyhash.index.searching.groups import Groups, Pairs
-from proxyhash.support.compiled import kernel
+from proxyhash.utils.jit import jit
 
 _PLANES_OF = np.array([(*(4 * i for i in range(8) if byte >> i & 1), *[0] * 8)[:8] for byte in range(256)], np.uint16)
 """(256, 8): where the planes of the bits that are set in a byte begin, then zeros"""
@@ -41,7 +41,7 @@ class Near(NamedTuple):
     """planes that can hold a 1: one more than the logarithm of the length of codes"""
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def visitors(queries: Whole, words: Whole) -> Visitors:
     """Return room for so many visitors."""
     numbers, centre = np.empty(queries, np.int64), np.empty(queries, np.int64)
@@ -50,7 +50,7 @@ def visitors(queries: Whole, words: Whole) -> Visitors:
     )
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def nothing_near(words: Whole) -> Near:
     """Return room for what a block of codes of so many words holds."""
     levels = 1
@@ -59,13 +59,13 @@ def nothing_near(words: Whole) -> Near:
     return Near(np.empty(4, np.uint64), np.empty((DISTANCE_PLANES, 4), np.uint64), np.empty(64, np.uint64), levels)
 
 
-@kernel(nogil=True, borrows=True, inline="always")
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def lowest(marks: np.uint64) -> Whole:
     """Return which bit of a word is the first 1."""
     return np.int64(popcount((marks & -marks) - np.uint64(1)))
 
 
-@kernel(nogil=True, borrows=True, inline="always")
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def apart(queries: Words, q: Whole, centres: Words, group: Whole) -> Whole:
     """Return the distance of one of (Q, W) to one of (C, W)."""
     total = np.int64(0)
@@ -74,13 +74,13 @@ def apart(queries: Words, q: Whole, centres: Words, group: Whole) -> Whole:
     return total
 
 
-@kernel(nogil=True, borrows=True, inline="always")
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def in_reach(spans: Pairs, row: Whole, centre: Whole, limit: Whole) -> Any:
     """Can a shell of a span (lowest, highest) hold a code within a limit? Of a query so far from the centre."""
     return spans[row, 0] - centre <= limit and centre - spans[row, 1] <= limit
 
 
-@kernel(nogil=True, borrows=True, inline="always")
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def welcome(visitors: Visitors, visitor: Whole, queries: Words, q: Whole, groups: Groups, group: Whole) -> None:
     """Note what is needed of a query that comes to a group."""
     found, parts = 0, queries.shape[1]
@@ -93,7 +93,7 @@ def welcome(visitors: Visitors, visitor: Whole, queries: Words, q: Whole, groups
     visitors.query[visitor], visitors.centre[visitor] = q, found
 
 
-@kernel(nogil=True, borrows=True, inline="always")
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def may_hold(groups: Groups, block: Whole, visitors: Visitors, visitor: Whole, limit: Whole) -> bool:
     """Is a code of a block within the limit of a visitor? If the block has several shells, True may be wrong."""
     centre = visitors.centre[visitor]
@@ -105,7 +105,7 @@ def may_hold(groups: Groups, block: Whole, visitors: Visitors, visitor: Whole, l
     return bool(reaches_far(groups.planes, block, visitors.planes, visitor, rounds, least))
 
 
-@kernel(nogil=True, borrows=True)
+@jit(nogil=True, skip_refcounts=True)
 def find_near(groups: Groups, block: Whole, visitors: Visitors, visitor: Whole, limit: Whole, near: Near) -> None:
     """Mark the codes of a block within the limit of a visitor."""
     near.distances[:] = 0
@@ -122,7 +122,7 @@ def find_near(groups: Groups, block: Whole, visitors: Visitors, visitor: Whole, 
         near.marks[word] = ~(above | groups.planes[block, last, word])
 
 
-@kernel(nogil=True, borrows=True, inline="always")
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def codes_in(groups: Groups, block: Whole) -> Whole:
     """Return how many codes a block holds."""
     last, empty = groups.planes.shape[1] - 1, np.int64(0)
@@ -131,7 +131,7 @@ def codes_in(groups: Groups, block: Whole) -> Whole:
     return BLOCK - empty
 
 
-@kernel(nogil=True, borrows=True, inline="always")
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def distance_at(near: Near, word: Whole, bit: Whole) -> Whole:
     """Return the distance of one code."""
     total = np.int64(0)

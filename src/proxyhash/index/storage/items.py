@@ -12,7 +12,7 @@ import numpy as np
 
 from proxyhash.index.positions import Starts
 from proxyhash.index.storage.store import Store
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 _AT_ONCE = 10_000  # values in one question to SQLite
 

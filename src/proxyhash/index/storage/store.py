@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 APPLICATION = 0x50584958  # "PXIX", in the header of the file: what says that a database is an index of ours
 VERSION = 1

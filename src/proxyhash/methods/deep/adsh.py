@@ -13,8 +13,8 @@ from proxyhash.methods.deep.centres import random_signs
 from proxyhash.methods.registry import deep_method
 from proxyhash.methods.shallow.discrete import cyclic_descent
 from proxyhash.models.heads import Head
-from proxyhash.support.seeds import generator
 from proxyhash.training.objectives import Objective, Task
+from proxyhash.utils.random import generator
 
 Floats = NDArray[np.float32]
 

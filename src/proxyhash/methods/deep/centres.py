@@ -5,8 +5,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from proxyhash.support.seeds import generator
 from proxyhash.training.objectives import Objective, Task
+from proxyhash.utils.random import generator
 
 
 class Centres(Objective):

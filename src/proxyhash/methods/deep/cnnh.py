@@ -10,8 +10,8 @@ from proxyhash.methods.bit_descent import improve_bit
 from proxyhash.methods.deep.centres import Centres, random_signs
 from proxyhash.methods.label_sets import label_sets
 from proxyhash.methods.registry import deep_method
-from proxyhash.support.seeds import generator
 from proxyhash.training.objectives import Task
+from proxyhash.utils.random import generator
 
 Doubles = NDArray[np.float64]
 

@@ -11,9 +11,9 @@ from proxyhash.methods.deep.centres import Centres, random_signs
 from proxyhash.methods.deep.quantisation import quantisation
 from proxyhash.methods.registry import deep_method
 from proxyhash.proxies.constructions.hadamard import hadamard
-from proxyhash.support.seeds import generator
 from proxyhash.training.losses import bitwise_cross_entropy
 from proxyhash.training.objectives import Task
+from proxyhash.utils.random import generator
 
 
 @dataclass(frozen=True)

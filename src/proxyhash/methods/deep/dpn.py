@@ -8,8 +8,8 @@ from torch import Tensor
 from proxyhash.methods.deep.centres import Centres, random_signs
 from proxyhash.methods.registry import deep_method
 from proxyhash.models.heads import HeadShape, LinearHead
-from proxyhash.support.seeds import generator
 from proxyhash.training.objectives import Task
+from proxyhash.utils.random import generator
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class DpnSettings:
     margin: float = 1.0
 
 
-class Polarisation(Centres):
+class Polarization(Centres):
     """The mean over images and bits of max(0, m - u_k t_k), u not bounded, t the random code of the image's class.
 
     The authors draw the codes with probability 1/2, as here, or adapt them to the classes. For tags t is the vote of the
@@ -38,15 +38,15 @@ class Polarisation(Centres):
 
     def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        return polarisation(nu, self.goal(targets), self.margin)
+        return polarization(nu, self.goal(targets), self.margin)
 
 
-def polarisation(u: Tensor, goal: Tensor, margin: float) -> Tensor:
+def polarization(u: Tensor, goal: Tensor, margin: float) -> Tensor:
     """Return the mean of max(0, m - u t), for u and t (N, bits): a hinge for every bit."""
     return (margin - u * goal).clamp(min=0).mean()
 
 
 @deep_method("dpn", "DPN", "centres", 2020, DpnSettings)
-def dpn(task: Task, settings: DpnSettings) -> Polarisation:
+def dpn(task: Task, settings: DpnSettings) -> Polarization:
     """Return the objective."""
-    return Polarisation(task, settings)
+    return Polarization(task, settings)

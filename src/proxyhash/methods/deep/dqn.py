@@ -10,9 +10,9 @@ from torch import Tensor
 from proxyhash.methods.deep.pairs import mean_over, pairs_of_a_batch
 from proxyhash.methods.registry import deep_method
 from proxyhash.models.heads import Head, HeadShape, QuantisedHead, UnitQuantisedHead
-from proxyhash.support.checks import whole_number
 from proxyhash.training.losses.products import inner_products
 from proxyhash.training.objectives import Objective, Task
+from proxyhash.utils.validation import check_int
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class QuantisedCosines(Objective):
 
     def __init__(self, task: Task, settings: DqnSettings) -> None:
         super().__init__()
-        self.width = whole_number("width", settings.width, 1)
+        self.width = check_int("width", settings.width, 1)
         self.weight, self.per_class = settings.quantisation, 0 if task.tags is not None else settings.per_class
         images = len(task.labels if task.labels is not None else task.indicator())
         self.register_buffer("quantised", torch.zeros(images, self.width))

@@ -16,14 +16,14 @@ from torch import nn
 from proxyhash.codes import pack
 from proxyhash.methods.lesson import Lesson
 from proxyhash.models.heads import Head, HeadShape, Queries, describe_head, make_head
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import written_whole
 from proxyhash.training.learner import Learner
 from proxyhash.training.objectives import Task, build_objective
 from proxyhash.training.plan import Plan
 from proxyhash.training.run_folder import RunFolder
 from proxyhash.training.sources import FeatureSource
 from proxyhash.training.trainer import Material, Trainer
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError
 
 FORMAT = "proxyhash.head-hasher/1"
 TRAINING_CODES = "training_codes"  # no parameter of a head has this name
@@ -72,7 +72,7 @@ class HeadHasher:
         tensors = {name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}
         if self.training_codes is not None:
             tensors[TRAINING_CODES] = torch.from_numpy(self.training_codes)
-        with written_whole(path) as temporary:
+        with atomic_write(path) as temporary:
             save_file(tensors, temporary, facts)
 
     @classmethod

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proxyhash.methods.bit_descent import improve_bit
-from proxyhash.methods.deep.dpn import polarisation
+from proxyhash.methods.deep.dpn import polarization
 from proxyhash.methods.label_sets import LabelSets, label_sets
 from proxyhash.methods.registry import deep_method
 from proxyhash.models.heads import HeadShape, LinearHead, WeightedHead
-from proxyhash.support.seeds import generator
 from proxyhash.training.objectives import Objective, Task
+from proxyhash.utils.random import generator
 
 Doubles = NDArray[np.float64]
 PIECE = 2048  # label sets whose similarity to the anchors is held at once
@@ -59,7 +59,7 @@ class MatrixPursuit(Objective):
 
     def forward(self, nu: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        return polarisation(nu, self.targets[indices], self.margin)
+        return polarization(nu, self.targets[indices], self.margin)
 
 
 def pursue(
@@ -91,7 +91,7 @@ def _following(similarity: Doubles, anchors: Doubles, steps: list[Doubles]) -> D
 
 
 def regressed_weights(codes: Doubles, similarity: Doubles) -> Doubles:
-    """Return the weights w >= 0 that minimise ||S - sum_k w_k y_k y_k'||^2, for codes (U, K): K normal equations."""
+    """Return the weights w >= 0 that minimize ||S - sum_k w_k y_k y_k'||^2, for codes (U, K): K normal equations."""
     gram = np.square(codes.T @ codes)
     products = np.einsum("uk,uv,vk->k", codes, similarity, codes, optimize=True)
     values, vectors = np.linalg.eigh(gram)

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
 from proxyhash.methods.registry import deep_method
-from proxyhash.support.seeds import generator
 from proxyhash.training.objectives import Objective, Task
+from proxyhash.utils.random import generator
 
 
 @dataclass(frozen=True)

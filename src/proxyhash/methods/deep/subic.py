@@ -9,8 +9,8 @@ from torch.nn.functional import cross_entropy
 
 from proxyhash.methods.registry import deep_method
 from proxyhash.models.heads import BlockHead, HeadShape
-from proxyhash.support.errors import InputError
 from proxyhash.training.objectives import Objective, Task
+from proxyhash.utils.errors import InputError
 
 
 @dataclass(frozen=True)

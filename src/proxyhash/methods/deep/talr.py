@@ -1,4 +1,4 @@
-"""TALR-AP: average precision that knows of ties, relaxed and maximised (He, Cakir, Bargal and Sclaroff 2018)."""
+"""TALR-AP: average precision that knows of ties, relaxed and maximized (He, Cakir, Bargal and Sclaroff 2018)."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar

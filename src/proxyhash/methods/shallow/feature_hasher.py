@@ -12,8 +12,8 @@ from safetensors.numpy import save_file
 
 from proxyhash.codes import pack
 from proxyhash.methods.shallow.kernel import Anchors
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import written_whole
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError
 
 FORMAT = "proxyhash.feature-hasher/1"
 PIECE = 8192  # rows whose kernel is held at once
@@ -67,7 +67,7 @@ class FeatureHasher:
         if self.anchors is not None:
             arrays |= {"anchors": self.anchors.points, "bandwidth": np.array([self.anchors.bandwidth], np.float32)}
         settings = json.dumps(asdict(self.settings) if self.settings is not None else {})
-        with written_whole(path) as temporary:
+        with atomic_write(path) as temporary:
             save_file(
                 {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()},
                 temporary,

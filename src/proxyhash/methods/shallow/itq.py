@@ -12,8 +12,8 @@ from proxyhash.methods.registry import method
 from proxyhash.methods.shallow.feature_hasher import FeatureHasher, Floats
 from proxyhash.proxies.alignment import itq_rotation
 from proxyhash.proxies.geometry import random_rotation
-from proxyhash.support.errors import InputError
-from proxyhash.support.seeds import generator
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.random import generator
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ItqCcaSettings:
 
 @method("itq", "ITQ", "shallow", 2011, ItqSettings, learns_from="nothing")
 def fit_itq(lesson: Lesson, settings: ItqSettings) -> FeatureHasher:
-    """Minimise ||B - V R||^2 over signs B and rotations R, for V the first principal components of the centred features."""
+    """Minimize ||B - V R||^2 over signs B and rotations R, for V the first principal components of the centred features."""
     if lesson.bits > lesson.features.shape[1]:
         raise InputError(f"ITQ finds at most {lesson.features.shape[1]} principal components, not {lesson.bits} bits.")
     mean, covariance = moments(lesson.features)

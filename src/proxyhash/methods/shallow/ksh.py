@@ -11,8 +11,8 @@ from proxyhash.methods.lesson import Lesson
 from proxyhash.methods.registry import method
 from proxyhash.methods.shallow.feature_hasher import FeatureHasher
 from proxyhash.methods.shallow.kernel import choose_anchors
-from proxyhash.support.parallel import single_threaded_blas
-from proxyhash.support.seeds import generator
+from proxyhash.utils.parallel import single_threaded_blas
+from proxyhash.utils.random import generator
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -20,7 +20,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class KshSettings:
-    """The authors' 300 anchors; more labelled images than their 2,000, since pairs are never written out."""
+    """The authors' 300 anchors; more labeled images than their 2,000, since pairs are never written out."""
 
     TRIES: ClassVar[tuple[dict[str, Any], ...]] = (
         {"anchors": 300},
@@ -36,9 +36,9 @@ class KshSettings:
 
 @method("ksh", "KSH", "shallow", 2012, KshSettings, learns_from="classes")
 def fit(lesson: Lesson, settings: KshSettings) -> FeatureHasher:
-    """Minimise ||sum_k y_k y_k' - bits S||^2 bit by bit, y = sign(G a), G the centred kernel, S = +1 in a class, else -1.
+    """Minimize ||sum_k y_k y_k' - bits S||^2 bit by bit, y = sign(G a), G the centred kernel, S = +1 in a class, else -1.
 
-    Each bit starts at the top generalised eigenvector of (G'RG, G'G) for the residual R, is refined by accelerated gradient
+    Each bit starts at the top generalized eigenvector of (G'RG, G'G) for the residual R, is refined by accelerated gradient
     on a sigmoid, and the better of the two stays; then R loses y y'. R is kept as the classes and the bits so far, so that
     memory is linear in the images.
     """
@@ -90,7 +90,7 @@ class Residual:
         self.projected -= np.outer(seen, seen)
 
     def top(self) -> Doubles:
-        """Return the top generalised eigenvector (m,) of (G'RG, G'G)."""
+        """Return the top generalized eigenvector (m,) of (G'RG, G'G)."""
         half = scipy.linalg.solve_triangular(self.root, self.projected, lower=True)
         whitened = scipy.linalg.solve_triangular(self.root, half.T, lower=True)
         last = len(whitened) - 1

@@ -7,7 +7,7 @@ import numpy as np
 from proxyhash.methods.lesson import Lesson
 from proxyhash.methods.registry import method
 from proxyhash.methods.shallow.feature_hasher import FeatureHasher
-from proxyhash.support.seeds import generator
+from proxyhash.utils.random import generator
 
 
 @dataclass(frozen=True)

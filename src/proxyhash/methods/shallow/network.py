@@ -16,9 +16,9 @@ from proxyhash.models.backbones.backbone import Backbone
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
 from proxyhash.training.train import seen_classes, suitable_transform, without
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,9 @@ def is_shallow(name: str) -> bool:
         return False
 
 
-def fit_hashers(dataset: Dataset, split: Split | None, order: ShallowOrder, *, progress: Progress = silent) -> list[Hasher]:
+def fit_hashers(
+    dataset: Dataset, split: Split | None, order: ShallowOrder, *, progress: Progress = no_progress
+) -> list[Hasher]:
     """Fit a shallow method on the training images, or on all if there is no split, and return a hasher for each length."""
     if split is None and find_method(order.method).learns_from != "nothing":
         raise InputError(f"{find_method(order.method).title} learns from labels, and {dataset.name} is used without.")
@@ -92,13 +94,13 @@ def _names(dataset: Dataset, train: Indices) -> tuple[str, ...]:
 def _lesson(
     dataset: Dataset,
     train: Indices,
-    labelled: bool,
+    labeled: bool,
     bits: int,
     features: "np.typing.NDArray[np.float32]",
     seed: int,
     progress: Progress,
 ) -> Lesson:
-    if not labelled:
+    if not labeled:
         return Lesson(bits, features, seed=seed, progress=progress)
     classes = seen_classes(dataset, train)
     labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])

@@ -13,7 +13,7 @@ from proxyhash.methods.registry import method
 from proxyhash.methods.shallow.discrete import cyclic_descent
 from proxyhash.methods.shallow.feature_hasher import FeatureHasher
 from proxyhash.methods.shallow.kernel import choose_anchors
-from proxyhash.support.seeds import generator
+from proxyhash.utils.random import generator
 
 Floats = NDArray[np.float32]
 
@@ -38,7 +38,7 @@ class SdhSettings:
 
 @method("sdh", "SDH", "shallow", 2015, SdhSettings, learns_from="classes or tags")
 def fit(lesson: Lesson, settings: SdhSettings) -> FeatureHasher:
-    """Minimise ||Y - W'B||^2 + l ||W||^2 + v ||B - F(X)||^2, F = P' phi(X), over W, P and signs B, each in turn.
+    """Minimize ||Y - W'B||^2 + l ||W||^2 + v ||B - F(X)||^2, F = P' phi(X), over W, P and signs B, each in turn.
 
     W and P are regressions; B is updated bit by bit, each exactly: b_k = sign(q_k - B_rest' W_rest w_k), Q = W Y + v F.
     """

@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 if find_spec("torch") is None:
     raise InputError('Networks need torch; run pip install "proxyhash[train]".')

@@ -1,4 +1,4 @@
-"""What every image network is: normalised images in, features out, and facts about both."""
+"""What every image network is: normalized images in, features out, and facts about both."""
 
 from abc import ABC, abstractmethod
 
@@ -16,7 +16,7 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
-        """Return the features (N, width) of normalised images (N, 3, H, W)."""
+        """Return the features (N, width) of normalized images (N, 3, H, W)."""
 
     def set_batch_norm_momentum(self, momentum: float) -> None:
         """Let the running statistics follow the batches faster (up to 1) or slower (down to 0)."""
@@ -25,7 +25,7 @@ class Backbone(nn.Module, ABC):
                 module.momentum = momentum
 
 
-def initialise(network: nn.Module) -> None:
+def initialize(network: nn.Module) -> None:
     """Draw weights so that ReLU layers keep the size of their input, fan-in of He et al. 2015; biases start at zero."""
     for module in network.modules():
         if isinstance(module, (nn.Conv2d, nn.Linear)):

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad, relu6
 
-EPSILON = 1e-3  # of batch normalisation, as the weights were trained
+EPSILON = 1e-3  # of batch normalization, as the weights were trained
 
 
 class SameConv2d(nn.Conv2d):
@@ -34,7 +34,7 @@ class SameConv2d(nn.Conv2d):
 
 
 class ConvNorm(nn.Module):
-    """Convolution, batch normalisation and, unless `linear`, ReLU6."""
+    """Convolution, batch normalization and, unless `linear`, ReLU6."""
 
     def __init__(
         self, inputs: int, outputs: int, kernel: int, stride: int, momentum: float, *, groups: int = 1, linear: bool = False

@@ -58,7 +58,7 @@ def layers_before(shape: HeadShape, hidden: int | None = None) -> tuple[list[nn.
     width = shape.hidden if hidden is None else hidden
     layers: list[nn.Module] = []
     if width:
-        # Batch normalisation makes one learning rate fit the features of every backbone.
+        # Batch normalization makes one learning rate fit the features of every backbone.
         layers += [nn.Linear(shape.width, width, bias=False), nn.BatchNorm1d(width), nn.ReLU(inplace=True)]
     if shape.dropout:
         layers.append(nn.Dropout(shape.dropout))

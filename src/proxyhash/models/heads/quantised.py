@@ -10,7 +10,7 @@ from proxyhash.codes.product_quantiser import distance_tables, learn_codebooks, 
 from proxyhash.codes.tables import pack_symbols, symbol_bits
 from proxyhash.models.heads.head import Floats, Head, HeadShape, layers_before
 from proxyhash.models.heads.registry import head_kind
-from proxyhash.support.seeds import generator
+from proxyhash.utils.random import generator
 
 
 class QuantisedHead(Head):

@@ -1,4 +1,4 @@
-"""What training minimises, sections 3 and 4.4 of the paper: pure functions of tensors, one a file.
+"""What training minimizes, sections 3 and 4.4 of the paper: pure functions of tensors, one a file.
 
 The paper's joint loss, L = L_p + lambda L_t with lambda = 1, is one line and is left to the objective that knows which
 proxy loss L_p fits its labels: `proxy_cross_entropy(...) + weight * hamming_triplet(...)`. All losses are means over the

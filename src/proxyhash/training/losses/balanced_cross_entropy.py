@@ -3,8 +3,8 @@
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from proxyhash.support.errors import InputError
 from proxyhash.training.losses.products import proxy_scores
+from proxyhash.utils.errors import InputError
 
 
 def balanced_binary_cross_entropy(nu: Tensor, tags: Tensor, proxies: Tensor, frequencies: Tensor, tau: float) -> Tensor:

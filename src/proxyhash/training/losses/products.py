@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def inner_products(rows: Tensor, columns: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
-"""Neighbourhood component analysis around proxies (ProxyNCA), the near relative of the cross-entropy."""
+"""Neighborhood component analysis around proxies (ProxyNCA), the near relative of the cross-entropy."""
 
 import torch
 from torch import Tensor
 
-from proxyhash.support.errors import InputError
 from proxyhash.training.losses.products import check_classes, proxy_scores
+from proxyhash.utils.errors import InputError
 
 
 def nca(nu: Tensor, labels: Tensor, proxies: Tensor, tau: float) -> Tensor:

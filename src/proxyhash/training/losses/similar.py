@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def similar_pairs(labels: Tensor, other_labels: Tensor | None = None) -> Tensor:

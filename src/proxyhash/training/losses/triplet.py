@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid
 
-from proxyhash.support.errors import InputError
 from proxyhash.training.losses.products import inner_products
 from proxyhash.training.losses.similar import similar_pairs
+from proxyhash.utils.errors import InputError
 
 _TRIPLETS_AT_ONCE = 1 << 18  # 1 MB in single precision: the few arrays of that size stay in a core's cache
 

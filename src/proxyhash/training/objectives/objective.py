@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from proxyhash.models.heads import HashHead, Head, HeadShape
 from proxyhash.proxies import ProxySet
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.progress import Progress, no_progress
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Task:
     tags: NDArray[np.bool_] | None = None
     features: Callable[[], NDArray[np.float32]] | None = None
     seed: int = 0
-    progress: Progress = field(default=silent, repr=False)
+    progress: Progress = field(default=no_progress, repr=False)
     finetunes: bool = False
 
     def indicator(self) -> NDArray[np.float32]:

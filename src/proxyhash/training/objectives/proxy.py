@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
 from proxyhash.proxies.kinds import find_kind
 from proxyhash.proxies.quality import measure
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
 from proxyhash.training.losses import (
     balanced_binary_cross_entropy,
     bitwise_cross_entropy,
@@ -26,6 +24,8 @@ from proxyhash.training.losses import (
 from proxyhash.training.losses.products import proxy_scores
 from proxyhash.training.objectives.objective import Objective, Task
 from proxyhash.training.objectives.registry import objective
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.validation import check_int
 
 TAU_OF_CLASSES, TAU_OF_TAGS = 6.0, 0.5
 PER_CLASS, PAIRS = 4, 2
@@ -56,7 +56,7 @@ class ProxySettings:
         linear, and nu goes where most of them pull; with a large one the tags that are reached already do not count.
 
         Where the backbone learns, four images of a class in a batch retrieved worse than two, likely because its batch
-        normalisation then sees few classes at a time, which is not what it meets afterwards.
+        normalization then sees few classes at a time, which is not what it meets afterwards.
         """
         tau = self.tau or (TAU_OF_TAGS if tags else TAU_OF_CLASSES)
         usual = PAIRS if finetunes and self.triplet else PER_CLASS
@@ -137,7 +137,7 @@ def _build(kind: str, task: Task, settings: ProxySettings) -> ProxyObjective:
     if settings.tau <= 0 or settings.triplet < 0 or settings.margin < 0:
         raise InputError("tau must be positive, and neither triplet nor margin may be negative.")
     if settings.per_class != 0:
-        whole_number("per_class", settings.per_class, 2)
+        check_int("per_class", settings.per_class, 2)
     similarity = class_similarity(task, settings.similarity) if find_kind(kind).semantic else None
     floor = _floor(task, settings.floor) if isinstance(settings, JointSettings) else None
     proxies = design_proxies(len(task.names), task.bits, kind, similarity, task.seed, floor=floor, progress=task.progress)

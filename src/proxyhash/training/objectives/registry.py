@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from proxyhash.support.errors import InputError
-from proxyhash.support.lookup import look_up
 from proxyhash.training.objectives.objective import Objective, Task
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.registry import lookup
 
 Build = Callable[[Task, Any], Objective]
 
@@ -44,7 +44,7 @@ def list_objectives() -> list[str]:
 
 def find_objective(name: str) -> Method:
     """Return a method by name; an unknown one is answered with what to type."""
-    return look_up("training method", name, _METHODS)
+    return lookup("training method", name, _METHODS)
 
 
 def check_settings(name: str, settings: dict[str, Any]) -> Method:

@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
 from proxyhash.training.losses import hamming_triplet, margin_in_bits
 from proxyhash.training.objectives.objective import Objective, Task
 from proxyhash.training.objectives.registry import objective
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.validation import check_int
 
 
 @dataclass(frozen=True)
@@ -44,5 +44,5 @@ def build(task: Task, settings: TripletSettings) -> TripletObjective:
     """Return the objective."""
     if settings.margin < 0:
         raise InputError("The margin may not be negative.")
-    whole_number("per_class", settings.per_class, 2)
+    check_int("per_class", settings.per_class, 2)
     return TripletObjective(settings, tags=task.tags is not None)

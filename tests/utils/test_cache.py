@@ -1,6 +1,6 @@
 import numpy as np
 
-from proxyhash.support.remembered import Remembered
+from proxyhash.utils.cache import ArrayCache
 
 
 def test_what_was_asked_for_last_is_not_computed_again() -> None:
@@ -13,7 +13,7 @@ def test_what_was_asked_for_last_is_not_computed_again() -> None:
 
         return float(memory.get(name, compute)[0])
 
-    memory = Remembered(2)
+    memory = ArrayCache(2)
     assert [ask(name) for name in "abab"] == [97, 98, 97, 98]
     assert computed == ["a", "b"]
     ask("c")  # a was asked for before b
@@ -24,6 +24,6 @@ def test_what_was_asked_for_last_is_not_computed_again() -> None:
 
 
 def test_nobody_can_change_what_is_kept() -> None:
-    memory = Remembered(1)
+    memory = ArrayCache(1)
     memory.get("zeros", lambda: np.zeros(3))[:] = 1
     assert memory.get("zeros", lambda: np.ones(3)).tolist() == [0, 0, 0]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import checksum
+from proxyhash.utils.atomic_io import checksum
+from proxyhash.utils.errors import InputError
 
 
 @dataclass(frozen=True)

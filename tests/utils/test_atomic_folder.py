@@ -3,19 +3,18 @@ from pathlib import Path
 
 import pytest
 
-from proxyhash.support import folders
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import umask
-from proxyhash.support.folders import folder_written_whole
+from proxyhash.utils import atomic_io
+from proxyhash.utils.atomic_io import atomic_folder, umask
+from proxyhash.utils.errors import InputError
 
 
 @pytest.mark.parametrize("exchange", [True, False], ids=["in one step", "where the system cannot"])
 def test_a_folder_is_replaced_as_a_whole(tmp_path: Path, exchange: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not exchange:
-        monkeypatch.setattr(folders, "_exchange", lambda *_: False)
+        monkeypatch.setattr(atomic_io, "_exchange", lambda *_: False)
     path = tmp_path / "deep" / "model"
     for content in ("first", "second"):
-        with folder_written_whole(path) as temporary:
+        with atomic_folder(path) as temporary:
             (temporary / content).write_text(content)
             assert not (path / content).exists()
         assert [file.name for file in path.iterdir()] == [content]
@@ -24,9 +23,9 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path: Path, exchange: bool, monkeyp
 
 def test_failed_work_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "model"
-    with folder_written_whole(path) as temporary:
+    with atomic_folder(path) as temporary:
         (temporary / "file").write_text("good")
-    with pytest.raises(RuntimeError), folder_written_whole(path) as temporary:
+    with pytest.raises(RuntimeError), atomic_folder(path) as temporary:
         (temporary / "file").write_text("bad")
         raise RuntimeError
     assert (path / "file").read_text() == "good"
@@ -34,7 +33,7 @@ def test_failed_work_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_others_may_read_what_they_may_usually_read(tmp_path: Path) -> None:
-    with folder_written_whole(tmp_path / "model") as temporary:
+    with atomic_folder(tmp_path / "model") as temporary:
         (temporary / "file").write_text("")
         (temporary / "file").chmod(0o600)
     assert stat.S_IMODE((tmp_path / "model").stat().st_mode) == 0o777 & ~umask()
@@ -43,13 +42,13 @@ def test_others_may_read_what_they_may_usually_read(tmp_path: Path) -> None:
 
 def test_the_exchange_says_when_it_cannot(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
-    assert not folders._exchange(tmp_path / "one", tmp_path / "absent")
+    assert not atomic_io._exchange(tmp_path / "one", tmp_path / "absent")
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(InputError, match=r"Cannot write .*file"), folder_written_whole(path) as temporary:
+        with pytest.raises(InputError, match=r"Cannot write .*file"), atomic_folder(path) as temporary:
             (temporary / "new").write_text("")
     assert (tmp_path / "file").read_text() == "kept"
     assert [child.name for child in tmp_path.iterdir()] == ["file"]

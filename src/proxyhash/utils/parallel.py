@@ -1,4 +1,4 @@
-"""Threads that do not change results: the work is cut into pieces before anyone asks how many threads there are."""
+"""Thread pools whose results do not depend on the number of threads."""
 
 import os
 from collections import deque
@@ -14,15 +14,15 @@ Result = TypeVar("Result")
 
 
 def available_threads() -> int:
-    """Return how many cores this process may use; processes that torchrun started on one machine share its cores."""
+    """Return the number of cores for this process; processes that torchrun started on one machine share its cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    together = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return max(1, cores // max(1, int(together))) if together.isdecimal() else cores
+    local_world_size = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, cores // max(1, int(local_world_size))) if local_world_size.isdecimal() else cores
 
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Make each matrix product run on the thread that asks for it: its rounding then cannot depend on the core count."""
+    """Run each matrix product on the calling thread, so that its rounding does not depend on the core count."""
     with threadpool_limits(limits=1, user_api="blas"):
         yield
 
@@ -30,8 +30,8 @@ def single_threaded_blas() -> Iterator[None]:
 def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
     """Yield `function(item)` in the order of `items`, computed on `threads` threads.
 
-    Whoever stops reading early cancels what has not begun, so "the first result that is good enough" is the same
-    result on any number of threads.
+    A caller that stops early cancels the items not yet started, so the first good result is the same for any number of
+    threads.
     """
     if threads == 1:
         yield from map(function, items)
@@ -46,11 +46,11 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], threa
                 future.cancel()
 
 
-def lookahead(items: Iterable[Item], count: int) -> Iterator[Item]:
-    """Yield the items in order, each only once the `count` after it have been made: for items that start work when made."""
-    waiting: deque[Item] = deque()
+def prefetch(items: Iterable[Item], count: int) -> Iterator[Item]:
+    """Yield the items in order, always `count` items ahead: for items that start work when created."""
+    pending: deque[Item] = deque()
     for item in items:
-        waiting.append(item)
-        if len(waiting) > count:
-            yield waiting.popleft()
-    yield from waiting
+        pending.append(item)
+        if len(pending) > count:
+            yield pending.popleft()
+    yield from pending

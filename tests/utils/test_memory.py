@@ -9,7 +9,7 @@ import pytest
 FAULTS = """
 import resource, sys
 import numpy as np
-from proxyhash.support.memory import keep_freed_memory
+from proxyhash.utils.memory import keep_freed_memory
 
 def pages() -> int:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -1,4 +1,4 @@
-"""With what, and on what, a result was made."""
+"""Package versions and machine that a result was made with."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from proxyhash.support.parallel import available_threads
+from proxyhash.utils.parallel import available_threads
 
 _PACKAGES = ("proxyhash", "torch", "numpy", "numba", "onnxruntime", "scipy")
 
@@ -24,7 +24,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """Return the kind of machine; nothing that tells one from another of its kind."""
+    """Return the kind of machine, without anything that identifies it."""
     return {"system": platform.system(), "processor": _processor(), "cores": available_threads(), "memory_gib": _memory()}
 
 

@@ -9,12 +9,12 @@ import pytest
 from numba.core import config
 from threadpoolctl import threadpool_info
 
-from proxyhash.support import compiled
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import check_writable, checksum, written_whole
-from proxyhash.support.parallel import lookahead, ordered_map, single_threaded_blas
-from proxyhash.support.places import cache_root as cache_root_of_user
-from proxyhash.support.seeds import generator, permutation
+from proxyhash.utils import jit
+from proxyhash.utils.atomic_io import atomic_write, check_writable, checksum
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.parallel import ordered_map, prefetch, single_threaded_blas
+from proxyhash.utils.paths import cache_root as cache_root_of_user
+from proxyhash.utils.random import generator, permutation
 
 
 def test_streams_of_one_seed_are_stable_and_apart() -> None:
@@ -42,11 +42,11 @@ def test_work_is_begun_ahead_of_whoever_reads() -> None:
             yield item
 
     seen = []
-    for item in lookahead(work(), 2):
+    for item in prefetch(work(), 2):
         seen.append((item, len(begun)))
     assert seen == [(0, 3), (1, 4), (2, 5), (3, 6), (4, 6), (5, 6)]
-    assert list(lookahead(iter([1]), 5)) == [1]
-    assert list(lookahead(iter(()), 2)) == []
+    assert list(prefetch(iter([1]), 5)) == [1]
+    assert list(prefetch(iter(()), 2)) == []
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -84,11 +84,11 @@ def test_blas_is_held_to_one_thread() -> None:
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "file.bin"
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(b"first")
         assert not path.exists()
     assert path.read_bytes() == b"first"
-    with pytest.raises(RuntimeError), written_whole(path) as temporary:
+    with pytest.raises(RuntimeError), atomic_write(path) as temporary:
         temporary.write_bytes(b"half of the sec")
         raise RuntimeError
     assert path.read_bytes() == b"first"
@@ -129,9 +129,9 @@ def test_the_cache_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.fixture
 def cache_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
-    compiled.private_cache_folder.cache_clear()
+    jit.private_cache_folder.cache_clear()
     yield tmp_path / "cache"
-    compiled.private_cache_folder.cache_clear()
+    jit.private_cache_folder.cache_clear()
 
 
 def double(x: int) -> int:
@@ -140,7 +140,7 @@ def double(x: int) -> int:
 
 def test_compiled_code_is_cached_in_a_folder_of_the_user_alone(cache_root: Path) -> None:
     before = config.CACHE_DIR  # type: ignore[attr-defined]
-    assert compiled.kernel()(double)(21) == 42
+    assert jit.jit()(double)(21) == 42
     folder = cache_root / "compiled"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert list(folder.rglob("*.nbi"))
@@ -154,6 +154,6 @@ def test_without_a_private_folder_everything_still_works(cache_root: Path, obsta
         (cache_root / "compiled").chmod(0o777)
     else:
         cache_root.write_text("")
-    assert compiled.private_cache_folder() is None
-    assert compiled.kernel()(double)(21) == 42
+    assert jit.private_cache_folder() is None
+    assert jit.jit()(double)(21) == 42
     assert not list(cache_root.rglob("*.nbi"))
