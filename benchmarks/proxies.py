@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash import class_mean_similarity, design_proxies
-from proxyhash.proxies import annealing
+from proxyhash.proxies import assignment_annealing
 from proxyhash.proxies.assignment import assign, gain
 from proxyhash.proxies.bounds.assignment import cosine_sums
 from proxyhash.proxies.geometry import nearest, unit_rows
@@ -175,9 +175,9 @@ def assignment_rows() -> Iterator[Row]:
 def improve() -> None:
     """Search for far longer than a user would, and store what is better than the best known."""
     best = json.loads(BEST_KNOWN.read_text()) if BEST_KNOWN.exists() else {}
-    usual = annealing.swaps_per_stage
+    usual = assignment_annealing.swaps_per_stage
     for size, (times, seeds) in {(20, 5, 32): (5, 40), (50, 20, 64): (8, 2)}.items():
-        annealing.swaps_per_stage = lambda classes, t=times: t * usual(classes)  # type: ignore[misc]
+        assignment_annealing.swaps_per_stage = lambda classes, t=times: t * usual(classes)  # type: ignore[misc]
         similarity, corners = instance(*size)
         for seed in range(1000, 1000 + seeds):
             found = assignment_gain(similarity, corners, assign(similarity, corners, seed=seed))

@@ -3,7 +3,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from proxyhash import InputError, codes
-from proxyhash.codes.tables import pack_symbols
+from proxyhash.codes.adc import pack_symbols
 from proxyhash.evaluation import classify_codes, nearest_proxy_accuracy
 
 

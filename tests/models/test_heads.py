@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from proxyhash.codes import unpack
-from proxyhash.codes.tables import symbol_bits, table_distances, unpack_symbols
+from proxyhash.codes.adc import symbol_bits, table_distances, unpack_symbols
 from proxyhash.evaluation import mean_average_precision
 from proxyhash.models.heads import (
     BlockHead,

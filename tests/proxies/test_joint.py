@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from proxyhash import InputError, ProxyhashWarning, class_mean_similarity, design_proxies
-from proxyhash.proxies.bit_flips import Stage, distances, flipped, least_distance
+from proxyhash.proxies.bit_annealing import Stage, distances, flipped, least_distance
 from proxyhash.proxies.joint import following_corners, share_of, wished_distances
 
 

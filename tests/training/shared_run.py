@@ -14,7 +14,7 @@ from proxyhash.cli.app import main
 
 if TYPE_CHECKING:
     from proxyhash.training.measure import Measured
-    from proxyhash.training.processes import Processes
+    from proxyhash.utils.distributed import Processes
 
 SEARCHES = ("classes", "tags", "one query", "nothing relevant", "real queries")
 
@@ -44,8 +44,8 @@ def measured_model(folder: Path, processes: "Processes") -> "Measured":
 
 
 def run(folder: Path) -> None:
-    from proxyhash.training.processes import join_processes
     from proxyhash.training.shared_evaluation import evaluate_shared
+    from proxyhash.utils.distributed import join_processes
 
     processes = join_processes()
     found = {}

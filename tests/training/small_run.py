@@ -27,10 +27,10 @@ from proxyhash.training.embedding import Judged, validation_metrics
 from proxyhash.training.learner import Learner
 from proxyhash.training.objectives import Task, build_objective
 from proxyhash.training.plan import Plan
-from proxyhash.training.processes import Processes, join_processes
 from proxyhash.training.run_folder import RunFolder
 from proxyhash.training.sources import FeatureSource, ImageSource, Source
 from proxyhash.training.trainer import Material, Trainer
+from proxyhash.utils.distributed import Processes, join_processes
 from proxyhash.utils.errors import ProxyhashWarning
 
 TRAIN, ALL, BITS = 160, 220, 12

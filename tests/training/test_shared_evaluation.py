@@ -15,7 +15,7 @@ from shared_run import SEARCHES, measured_model, search_of
 
 from proxyhash.cli.app import main
 from proxyhash.evaluation import evaluate
-from proxyhash.training.processes import Processes
+from proxyhash.utils.distributed import Processes
 
 SCRIPT = str(Path(__file__).with_name("shared_run.py"))
 

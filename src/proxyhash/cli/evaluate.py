@@ -57,8 +57,8 @@ def codes(
     json_
         Print the numbers as JSON instead of a table.
     """
+    from proxyhash.codes.files import read_labeled_codes
     from proxyhash.evaluation import bootstrap_interval, mean_average_precision
-    from proxyhash.evaluation.files import read_labeled_codes
 
     query_codes, query_labels = read_labeled_codes(query)
     db_codes, db_labels = read_labeled_codes(database)
@@ -88,8 +88,8 @@ def _shared(search: "Search", top: int | None, threads: int | None, progress: "P
 
     if get_process_rank().world == 1:
         return all_metrics(*search, top=top, threads=threads, progress=progress)
-    from proxyhash.training.processes import join_processes
     from proxyhash.training.shared_evaluation import evaluate_shared
+    from proxyhash.utils.distributed import join_processes
 
     return evaluate_shared(*search, top, processes=join_processes(), threads=threads, progress=progress)
 
@@ -129,7 +129,7 @@ def model(
     """
     from proxyhash.models.hasher import Hasher
     from proxyhash.training.measure import measure_hasher, what_it_was_trained_for
-    from proxyhash.training.processes import join_processes
+    from proxyhash.utils.distributed import join_processes
 
     processes, hasher = join_processes(), Hasher.load(model_)
     if keep and hasher.folder != model_:

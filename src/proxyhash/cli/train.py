@@ -144,8 +144,8 @@ def train(
     from proxyhash.experiments.trial import parse_method
     from proxyhash.methods.shallow.network import ShallowOrder, is_shallow
     from proxyhash.training.plan import Plan
-    from proxyhash.training.processes import join_processes
     from proxyhash.training.train import Order
+    from proxyhash.utils.distributed import join_processes
 
     lengths = _lengths(bits)
     folders = _folders(output, lengths)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyhash.codes import kernels, sliced
+from proxyhash.codes import kernels
 from proxyhash.codes.bits import Words, checked_packed, words
+from proxyhash.codes.bitsliced import kernels as bitsliced
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.parallel import available_threads, ordered_map
 from proxyhash.utils.progress import Progress, no_progress
@@ -73,13 +74,13 @@ def histogram_adder(q: Words, db: Words, out: NDArray[np.int64], far: NDArray[np
 
     Distances beyond `far` (Q,), as it is when rows are added, may be left out.
     """
-    if not sliced.pays(q, db):
+    if not bitsliced.pays(q, db):
         return lambda rows: kernels.histogram_rows(q[rows], db, out[rows])
-    parts = sliced.by_parity(db)
+    parts = bitsliced.by_parity(db)
 
     def add(rows: slice) -> None:
         for part in parts:
-            sliced.histogram_rows(q[rows], part, far[rows], out[rows])
+            bitsliced.histogram_rows(q[rows], part, far[rows], out[rows])
 
     return add
 
@@ -100,7 +101,7 @@ def nearest_words(q: Words, db: Words, k: int, threads: int | None = None) -> Ne
     def search(rows: slice) -> None:
         shape = (rows.stop - rows.start, 2 * k)
         found, places = np.empty(shape, np.int16), np.empty(shape, np.int64)
-        nearest = sliced.nearest_rows if sliced.pays(q[rows], db) else kernels.nearest_rows
+        nearest = bitsliced.nearest_rows if bitsliced.pays(q[rows], db) else kernels.nearest_rows
         nearest(q[rows], db, k, found, places)
         near[rows], position[rows] = found[:, :k], places[:, :k]
 

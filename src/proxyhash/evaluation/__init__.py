@@ -1,7 +1,6 @@
 """Retrieval metrics that are exact and do not depend on the order of the database."""
 
 from proxyhash.evaluation.classification import classify_codes, nearest_proxy_accuracy
-from proxyhash.evaluation.gain import ndcg
 from proxyhash.evaluation.metrics import (
     evaluate,
     mean_average_precision,
@@ -11,7 +10,8 @@ from proxyhash.evaluation.metrics import (
     precision_within,
     recall_at,
 )
-from proxyhash.evaluation.result import Curve, Metric
+from proxyhash.evaluation.ndcg import ndcg
+from proxyhash.evaluation.results import Curve, Metric
 from proxyhash.evaluation.statistics import PairedTest, bootstrap_interval, paired_test, per_class
 
 __all__ = [

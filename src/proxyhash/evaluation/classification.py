@@ -5,9 +5,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+from proxyhash.codes.adc import unpack_symbols
 from proxyhash.codes.bits import checked_packed, unpack
-from proxyhash.codes.tables import unpack_symbols
-from proxyhash.evaluation.result import Metric
+from proxyhash.evaluation.results import Metric
 from proxyhash.utils.errors import InputError
 
 

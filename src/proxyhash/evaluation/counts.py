@@ -7,8 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyhash.codes import kernels, sliced
+from proxyhash.codes import kernels
 from proxyhash.codes.bits import Words
+from proxyhash.codes.bitsliced import kernels as bitsliced
 from proxyhash.codes.search import checked_words, distances, for_queries, histogram_adder
 from proxyhash.evaluation.relevance import Relevance, relevance
 from proxyhash.utils.progress import Progress, no_progress
@@ -99,7 +100,7 @@ def _count_tags(
     assert labels.query_tags is not None
     assert labels.database_tags is not None
     tags, item_tags = labels.query_tags, labels.database_tags
-    if sliced.pays(q, db):
+    if bitsliced.pays(q, db):
         count = _tag_counter_by_planes(q, db, tags, item_tags, items, relevant)
     else:
 
@@ -115,11 +116,11 @@ def _tag_counter_by_planes(
     odd = np.bitwise_count(db[0]) % 2 == 1
     chosen = [np.flatnonzero(~odd), np.flatnonzero(odd)]
     parts = [(np.take(db, part, axis=1), np.take(item_tags, part, axis=1)) for part in chosen]
-    sheets = [sliced.tag_planes(marks) for _, marks in parts]
+    sheets = [bitsliced.tag_planes(marks) for _, marks in parts]
 
     def count(rows: slice) -> None:
         for (codes, marks), planes in zip(parts, sheets, strict=True):
-            sliced.tagged_histogram_rows(q[rows], codes, tags[rows], marks, planes, items[rows], relevant[rows])
+            bitsliced.tagged_histogram_rows(q[rows], codes, tags[rows], marks, planes, items[rows], relevant[rows])
 
     return count
 

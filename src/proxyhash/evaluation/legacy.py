@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyhash.evaluation.counts import full_rows
-from proxyhash.evaluation.result import Metric
+from proxyhash.evaluation.results import Metric
 from proxyhash.utils.errors import InputError
 
 Hits = NDArray[np.bool_]

@@ -14,8 +14,8 @@ from proxyhash.evaluation import precision
 from proxyhash.evaluation.average_precision import Scores, average_precision
 from proxyhash.evaluation.counts import TieCounts, count_ties, full_rows
 from proxyhash.evaluation.legacy import legacy_mean_average_precision
-from proxyhash.evaluation.ranking import count_ranked
-from proxyhash.evaluation.result import Curve, Metric
+from proxyhash.evaluation.real_distances import count_ranked
+from proxyhash.evaluation.results import Curve, Metric
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int

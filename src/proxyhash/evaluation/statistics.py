@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from proxyhash.evaluation.result import Metric
+from proxyhash.evaluation.results import Metric
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import generator
 

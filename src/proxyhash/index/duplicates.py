@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.codes.logic import BLOCK
+from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.index.embedded import EmbeddedIndex
 from proxyhash.index.searching import grouping_kernels, linking_kernels
 from proxyhash.index.searching.grouped import GroupedSegment, grouped_segment

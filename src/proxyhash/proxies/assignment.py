@@ -77,7 +77,7 @@ def greedy(problem: Problem) -> Permutation:
 
 def anneal(problem: Problem) -> Permutation:
     """Try random swaps at falling temperature, several times over, and take the best of them to its local optimum."""
-    from proxyhash.proxies.annealing import annealed_swaps, chains  # importing it compiles
+    from proxyhash.proxies.assignment_annealing import annealed_swaps, chains  # importing it compiles
 
     s, unit = problem.similarity, problem.unit
     done = [0.0] * chains(len(unit))

@@ -67,7 +67,7 @@ def _matched(similarity: Floats, old: Floats, found: Floats) -> Floats:
 
 
 def _followed(similarity: Floats, proxies: ProxySet, found: Floats, random: np.random.Generator) -> Floats:
-    from proxyhash.proxies.bit_flips import distances
+    from proxyhash.proxies.bit_annealing import distances
     from proxyhash.proxies.joint import following_corners
 
     rows = np.concatenate((proxies.weights, found))

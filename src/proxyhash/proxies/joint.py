@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from proxyhash.proxies.bit_flips import Signs, Stage, flipped, least_distance
+from proxyhash.proxies.bit_annealing import Signs, Stage, flipped, least_distance
 from proxyhash.proxies.geometry import Floats
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress

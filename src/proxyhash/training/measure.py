@@ -17,10 +17,10 @@ from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.model_folder import MEASURED
 from proxyhash.models.running import BATCH
-from proxyhash.training.processes import Processes
 from proxyhash.training.shared_evaluation import evaluate_shared
 from proxyhash.training.train import without
 from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.distributed import Processes
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 

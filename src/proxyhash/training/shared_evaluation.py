@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from proxyhash.evaluation import Metric, evaluate
-from proxyhash.training.processes import Processes
+from proxyhash.utils.distributed import Processes
 from proxyhash.utils.progress import Progress, no_progress
 
 

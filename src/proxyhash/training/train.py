@@ -23,10 +23,10 @@ from proxyhash.training.embedding import Judged, validation_metrics
 from proxyhash.training.learner import Learner
 from proxyhash.training.objectives import Task, build_objective, check_settings
 from proxyhash.training.plan import Plan
-from proxyhash.training.processes import join_processes
 from proxyhash.training.run_folder import RunFolder
 from proxyhash.training.sources import FeatureSource, ImageSource, Source
 from proxyhash.training.trainer import Material, Metrics, Trainer
+from proxyhash.utils.distributed import join_processes
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.memory import keep_freed_memory
 from proxyhash.utils.progress import Progress, no_progress

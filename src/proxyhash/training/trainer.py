@@ -18,9 +18,9 @@ from proxyhash.training.embedding import embed
 from proxyhash.training.interruption import Interruption
 from proxyhash.training.learner import Learner, MovingAverage, optimizer_for, set_rates
 from proxyhash.training.plan import Plan
-from proxyhash.training.processes import Processes
 from proxyhash.training.run_folder import RunFolder, Running, State
 from proxyhash.training.sources import Source
+from proxyhash.utils.distributed import Processes
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import generator

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from proxyhash.proxies.bounds.hamming import largest_min_distance
 from proxyhash.proxies.constructions import best_code, minimal_distance
 from proxyhash.proxies.constructions.annealed import annealed_code
-from proxyhash.proxies.constructions.choice import balanced_rows, evened, lopsidedness, turned
+from proxyhash.proxies.constructions.codewords import balanced_rows, evened, lopsidedness, turned
 from proxyhash.proxies.constructions.completion import affine_hull, completed, farthest_first
 
 TARGETS = {

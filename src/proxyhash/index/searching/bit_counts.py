@@ -8,7 +8,7 @@ from numba import types
 from numba.core import cgutils as untyped_cgutils
 from numba.extending import intrinsic
 
-from proxyhash.codes.logic import PLANE, WORD, add_up, any_bit, load, pointers, spread, store
+from proxyhash.codes.bitsliced.llvm_ops import PLANE, WORD, add_up, any_bit, load, pointers, spread, store
 
 cgutils: Any = untyped_cgutils
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.codes.logic import BLOCK
+from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.codes.search import for_queries
 from proxyhash.index.positions import Longs, no_positions
 from proxyhash.index.searching import grouping_kernels, kernels

@@ -3,7 +3,7 @@
 import numpy as np
 
 from proxyhash.codes.bits import Words
-from proxyhash.codes.logic import BLOCK
+from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.index.positions import Longs, Whole, position_at
 from proxyhash.index.searching.best import Best, key_of, offer, put_in_order
 from proxyhash.index.searching.groups import Groups

@@ -3,8 +3,8 @@
 import numpy as np
 
 from proxyhash.codes.bits import Words
+from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.codes.kernels import CHUNK, chunk_distances
-from proxyhash.codes.logic import BLOCK
 from proxyhash.index.positions import Longs, Whole
 from proxyhash.index.searching.grouping_kernels import read_block
 from proxyhash.index.searching.groups import Groups

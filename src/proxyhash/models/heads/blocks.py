@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
+from proxyhash.codes.adc import pack_symbols, symbol_bits
 from proxyhash.codes.bits import Packed
-from proxyhash.codes.tables import pack_symbols, symbol_bits
 from proxyhash.models.heads.head import Floats, Head, HeadShape, layers_before
 from proxyhash.models.heads.registry import head_kind
 

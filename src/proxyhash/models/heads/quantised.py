@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from proxyhash.codes.adc import pack_symbols, symbol_bits
 from proxyhash.codes.bits import Packed
-from proxyhash.codes.product_quantiser import distance_tables, learn_codebooks, quantise, reconstruct
-from proxyhash.codes.tables import pack_symbols, symbol_bits
+from proxyhash.codes.pq import distance_tables, learn_codebooks, quantise, reconstruct
 from proxyhash.models.heads.head import Floats, Head, HeadShape, layers_before
 from proxyhash.models.heads.registry import head_kind
 from proxyhash.utils.random import generator

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from proxyhash.proxies.bit_flips import Stage, flipped
-from proxyhash.proxies.constructions.choice import evened
+from proxyhash.proxies.bit_annealing import Stage, flipped
+from proxyhash.proxies.constructions.codewords import evened
 from proxyhash.proxies.constructions.distance import minimal_distance
 from proxyhash.proxies.constructions.hadamard import Signs
 from proxyhash.utils.random import generator

@@ -9,7 +9,7 @@ import numpy as np
 from proxyhash.proxies.bounds.hamming import largest_min_distance
 from proxyhash.proxies.constructions.annealed import annealed_code
 from proxyhash.proxies.constructions.bch import trace_code_columns
-from proxyhash.proxies.constructions.choice import balanced_rows, evened, lopsidedness, turned
+from proxyhash.proxies.constructions.codewords import balanced_rows, evened, lopsidedness, turned
 from proxyhash.proxies.constructions.column_search import searched_columns, spread_columns
 from proxyhash.proxies.constructions.distance import minimal_distance
 from proxyhash.proxies.constructions.hadamard import Signs

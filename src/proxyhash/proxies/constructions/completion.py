@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.proxies.bit_flips import Signs, Stage, flipped
+from proxyhash.proxies.bit_annealing import Signs, Stage, flipped
 from proxyhash.proxies.geometry import Floats
 
 _MOST_DIMENSIONS = 16  # of the linear code whose words are all looked at

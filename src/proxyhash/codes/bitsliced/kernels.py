@@ -10,9 +10,7 @@ import numpy as np
 
 from proxyhash.codes import kernels
 from proxyhash.codes.bits import Words
-from proxyhash.codes.kernels import Longs, Shorts
-from proxyhash.codes.logic import BLOCK
-from proxyhash.codes.planes import (
+from proxyhash.codes.bitsliced.bit_planes import (
     STACK,
     THREES,
     any_below,
@@ -23,6 +21,8 @@ from proxyhash.codes.planes import (
     sum_threes,
     write_halves,
 )
+from proxyhash.codes.bitsliced.llvm_ops import BLOCK
+from proxyhash.codes.kernels import Longs, Shorts
 from proxyhash.utils.jit import jit
 
 STACKED = STACK * BLOCK  # items of a stack

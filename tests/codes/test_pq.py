@@ -7,8 +7,8 @@ import faiss
 import numpy as np
 import pytest
 
-from proxyhash.codes.product_quantiser import distance_tables, learn_codebooks, quantise, reconstruct
-from proxyhash.codes.tables import pack_symbols, table_distances
+from proxyhash.codes.adc import pack_symbols, table_distances
+from proxyhash.codes.pq import distance_tables, learn_codebooks, quantise, reconstruct
 
 RANDOM = np.random.default_rng(0)
 CENTRES = RANDOM.standard_normal((30, 12)).astype(np.float32)

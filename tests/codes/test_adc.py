@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyhash.codes import distances, pack, tables
-from proxyhash.codes.tables import bit_tables, pack_symbols, symbol_bits, table_distances, unpack_symbols
+from proxyhash.codes import adc, distances, pack
+from proxyhash.codes.adc import bit_tables, pack_symbols, symbol_bits, table_distances, unpack_symbols
 from proxyhash.evaluation import evaluate, mean_average_precision
 from proxyhash.utils.errors import InputError
 
@@ -67,5 +67,5 @@ def test_tables_that_do_not_fit_are_refused(given_tables: np.ndarray, weights: n
 
 
 def test_every_length_is_cut_into_whole_symbols() -> None:
-    assert doctest.testmod(tables).failed == 0
+    assert doctest.testmod(adc).failed == 0
     assert all(bits % symbol_bits(bits) == 0 for bits in range(1, 129))

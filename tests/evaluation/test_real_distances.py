@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxyhash import InputError, codes
-from proxyhash.codes.tables import pack_symbols, table_distances
-from proxyhash.evaluation import mean_average_precision, ndcg, precision_at, ranking, recall_at
+from proxyhash.codes.adc import pack_symbols, table_distances
+from proxyhash.evaluation import mean_average_precision, ndcg, precision_at, real_distances, recall_at
 from proxyhash.evaluation.average_precision import DENOMINATORS, TIES, average_precision
 from proxyhash.evaluation.counts import TieCounts
 from proxyhash.evaluation.precision import expected_hits
-from proxyhash.evaluation.ranking import count_ranked
+from proxyhash.evaluation.real_distances import count_ranked
 
 
 def some_search(bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -100,7 +100,7 @@ def test_what_lies_between_relevant_items_may_be_counted_together(seed: int, ite
 def test_many_queries_are_counted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     q, q_labels, db, db_labels = some_search(10)
     whole = mean_average_precision(q, q_labels, codes.pack(db), db_labels)
-    monkeypatch.setattr(ranking, "_PAIRS_AT_ONCE", 4 * len(db))
+    monkeypatch.setattr(real_distances, "_PAIRS_AT_ONCE", 4 * len(db))
     told: list[float] = []
     cut = mean_average_precision(q, q_labels, codes.pack(db), db_labels, progress=lambda _, done: told.append(done))
     np.testing.assert_array_equal(cut.per_query, whole.per_query)

@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from proxyhash.codes.bits import Words
-from proxyhash.codes.logic import PLANE, WORD, add_up, any_bit, load, pointers, store
+from proxyhash.codes.bitsliced.llvm_ops import PLANE, WORD, add_up, any_bit, load, pointers, store
 from proxyhash.utils.jit import jit
 
 THREES = 22  # groups of three bits in a word; the last holds one bit and two zeros

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from proxyhash.codes.adc import distances_by_tables
 from proxyhash.codes.bits import Packed, checked_packed, unpack
-from proxyhash.codes.tables import distances_by_tables
 from proxyhash.evaluation.counts import TieCounts
 from proxyhash.evaluation.relevance import relevance
 from proxyhash.utils.errors import InputError

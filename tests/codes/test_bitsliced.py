@@ -4,9 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyhash import codes
-from proxyhash.codes import kernels, planes, reference, sliced
+from proxyhash.codes import kernels, reference
 from proxyhash.codes.bits import words
-from proxyhash.codes.logic import BLOCK
+from proxyhash.codes.bitsliced import bit_planes
+from proxyhash.codes.bitsliced import kernels as bitsliced
+from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 
 MANY = 60  # queries: enough for planes
 
@@ -25,7 +27,7 @@ def opposites(items: int) -> tuple[np.ndarray, np.ndarray]:
 @given(width=st.integers(1, 8), items=st.integers(1, 600), seed=st.integers(0, 9), tied=st.booleans(), k=st.integers(1, 30))
 def test_the_nearest_and_histograms_are_the_reference_s(width: int, items: int, seed: int, tied: bool, k: int) -> None:
     q, db = some_codes(MANY, width, seed, tied), some_codes(items, width, seed + 1, tied)
-    assert sliced.pays(words(q).T, words(db))
+    assert bitsliced.pays(words(q).T, words(db))
     found = codes.top_k(q, db, k, threads=2)
     near, position = reference.top_k(q, db, k)
     np.testing.assert_array_equal(found.distances, near)
@@ -33,7 +35,7 @@ def test_the_nearest_and_histograms_are_the_reference_s(width: int, items: int, 
     np.testing.assert_array_equal(codes.histograms(q, db, threads=2), reference.histograms(q, db))
 
 
-@pytest.mark.parametrize("items", [BLOCK, 2 * sliced.STACKED, 2 * sliced.STACKED + 1, 5 * sliced.STACKED + 777])
+@pytest.mark.parametrize("items", [BLOCK, 2 * bitsliced.STACKED, 2 * bitsliced.STACKED + 1, 5 * bitsliced.STACKED + 777])
 @pytest.mark.parametrize("kind", ["random", "tied", "opposite", "even"])
 def test_whole_stacks_and_what_remains_are_counted_as_by_the_other_kernels(items: int, kind: str) -> None:
     q, db = opposites(items) if kind == "opposite" else (some_codes(n, 8, n, kind == "tied") for n in (MANY, items))
@@ -59,8 +61,8 @@ def test_the_nearest_of_many_blocks_are_those_of_the_other_kernels(kind: str) ->
 def test_sums_of_threes_by_hand() -> None:
     row = np.zeros(70, np.uint64)
     row[69] = 0b101  # item 69: bit 5 of word 1
-    sums = np.empty((planes.THREES, 8, 2, 4), np.uint64)
-    planes.sum_threes(row, 0, np.empty((66, 4), np.uint64), sums)
+    sums = np.empty((bit_planes.THREES, 8, 2, 4), np.uint64)
+    bit_planes.sum_threes(row, 0, np.empty((66, 4), np.uint64), sums)
     ones, twos = (sums[0, :, weight, 1] >> np.uint64(5) & np.uint64(1) for weight in (0, 1))
     assert (ones + 2 * twos).tolist() == [(0b101 ^ pattern).bit_count() for pattern in range(8)]
     ones, twos = (sums[0, :, weight, 3] & np.uint64(1) for weight in (0, 1))  # past the end: a code of zeros
@@ -69,13 +71,13 @@ def test_sums_of_threes_by_hand() -> None:
 
 def test_few_queries_and_long_codes_are_left_to_the_other_kernels() -> None:
     short, long = (words(some_codes(MANY, width, 0, tied=False)) for width in (8, 9))
-    assert sliced.pays(short.T, short)
-    assert not sliced.pays(short.T[:5], short)
-    assert not sliced.pays(long.T, long)
+    assert bitsliced.pays(short.T, short)
+    assert not bitsliced.pays(short.T[:5], short)
+    assert not bitsliced.pays(long.T, long)
 
 
 def test_parts_hold_one_parity_each() -> None:
-    even, odd = sliced.by_parity(words(some_codes(100, 8, 0, tied=False)))
+    even, odd = bitsliced.by_parity(words(some_codes(100, 8, 0, tied=False)))
     assert even.shape[1] + odd.shape[1] == 100
     assert (np.bitwise_count(even) % 2 == 0).all()
     assert (np.bitwise_count(odd) % 2 == 1).all()

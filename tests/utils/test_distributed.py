@@ -11,8 +11,8 @@ import pytest
 import torch
 from small_run import STEPS, Watched, small_trainer
 
-from proxyhash.training.processes import Processes
 from proxyhash.training.run_folder import BEST, CHECKPOINT, LOG
+from proxyhash.utils.distributed import Processes
 
 SCRIPT = str(Path(__file__).with_name("small_run.py"))
 PLANS: dict[str, dict[str, Any]] = {

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from proxyhash.codes.search import checked_words, distances
 from proxyhash.evaluation.relevance import relevance
-from proxyhash.evaluation.result import Metric
+from proxyhash.evaluation.results import Metric
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
