@@ -3,7 +3,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from proxyhash import InputError, codes
-from proxyhash.codes.adc import pack_symbols
+from proxyhash.codes.adc import pack_subcodes
 from proxyhash.evaluation import classify_codes, nearest_proxy_accuracy
 
 
@@ -23,12 +23,12 @@ def test_softmax_regression_is_scikit_learn_s() -> None:
 
 
 def test_symbols_are_seen_one_hot() -> None:
-    """Classes by single values of a symbol that no linear function of its bits tells apart: exclusive or."""
-    symbols = np.array([[0], [1], [2], [3]] * 10, np.uint8)
-    classes = (symbols[:, 0] == 1) | (symbols[:, 0] == 2)
-    packed = pack_symbols(symbols, 2)
+    """Classes by single values of a subcode that no linear function of its bits tells apart: exclusive or."""
+    subcodes = np.array([[0], [1], [2], [3]] * 10, np.uint8)
+    classes = (subcodes[:, 0] == 1) | (subcodes[:, 0] == 2)
+    packed = pack_subcodes(subcodes, 2)
     assert classify_codes(packed, classes, packed, classes, 2).value < 1
-    assert classify_codes(packed, classes, packed, classes, 2, symbol=2).value == 1
+    assert classify_codes(packed, classes, packed, classes, 2, subcode_bits=2).value == 1
 
 
 def test_an_unseen_class_is_never_right_and_is_reported() -> None:

@@ -14,7 +14,7 @@ from proxyhash.cli.app import main
 
 if TYPE_CHECKING:
     from proxyhash.training.measure import Measured
-    from proxyhash.utils.distributed import Processes
+    from proxyhash.utils.distributed import DistributedContext
 
 SEARCHES = ("classes", "tags", "one query", "nothing relevant", "real queries")
 
@@ -32,7 +32,7 @@ def search_of(name: str) -> tuple[Any, Any, Any, Any]:
     return q, random.integers(0, classes, queries), db, random.integers(0, 5, 400)
 
 
-def measured_model(folder: Path, processes: "Processes") -> "Measured":
+def measured_model(folder: Path, processes: "DistributedContext") -> "Measured":
     """Measure a model on the pictures in a folder, one of which cannot be read."""
     from proxyhash.data import load_dataset, make_split
     from proxyhash.models.hasher import Hasher
@@ -45,9 +45,9 @@ def measured_model(folder: Path, processes: "Processes") -> "Measured":
 
 def run(folder: Path) -> None:
     from proxyhash.training.shared_evaluation import evaluate_shared
-    from proxyhash.utils.distributed import join_processes
+    from proxyhash.utils.distributed import init_distributed
 
-    processes = join_processes()
+    processes = init_distributed()
     found = {}
     for name in SEARCHES:
         metrics = evaluate_shared(*search_of(name), top=100, processes=processes)

@@ -30,7 +30,7 @@ from proxyhash.training.plan import Plan
 from proxyhash.training.run_folder import RunFolder
 from proxyhash.training.sources import FeatureSource, ImageSource, Source
 from proxyhash.training.trainer import Material, Trainer
-from proxyhash.utils.distributed import Processes, join_processes
+from proxyhash.utils.distributed import DistributedContext, init_distributed
 from proxyhash.utils.errors import ProxyhashWarning
 
 TRAIN, ALL, BITS = 160, 220, 12
@@ -76,7 +76,7 @@ def small_trainer(
     finetune: bool = False,
     method: str = "hclm",
     settings: dict[str, Any] | None = None,
-    processes: Processes | None = None,
+    processes: DistributedContext | None = None,
     **changes: Any,
 ) -> Recorded:
     pixels, labels = digits()
@@ -93,13 +93,13 @@ def small_trainer(
     source: Source = ImageSource(ArrayImages(pixels), TRANSFORM, Plan()) if finetune else FeatureSource(flat(pixels))
     validation = Judged(np.arange(TRAIN, ALL), labels[TRAIN:], labels[TRAIN:])
     searched = Judged(np.arange(TRAIN), labels[:TRAIN], labels[:TRAIN])
-    processes = processes or Processes()
+    processes = processes or DistributedContext()
     return Recorded(
         Learner(trunk, [head], [objective], freeze_statistics=plan.freeze_statistics),
         plan,
         Watched(source),
         Material(np.arange(TRAIN), labels[:TRAIN]),
-        RunFolder(folder, processes.first),
+        RunFolder(folder, processes.is_main_process),
         lambda learner: validation_metrics(learner, source, validation, searched, [BITS]),
         processes,
     )
@@ -124,7 +124,7 @@ def stopped(folder: Path, plan: dict[str, Any], stop: signal.Signals, at: int) -
 
 
 def shared(folder: Path, plans: list[dict[str, Any]]) -> None:
-    processes = join_processes()
+    processes = init_distributed()
     for number, plan in enumerate(plans):
         trainer = small_trainer(folder / str(number), processes=processes, **plan)
         weights = trainer.fit().state_dict()

@@ -15,7 +15,7 @@ from shared_run import SEARCHES, measured_model, search_of
 
 from proxyhash.cli.app import main
 from proxyhash.evaluation import evaluate
-from proxyhash.utils.distributed import Processes
+from proxyhash.utils.distributed import DistributedContext
 
 SCRIPT = str(Path(__file__).with_name("shared_run.py"))
 
@@ -51,16 +51,16 @@ def test_two_processes_add_up_the_numbers_of_one(name: str, folder: Path) -> Non
     for rank in (0, 1):
         both: list[Any] = pickle.loads((folder / f"{rank}.pickle").read_bytes())[name]
         assert [metric.name for metric in one] == [row[0] for row in both]
-        for metric, (_, per_query, lonely, value) in zip(one, both, strict=True):
+        for metric, (_, per_query, no_relevant, value) in zip(one, both, strict=True):
             assert metric.per_query.tobytes() == per_query.tobytes()
             assert metric.value == value
-            assert metric.without_relevant == lonely
+            assert metric.without_relevant == no_relevant
     if name == "nothing relevant":
         assert one[0].without_relevant > 0
 
 
 def test_a_model_is_measured_by_two_processes_as_by_one(folder: Path) -> None:
-    one = json.loads(json.dumps(measured_model(folder, Processes()).as_dict()))
+    one = json.loads(json.dumps(measured_model(folder, DistributedContext()).as_dict()))
     for rank in (0, 1):
         assert json.loads((folder / f"{rank}.json").read_text()) == one
     assert 0 < one["map"] < 1

@@ -17,7 +17,7 @@ from proxyhash.utils.process_rank import get_process_rank
 
 if TYPE_CHECKING:
     from proxyhash.evaluation import Metric
-    from proxyhash.evaluation.metrics import Search
+    from proxyhash.evaluation.metrics import Retrieval
     from proxyhash.utils.progress import Progress
 
 evaluate = App(name="evaluate", help="Measure retrieval, exactly and whatever the order of the database.")
@@ -79,19 +79,19 @@ def codes(
     Console().print(_table(metrics, len(db_codes)))
     print(f"95 % interval of the first by resampling queries: {low:.4f} to {high:.4f}.")
     if metrics[0].without_relevant:
-        print(f"{metrics[0].without_relevant:,} queries {metrics[0].lonely_queries}.")
+        print(f"{metrics[0].without_relevant:,} queries {metrics[0].no_relevant_note}.")
 
 
-def _shared(search: "Search", top: int | None, threads: int | None, progress: "Progress") -> "list[Metric]":
+def _shared(search: "Retrieval", top: int | None, threads: int | None, progress: "Progress") -> "list[Metric]":
     """Return all metrics, with the other processes if there are any; alone, torch is not needed."""
     from proxyhash.evaluation import evaluate as all_metrics
 
     if get_process_rank().world == 1:
         return all_metrics(*search, top=top, threads=threads, progress=progress)
     from proxyhash.training.shared_evaluation import evaluate_shared
-    from proxyhash.utils.distributed import join_processes
+    from proxyhash.utils.distributed import init_distributed
 
-    return evaluate_shared(*search, top, processes=join_processes(), threads=threads, progress=progress)
+    return evaluate_shared(*search, top, processes=init_distributed(), threads=threads, progress=progress)
 
 
 @evaluate.command
@@ -129,15 +129,15 @@ def model(
     """
     from proxyhash.models.hasher import Hasher
     from proxyhash.training.measure import measure_hasher, what_it_was_trained_for
-    from proxyhash.utils.distributed import join_processes
+    from proxyhash.utils.distributed import init_distributed
 
-    processes, hasher = join_processes(), Hasher.load(model_)
+    processes, hasher = init_distributed(), Hasher.load(model_)
     if keep and hasher.folder != model_:
         raise InputError(f"{model_} is the copy of a shared model; save it to a folder of your own to keep numbers with it.")
-    with progress_bars(shown=processes.first) as progress:
+    with progress_bars(shown=processes.is_main_process) as progress:
         dataset, split = what_it_was_trained_for(hasher, data, protocol, round_, data_dir=data_dir, progress=progress)
         measured = measure_hasher(hasher, dataset, split, processes=processes, progress=progress)
-    if not processes.first:
+    if not processes.is_main_process:
         return
     if keep:
         measured.keep(model_)

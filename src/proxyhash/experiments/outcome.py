@@ -50,7 +50,7 @@ def retrieval(coded: Coded, dataset: Dataset, split: Split) -> dict[str, Any]:
         curve = precision_recall_curve(*search)
         found["precision_recall"] = {"recall": curve.recall.tolist(), "precision": curve.precision.tolist()}
     if dataset.labels is not None and not np.isin(searched, split.classes).any():
-        accuracy = classify_codes(coded.query_codes, asked, coded.codes, searched, coded.bits, symbol=coded.symbol)
+        accuracy = classify_codes(coded.query_codes, asked, coded.codes, searched, coded.bits, subcode_bits=coded.symbol)
         found["classification"] = accuracy.value
     return found
 

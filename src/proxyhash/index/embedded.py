@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes import MAX_BITS, Neighbors
-from proxyhash.codes.bits import Packed, Words, words
+from proxyhash.codes.bits import Packed, Words, to_words
 from proxyhash.index import writing
 from proxyhash.index.calibration import THRESHOLD, Calibration
 from proxyhash.index.index import Index
@@ -293,4 +293,4 @@ class EmbeddedIndex(Index):
 
 
 def _query_words(codes: Packed) -> Words:
-    return np.ascontiguousarray(words(codes).T)
+    return np.ascontiguousarray(to_words(codes).T)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proxyhash.codes.bits import Packed, pack, signs
+from proxyhash.codes.bits import Packed, binarize, pack
 from proxyhash.index import writing
 from proxyhash.index.centres import WORTH_IT
 from proxyhash.index.embedded import EmbeddedIndex
@@ -134,7 +134,7 @@ class Upgrade:
 
         images = FileImages(Path(), [str(path) for path in paths])
         kept, nu = self.hasher.embed_readable(images, self.problems)
-        return kept, pack(signs(nu)) if len(kept) else np.zeros((0, (self.hasher.bits + 7) // 8), np.uint8)
+        return kept, pack(binarize(nu)) if len(kept) else np.zeros((0, (self.hasher.bits + 7) // 8), np.uint8)
 
     def _go_live(self, edition: int, generation: int) -> int:
         """Make the new edition the live one: inside a transaction, so that nobody sees anything between."""

@@ -59,7 +59,7 @@ class Encoder(Protocol):
         ...
 
     def queries(self, features: NDArray[np.float32]) -> NDArray[np.uint8] | NDArray[np.float32]:
-        """Return what is compared with codes: packed codes (Q, bytes), or tables (Q, M, k) as `codes.tables` has them."""
+        """Return what is compared with codes: packed codes (Q, bytes), or tables (Q, M, k) as `codes.adc` has them."""
         ...
 
     def save(self, path: Path) -> None:

@@ -20,7 +20,7 @@ from proxyhash.models.running import BATCH
 from proxyhash.training.shared_evaluation import evaluate_shared
 from proxyhash.training.train import without
 from proxyhash.utils.atomic_io import atomic_write
-from proxyhash.utils.distributed import Processes
+from proxyhash.utils.distributed import DistributedContext
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -82,11 +82,11 @@ def measure_hasher(
     dataset: Dataset,
     split: Split,
     *,
-    processes: Processes | None = None,
+    processes: DistributedContext | None = None,
     progress: Progress = no_progress,
 ) -> Measured:
     """Encode queries and database and evaluate; features that were frozen are taken from the cache."""
-    processes = processes or Processes()
+    processes = processes or DistributedContext()
     nu, readable = embed_split(hasher, dataset, split, progress, processes)
     split = without(split, np.flatnonzero(~readable))
     metrics = evaluate_shared(
@@ -103,27 +103,27 @@ def measure_hasher(
 
 
 def embed_split(
-    hasher: Hasher, dataset: Dataset, split: Split, progress: Progress, processes: Processes | None = None
+    hasher: Hasher, dataset: Dataset, split: Split, progress: Progress, processes: DistributedContext | None = None
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Return nu (N, bits) of the images of the protocol, zeros elsewhere, and which could be read (N,).
 
     Several processes share the images batch by batch: each batch is what it would be in one process, and so are its sums.
     """
-    processes = processes or Processes()
+    processes = processes or DistributedContext()
     wanted = np.union1d(split.query, split.database)
     nu = np.zeros((len(dataset), hasher.head.outputs), np.float32)
     readable = np.ones(len(dataset), bool)
     if not hasher.record.get("order", {}).get("plan", {}).get("backbone_rate", 1):
         backbone, transform = hasher.network.features.backbone, hasher.transform
-        features = processes.in_turn(lambda: cached_features(dataset, backbone, transform, progress=progress))
+        features = processes.main_process_first(lambda: cached_features(dataset, backbone, transform, progress=progress))
         for part in np.array_split(wanted, 1 + len(wanted) // PIECE):
             nu[part] = hasher.hash_features(features.values[part])
         return nu, features.readable
-    mine = np.concatenate([wanted[:0], *_batches(wanted)[processes.share(len(_batches(wanted)))]])
+    mine = np.concatenate([wanted[:0], *_batches(wanted)[processes.shard(len(_batches(wanted)))]])
     kept, rows = hasher.embed_readable(Some(dataset.images, mine), dataset.problems, progress=progress)
     nu[mine[kept]] = rows
     readable[np.setdiff1d(mine, mine[kept])] = False
-    return processes.combined(nu), processes.combined((~readable).astype(np.uint8)) == 0
+    return processes.all_reduce_sum(nu), processes.all_reduce_sum((~readable).astype(np.uint8)) == 0
 
 
 def _batches(wanted: Indices) -> list[Indices]:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from proxyhash.evaluation import Metric, evaluate
-from proxyhash.utils.distributed import Processes
+from proxyhash.utils.distributed import DistributedContext
 from proxyhash.utils.progress import Progress, no_progress
 
 
@@ -23,29 +23,29 @@ def evaluate_shared(
     db_labels: ArrayLike,
     top: int | None = None,
     *,
-    processes: Processes | None = None,
+    processes: DistributedContext | None = None,
     threads: int | None = None,
     progress: Progress = no_progress,
 ) -> list[Metric]:
     """Return what `evaluate` returns, in every process; each counts only for its share of the queries."""
-    processes = processes or Processes()
-    if processes.world == 1:
+    processes = processes or DistributedContext()
+    if processes.world_size == 1:
         return evaluate(query_codes, query_labels, db_codes, db_labels, top, threads=threads, progress=progress)
     codes, labels = np.asarray(query_codes), np.asarray(query_labels)
     count = len(codes)
-    share = codes[processes.share(count)]
+    share = codes[processes.shard(count)]
     # With fewer queries than processes some have no share: they score the first query, and nobody counts it.
-    rows = processes.share(count) if len(share) else slice(0, 1)
+    rows = processes.shard(count) if len(share) else slice(0, 1)
     mine = evaluate(codes[rows], labels[rows], db_codes, db_labels, top, threads=threads, progress=progress)
     scores = np.stack([metric.per_query for metric in mine], axis=1)[: len(share)]
     whole = _gathered(processes, scores, count)
-    lonely = _gathered(processes, np.array([[mine[0].without_relevant * bool(len(share))]]), processes.world)
+    no_relevant = _gathered(processes, np.array([[mine[0].without_relevant * bool(len(share))]]), processes.world_size)
     per_query = np.ascontiguousarray(whole.T)
-    total = int(lonely.sum())
+    total = int(no_relevant.sum())
     return [replace(metric, per_query=row, without_relevant=total) for metric, row in zip(mine, per_query, strict=True)]
 
 
-def _gathered(processes: Processes, rows: NDArray[Any], count: int) -> NDArray[Any]:
+def _gathered(processes: DistributedContext, rows: NDArray[Any], count: int) -> NDArray[Any]:
     """Return the rows of all processes in the order of the `count` things they were shares of."""
     gathered: NDArray[Any] = processes.gather(torch.from_numpy(np.ascontiguousarray(rows)), count).numpy()
     return gathered

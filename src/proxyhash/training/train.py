@@ -26,7 +26,7 @@ from proxyhash.training.plan import Plan
 from proxyhash.training.run_folder import RunFolder
 from proxyhash.training.sources import FeatureSource, ImageSource, Source
 from proxyhash.training.trainer import Material, Metrics, Trainer
-from proxyhash.utils.distributed import join_processes
+from proxyhash.utils.distributed import init_distributed
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.memory import keep_freed_memory
 from proxyhash.utils.progress import Progress, no_progress
@@ -76,13 +76,13 @@ def train_hashers(
     The run keeps its checkpoints and its log in the folder `run`. With a validation set the best epoch is used, without one
     the last.
     """
-    processes = join_processes()
+    processes = init_distributed()
     backbone = create_backbone(
         order.backbone, pretrained=order.pretrained and trained_on(order.backbone) is not None, seed=order.plan.seed
     )
     transform = suitable_transform(dataset, backbone, order.image_size, order.transform, finetunes=order.finetunes)
     backbone.eval().to(device)
-    features = processes.in_turn(lambda: cached_features(dataset, backbone, transform, progress=progress))
+    features = processes.main_process_first(lambda: cached_features(dataset, backbone, transform, progress=progress))
     split = without(split, np.flatnonzero(~features.readable))
     if not len(split.train):
         raise InputError(f"None of the images of {dataset.name} that are to be trained on can be read.")
@@ -93,9 +93,9 @@ def train_hashers(
             "without labels: --method itq --protocol none."
         )
     learner = _learner(dataset, split.train, classes, order, backbone, features, progress)
-    folder = RunFolder(run, processes.first)
+    folder = RunFolder(run, processes.is_main_process)
     settings = {"order": asdict(order), "protocol": split.record()}
-    processes.in_turn(lambda: folder.begin(settings, resume=resume))
+    processes.main_process_first(lambda: folder.begin(settings, resume=resume))
     source: Source = FeatureSource(features.values)
     if order.finetunes:
         source = ImageSource(dataset.images, transform, order.plan)

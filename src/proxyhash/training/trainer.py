@@ -20,7 +20,7 @@ from proxyhash.training.learner import Learner, MovingAverage, optimizer_for, se
 from proxyhash.training.plan import Plan
 from proxyhash.training.run_folder import RunFolder, Running, State
 from proxyhash.training.sources import Source
-from proxyhash.utils.distributed import Processes
+from proxyhash.utils.distributed import DistributedContext
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import generator
@@ -50,7 +50,7 @@ class Trainer:
     material: Material
     run: RunFolder
     validate: Callable[[Learner], Metrics] | None = None
-    processes: Processes = field(default_factory=Processes)
+    processes: DistributedContext = field(default_factory=DistributedContext)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     progress: Progress = no_progress
     report: Callable[[Metrics], None] = lambda _: None  # is told of every epoch
@@ -149,7 +149,7 @@ class Trainer:
         return class_balanced_batches(self.material.targets, together * per_class, per_class, random)
 
     def _share(self, batch: Indices) -> Indices:
-        return batch[self.processes.share(len(batch))]
+        return batch[self.processes.shard(len(batch))]
 
     def _judge(self, running: Running, metrics: Metrics) -> None:
         """Do what is done between epochs, validate, keep the weights if they are the best so far, and log."""

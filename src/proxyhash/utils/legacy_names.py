@@ -6,6 +6,9 @@
 
 # --- Methods: settings, saved encoders ---
 
+JOINT_SETTINGS = {"floor": "distance_share"}
+"""Settings of the method joint; `floor` 0.0 meant the default, which was 0.75 then."""
+
 # --- Evaluation: metric keys ---
 
 # --- Proxies: proxy sets ---

@@ -34,12 +34,12 @@ _LINEAR_PROGRAM_UP_TO = 256  # bits; beyond, its exact check takes too long for 
 def largest_min_distance(words: int, bits: int) -> int:
     """Return an upper bound on the minimal Hamming distance of any C >= 2 distinct words of d bits (C <= 2^d)."""
     distance = bits
-    while distance > 1 and not _may_exist(words, bits, distance):
+    while distance > 1 and not _is_possible(words, bits, distance):
         distance -= 1
     return distance
 
 
-def _may_exist(words: int, bits: int, distance: int) -> bool:
+def _is_possible(words: int, bits: int, distance: int) -> bool:
     """Ask the bounds, the cheapest first, whether `words` words of `bits` bits at `distance` are ruled out."""
     n, d = (bits, distance) if distance % 2 == 0 else (bits + 1, distance + 1)
     if plotkin_bound(n, d) < words or KNOWN_SIZES.get((n, d), words) < words or hamming_bound(n, d) < words:

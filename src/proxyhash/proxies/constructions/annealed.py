@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from proxyhash.proxies.bit_annealing import Stage, flipped
-from proxyhash.proxies.constructions.codewords import evened
+from proxyhash.proxies.bit_annealing import AnnealingStage, anneal_bits
+from proxyhash.proxies.constructions.codewords import balance_bits
 from proxyhash.proxies.constructions.distance import minimal_distance
 from proxyhash.proxies.constructions.hadamard import Signs
 from proxyhash.utils.random import generator
@@ -13,16 +13,16 @@ _FLIPS = 200_000
 _STAGES = 20
 
 
-def annealed_code(code: Signs, reached: int, most: int) -> Signs:
+def anneal_code(code: Signs, reached: int, most: int) -> Signs:
     """Return words (C, d) of a larger minimal distance than that of `code`, which is `reached`, or `code` itself."""
     classes, bits = code.shape
     while classes <= _UP_TO and reached < most:
         random = generator(0, "annealed code", classes, bits, reached)
         start = np.where(random.random((classes, bits)) < 0.5, -1.0, 1.0)
-        stages = [Stage(temperature, 1.0, _FLIPS // _STAGES) for temperature in np.geomspace(3.0, 0.3, _STAGES)]
-        found = flipped(start, reached + 1, stages, random).astype(np.int8)
-        apart = minimal_distance(found)
-        if apart <= reached:
+        stages = [AnnealingStage(temperature, 1.0, _FLIPS // _STAGES) for temperature in np.geomspace(3.0, 0.3, _STAGES)]
+        found = anneal_bits(start, reached + 1, stages, random).astype(np.int8)
+        distance = minimal_distance(found)
+        if distance <= reached:
             break
-        code, reached = evened(found, apart), apart
+        code, reached = balance_bits(found, distance), distance
     return code

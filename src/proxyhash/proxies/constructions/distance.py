@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words, pack
-from proxyhash.codes.bits import words as as_words
+from proxyhash.codes.bits import to_words as as_words
 from proxyhash.codes.kernels import popcount
 from proxyhash.proxies.geometry import Floats
 from proxyhash.utils.jit import jit
@@ -21,8 +21,8 @@ def _smallest(database: Words) -> np.int64:
     smallest = np.int64(64 * parts)
     for i in range(items):
         for j in range(i):
-            apart = np.int64(0)
+            distance = np.int64(0)
             for part in range(parts):
-                apart += np.int64(popcount(database[part, i] ^ database[part, j]))
-            smallest = min(smallest, apart)
+                distance += np.int64(popcount(database[part, i] ^ database[part, j]))
+            smallest = min(smallest, distance)
     return smallest

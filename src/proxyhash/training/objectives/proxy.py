@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
-from proxyhash.proxies.kinds import find_kind
-from proxyhash.proxies.quality import measure
+from proxyhash.proxies.kinds import get_kind
+from proxyhash.proxies.quality import measure_quality
 from proxyhash.training.losses import (
     balanced_binary_cross_entropy,
     bitwise_cross_entropy,
@@ -65,9 +65,9 @@ class ProxySettings:
 
 @dataclass(frozen=True)
 class JointSettings(ProxySettings):
-    """Those, and how far apart the kind `joint` keeps all classes."""
+    """Settings of the kind `joint`: also its minimal distance."""
 
-    floor: float = 0.0  # as a share of the least distance that the kind `code` reaches; 0: three quarters
+    distance_share: float | None = None  # minimal distance as a share of that of `code`; None: 0.5
 
 
 _BY_CLASS = {"softmax": proxy_cross_entropy, "nca": nca, "cosine": cosine_cross_entropy}
@@ -111,7 +111,7 @@ class ProxyObjective(Objective):
         if not self.designed.trainable:
             return self.designed
         weights = self.weights.detach().cpu().numpy().astype(np.float32)
-        return ProxySet(weights.copy(), self.designed.kind, self.designed.seed, measure(weights))
+        return ProxySet(weights.copy(), self.designed.kind, self.designed.seed, measure_quality(weights))
 
 
 def class_similarity(task: Task, source: str) -> NDArray[np.float64] | None:
@@ -138,9 +138,11 @@ def _build(kind: str, task: Task, settings: ProxySettings) -> ProxyObjective:
         raise InputError("tau must be positive, and neither triplet nor margin may be negative.")
     if settings.per_class != 0:
         check_int("per_class", settings.per_class, 2)
-    similarity = class_similarity(task, settings.similarity) if find_kind(kind).semantic else None
-    floor = _floor(task, settings.floor) if isinstance(settings, JointSettings) else None
-    proxies = design_proxies(len(task.names), task.bits, kind, similarity, task.seed, floor=floor, progress=task.progress)
+    similarity = class_similarity(task, settings.similarity) if get_kind(kind).uses_similarity else None
+    share = settings.distance_share if isinstance(settings, JointSettings) else None
+    proxies = design_proxies(
+        len(task.names), task.bits, kind, similarity, task.seed, distance_share=share, progress=task.progress
+    )
     frequencies = None if task.tags is None else tag_frequencies(torch.from_numpy(task.tags))
     return ProxyObjective(proxies, settings, frequencies)
 
@@ -152,16 +154,6 @@ def _check_loss(loss: str, proxies: ProxySet, *, tags: bool) -> None:
         raise InputError(f"Tagged images are learned by the balanced cross-entropy; the loss {loss} is for single labels.")
     if loss == "bits" and not proxies.binary:
         raise InputError(f"The loss bits needs proxies of +1 and -1, and those of the kind {proxies.kind} are not.")
-
-
-def _floor(task: Task, share: float) -> int | None:
-    """Return the least distance in bits for a share of what is possible; None leaves it to the kind."""
-    if not 0 <= share <= 1:
-        raise InputError(f"floor is a share of the distance that is possible, from 0 to 1, not {share}.")
-    if share == 0:
-        return None
-    reached = design_proxies(len(task.names), task.bits, "code", seed=task.seed, progress=task.progress).quality.min_distance
-    return max(1, round(share * reached))
 
 
 def _register(kind: str, settings: type[ProxySettings]) -> None:
