@@ -39,7 +39,9 @@ def test_codes_and_distances_with_its_centroids_are_those_of_faiss() -> None:
     ours = pack_subcodes(quantize(VECTORS, codebooks), 8)
     assert (codes == ours).mean() > 0.999  # equally near centroids may round to either
     expected = np.square(VECTORS[:9, None] - theirs.decode(codes)).sum(2)
-    np.testing.assert_allclose(table_scorer(distance_tables(VECTORS[:9], codebooks), codes)(slice(None)), expected, atol=1e-3)
+    np.testing.assert_allclose(
+        table_scorer(distance_tables(VECTORS[:9], codebooks), codes)(slice(None)), expected, atol=1e-3
+    )
 
 
 def test_no_round_raises_the_error() -> None:

@@ -80,7 +80,9 @@ def test_blocks_are_one_hot_in_the_database_and_real_in_a_query() -> None:
     subcodes = unpack_subcodes(head.codes(found), 2, subcode_bits(12))
     np.testing.assert_array_equal(subcodes, blocks.argmax(2))
     one_hot = np.eye(64)[blocks.argmax(2)].reshape(40, -1)
-    np.testing.assert_allclose(table_scorer(head.queries(found), head.codes(found))(slice(None)), -found @ one_hot.T, atol=1e-5)
+    np.testing.assert_allclose(
+        table_scorer(head.queries(found), head.codes(found))(slice(None)), -found @ one_hot.T, atol=1e-5
+    )
 
 
 def test_a_quantised_head_compares_queries_with_what_codes_stand_for() -> None:
