@@ -10,8 +10,9 @@ import pytest
 import torch
 from PIL import Image
 
-from proxyhash.experiments import Grid, Record, bench, read_records, run_grid
-from proxyhash.experiments.bench import Bench
+from proxyhash.experiments import Grid, Record, read_records, run_grid
+from proxyhash.experiments import runner
+from proxyhash.experiments.runner import Bench
 from proxyhash.experiments.trial import Trial
 from proxyhash.models.hasher import Hasher
 from proxyhash.training.run_folder import CHECKPOINT
@@ -95,7 +96,7 @@ def test_a_stopped_grid_goes_on_where_it_was(
     with pytest.raises(PulledPlugError):
         run_grid(GRID, tmp_path, progress=stop)
     assert len(list(tmp_path.glob("*.json"))) == 2
-    (checkpoint,) = tmp_path.glob(f"{bench.UNDER_WAY}/*/{CHECKPOINT}")
+    (checkpoint,) = tmp_path.glob(f"{runner.UNDER_WAY}/*/{CHECKPOINT}")
     content = torch.load(checkpoint, weights_only=True)
     assert content["state"]["seconds"] > 0
     content["state"]["seconds"] += 1000

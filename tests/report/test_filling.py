@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from made_records import RECORDS, made
 
-from proxyhash.report.filling import filled
+from proxyhash.report.markdown_tables import filled
 from proxyhash.utils.errors import InputError
 
 ROOT = Path(__file__).parents[2]

@@ -225,7 +225,7 @@ def _line(record: "Record") -> str:
 def print_table(records: "list[Record]") -> None:
     """Print mAP in percent, methods by lengths: the mean over seeds and rounds, and their spread."""
     from proxyhash.report import compare
-    from proxyhash.report.plain import shown
+    from proxyhash.report.export import shown
 
     (comparison,) = compare(records)
     print(f"mAP in %, {comparison.title}")

@@ -85,7 +85,7 @@ def report(
 
 def _filled(file: Path) -> bool:
     """Make the tables of a Markdown file anew, and return whether that changed it."""
-    from proxyhash.report.filling import filled
+    from proxyhash.report.markdown_tables import filled
 
     try:
         text = file.read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from proxyhash.data import Dataset, Split, load_dataset, make_split
-from proxyhash.experiments.bench import Bench
+from proxyhash.experiments.runner import Bench
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record
 from proxyhash.experiments.rehearsal import rehearsal

@@ -2,6 +2,6 @@
 
 from proxyhash.report.comparison import Comparison, compare
 from proxyhash.report.page import write_page
-from proxyhash.report.plain import as_csv, as_markdown
+from proxyhash.report.export import as_csv, as_markdown
 
 __all__ = ["Comparison", "as_csv", "as_markdown", "compare", "write_page"]

@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from proxyhash.report.comparison import METRICS, PERCENT, Comparison
 from proxyhash.report.figures import figures
 from proxyhash.report.gallery import Gallery
-from proxyhash.report.plain import shown
+from proxyhash.report.export import shown
 from proxyhash.utils.atomic_io import atomic_write
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from proxyhash.experiments import read_records
 from proxyhash.report.comparison import METRICS, Comparison, compare
-from proxyhash.report.plain import markdown_cell, metric_title
+from proxyhash.report.export import markdown_cell, metric_title
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.markdown import escape_markdown
 

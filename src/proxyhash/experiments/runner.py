@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data import Dataset, Split
-from proxyhash.experiments import outcome
+from proxyhash.experiments import metrics
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record, read_record
 from proxyhash.experiments.trial import Trial, fingerprint
@@ -79,9 +79,9 @@ class Bench:
             codes = head.codes(nu[usable.database])
             if hasher.training_codes is not None and np.array_equal(usable.database, usable.train):
                 codes = hasher.training_codes  # learned for just these images
-            coded = outcome.Coded(head.queries(asked), head.codes(asked), codes, hasher.bits)
-            metrics = outcome.retrieval(coded, self.dataset, usable)
-            yield hasher.bits, metrics | outcome.embedding(hasher, nu, self.dataset, usable), fitted
+            coded = metrics.Coded(head.queries(asked), head.codes(asked), codes, hasher.bits)
+            metrics = metrics.retrieval(coded, self.dataset, usable)
+            yield hasher.bits, metrics | metrics.embedding(hasher, nu, self.dataset, usable), fitted
 
     def _keep(self, hashers: list[Hasher], trial: Trial) -> None:
         """Save what was trained, if that is wanted."""
@@ -116,8 +116,8 @@ class Bench:
             asked = features.values[split.query]
             parts = np.array_split(split.database, 1 + len(split.database) // PIECE)
             codes = np.concatenate([encoder.encode(features.values[part]) for part in parts])
-            coded = outcome.Coded(encoder.queries(asked), encoder.encode(asked), codes, bits)
-            yield bits, outcome.retrieval(coded, dataset, split), fitted
+            coded = metrics.Coded(encoder.queries(asked), encoder.encode(asked), codes, bits)
+            yield bits, metrics.retrieval(coded, dataset, split), fitted
 
     def _features(self) -> Features:
         name = self.grid.backbone
