@@ -4,7 +4,7 @@ from sklearn.linear_model import LogisticRegression
 
 from proxyhash import InputError, codes
 from proxyhash.codes.adc import pack_subcodes
-from proxyhash.evaluation import classify_codes, nearest_proxy_accuracy
+from proxyhash.evaluation import classify_codes
 
 
 def test_softmax_regression_is_scikit_learn_s() -> None:
@@ -38,10 +38,3 @@ def test_an_unseen_class_is_never_right_and_is_reported() -> None:
     assert result.without_relevant == 1
     with pytest.raises(InputError, match="query labels have shape"):
         classify_codes(packed, [0], packed, [0, 1], 2)
-
-
-def test_nearest_proxy_by_hand() -> None:
-    proxies = [[1, 1], [-1, 1]]
-    assert nearest_proxy_accuracy([[0.9, 0.2], [-0.1, 0.3], [0.2, 0.9]], [0, 1, 1], proxies).value == pytest.approx(2 / 3)
-    with pytest.raises(InputError, match="do not fit"):
-        nearest_proxy_accuracy([[1.0]], [0], proxies)

@@ -12,7 +12,7 @@ from proxyhash.utils.jit import jit
 
 Scores = NDArray[np.float64]
 
-TIES = ("expected", "best", "worst")
+TIES = ("expected", "best", "worst", "stable")
 DENOMINATORS = ("relevant", "capped", "retrieved")
 
 
@@ -30,6 +30,7 @@ def average_precision(
     if denominator not in DENOMINATORS:
         raise InputError(f"There is no denominator {denominator!r}; choose from {', '.join(DENOMINATORS)}.")
     top = counts.max_items if top is None else top
+    ties = "expected" if ties == "stable" else ties  # a stable ranking has groups of one item, which have one order
     if denominator == "retrieved":
         return _over_retrieved(_Groups(counts, top), ties)
     relevant = counts.total_relevant

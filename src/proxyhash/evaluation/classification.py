@@ -70,14 +70,3 @@ def _softmax_regression(
     found = minimize(loss, np.zeros((bits + 1) * classes), jac=True, method="L-BFGS-B", options={"maxiter": steps})
     matrix = found.x.reshape(bits + 1, classes)
     return matrix[:-1], matrix[-1]
-
-
-def nearest_proxy_accuracy(embeddings: ArrayLike, labels: ArrayLike, proxies: ArrayLike) -> Metric:
-    """Return how often the proxy (C, d) with the largest product w.nu is that of the label, for embeddings (N, d)."""
-    nu, w, y = np.asarray(embeddings, np.float64), np.asarray(proxies, np.float64), np.asarray(labels)
-    if nu.ndim != 2 or w.ndim != 2 or nu.shape[1] != w.shape[1] or y.shape != nu.shape[:1]:
-        raise InputError(
-            f"Embeddings {nu.shape}, labels {y.shape} and proxies {w.shape} do not fit: (N, d), (N,) and (C, d)."
-        )
-    right = (nu @ w.T).argmax(axis=1) == y
-    return Metric("accuracy by nearest proxy", right.astype(np.float64), 0)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from proxyhash.evaluation import precision
-from proxyhash.evaluation.average_precision import Scores, average_precision
+from proxyhash.evaluation.average_precision import TIES, Scores, average_precision
 from proxyhash.evaluation.counts import TieCounts, count_ties, distance_rows
 from proxyhash.evaluation.legacy import legacy_mean_average_precision
 from proxyhash.evaluation.real_distances import count_real_ties
@@ -20,7 +20,7 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int
 
-TIES = ("expected", "best", "worst", "stable")
+DEFAULT_KS = (1, 10, 100)  # of precision@k and recall@k
 
 Retrieval = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
 """Query codes, query labels, database codes, database labels."""
@@ -57,11 +57,10 @@ def mean_average_precision(
         return legacy_mean_average_precision(legacy, *search, top)
     if ties not in TIES:
         raise InputError(f"There is no way {ties!r} to treat ties; choose from {', '.join(TIES)}.")
-    way = "expected" if ties == "stable" else ties  # groups of one item have one order
     parts = _rankings(search, ties, bit_weights, threads, progress, beyond_relevant=False)
     kind = "real distances, " if _is_real(query_codes, bit_weights) else ""
     name = f"mAP{_cutoff(top)} [{kind}ties {ties}, over {denominator}]"
-    return _metric(name, parts, lambda part: average_precision(part, top, way, denominator))
+    return _metric(name, parts, lambda part: average_precision(part, top, ties, denominator))
 
 
 def _cutoff(top: int | None) -> str:
@@ -146,7 +145,7 @@ def evaluate(
     db_codes: ArrayLike,
     db_labels: ArrayLike,
     top: int | None = None,
-    ks: tuple[int, ...] = (1, 10, 100),
+    ks: tuple[int, ...] = DEFAULT_KS,
     *,
     threads: int | None = None,
     progress: Progress = no_progress,

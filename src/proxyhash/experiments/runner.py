@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data import Dataset, Split
+from proxyhash.data.protocols.split import drop_indices
+from proxyhash.evaluation.hasher import CHUNK_SIZE, EncodedSplit, embed_split, encode_split
 from proxyhash.experiments.grid import Grid
-from proxyhash.experiments.metrics import EncodedSplit, embedding_metrics, retrieval_metrics
+from proxyhash.experiments.metrics import record_metrics
 from proxyhash.experiments.records import Record, read_record
 from proxyhash.experiments.trial import Trial, fingerprint
 from proxyhash.methods import Lesson, find_method, fit_method
@@ -21,9 +23,8 @@ from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import joined
-from proxyhash.training.measure import PIECE, embed_split
 from proxyhash.training.run_folder import CHECKPOINT, RunFolder
-from proxyhash.training.train import Order, seen_classes, suitable_transform, train_hashers, without
+from proxyhash.training.train import Order, seen_classes, suitable_transform, train_hashers
 from proxyhash.utils.environment import machine, versions
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress
@@ -73,15 +74,10 @@ class TrialRunner:
         fitted = time.monotonic()
         self._save_models(hashers, trial)
         embedded, readable = self._embed(hashers, split)
-        usable = without(split, np.flatnonzero(~readable))
-        for hasher, nu in zip(hashers, embedded, strict=True):
-            head, asked = hasher.head, nu[usable.query]
-            codes = head.codes(nu[usable.database])
-            if hasher.training_codes is not None and np.array_equal(usable.database, usable.train):
-                codes = hasher.training_codes  # learned for just these images
-            coded = EncodedSplit(head.queries(asked), head.codes(asked), codes, hasher.bits)
-            metrics = retrieval_metrics(coded, self.dataset, usable)
-            yield hasher.bits, metrics | embedding_metrics(hasher, nu, self.dataset, usable), fitted
+        usable = drop_indices(split, np.flatnonzero(~readable))
+        for hasher, embeddings in zip(hashers, embedded, strict=True):
+            encoded = encode_split(hasher, embeddings, usable)
+            yield hasher.bits, record_metrics(encoded, self.dataset, usable), fitted
 
     def _save_models(self, hashers: list[Hasher], trial: Trial) -> None:
         """Save what was trained, if that is wanted."""
@@ -104,7 +100,7 @@ class TrialRunner:
     def _fit(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
         """Yield the same for a method without a network."""
         features = self._features()
-        split = without(self.splits[trial.fold], np.flatnonzero(~features.readable))
+        split = drop_indices(self.splits[trial.fold], np.flatnonzero(~features.readable))
         dataset, train = self.dataset, split.train
         classes = seen_classes(dataset, train)
         labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])
@@ -114,10 +110,10 @@ class TrialRunner:
             encoder = fit_method(trial.method, lesson, **trial.settings)
             fitted = time.monotonic()
             asked = features.values[split.query]
-            parts = np.array_split(split.database, 1 + len(split.database) // PIECE)
+            parts = np.array_split(split.database, 1 + len(split.database) // CHUNK_SIZE)
             codes = np.concatenate([encoder.encode(features.values[part]) for part in parts])
-            coded = EncodedSplit(encoder.queries(asked), encoder.encode(asked), codes, bits)
-            yield bits, retrieval_metrics(coded, dataset, split), fitted
+            encoded = EncodedSplit(encoder.queries(asked), encoder.encode(asked), codes, bits)
+            yield bits, record_metrics(encoded, dataset, split), fitted
 
     def _features(self) -> Features:
         name = self.grid.backbone

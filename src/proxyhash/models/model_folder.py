@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils import legacy_names
+from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils.errors import InputError
 
 FORMAT = "proxyhash.hasher/1"

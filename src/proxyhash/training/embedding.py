@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proxyhash.data.images import Indices
-from proxyhash.evaluation import mean_average_precision
+from proxyhash.evaluation import binarization_errors, mean_average_precision, nearest_proxy_accuracy
 from proxyhash.training.learner import Learner
-from proxyhash.training.losses import binarisation_error
 from proxyhash.training.sources import Source
 
 BATCH = 256
@@ -55,11 +54,10 @@ def validation_metrics(
         search = head.queries(nu), queries.relevance, head.codes(others), database.relevance
         metrics[f"map_{bits}"] = mean_average_precision(*search, top).value
         if head.searches == "Hamming":
-            metrics[f"binarisation_error_{bits}"] = float(binarisation_error(torch.from_numpy(nu)).mean())
+            metrics[f"binarisation_error_{bits}"] = float(binarization_errors(torch.from_numpy(nu)).mean(1).mean())
         scores = objective.scores(torch.from_numpy(nu).to(next(learner.heads.parameters()).device))
         if scores is not None and queries.classes is not None:
-            known = queries.classes >= 0
-            if known.any():
-                right = scores.argmax(1).cpu().numpy()[known] == queries.classes[known]
-                metrics[f"accuracy_{bits}"] = float(right.mean())
+            accuracy = nearest_proxy_accuracy(scores.argmax(1).cpu().numpy(), queries.classes)
+            if accuracy is not None:
+                metrics[f"accuracy_{bits}"] = accuracy
     return {"map": float(np.mean([metrics[f"map_{bits}"] for bits in lengths])), **metrics}

@@ -13,6 +13,7 @@ from torch import nn
 from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices, in_memory
+from proxyhash.data.protocols.split import drop_indices
 from proxyhash.data.transforms import Transform, default_transform, find_transform
 from proxyhash.models.backbones import create_backbone, trained_on
 from proxyhash.models.backbones.backbone import Backbone
@@ -83,7 +84,7 @@ def train_hashers(
     transform = suitable_transform(dataset, backbone, order.image_size, order.transform, finetunes=order.finetunes)
     backbone.eval().to(device)
     features = processes.main_process_first(lambda: cached_features(dataset, backbone, transform, progress=progress))
-    split = without(split, np.flatnonzero(~features.readable))
+    split = drop_indices(split, np.flatnonzero(~features.readable))
     if not len(split.train):
         raise InputError(f"None of the images of {dataset.name} that are to be trained on can be read.")
     classes = seen_classes(dataset, split.train)
@@ -121,20 +122,6 @@ def train_hashers(
     for hasher in hashers:
         hasher.record["validation"] = folder.best_epoch(hasher.bits)
     return hashers
-
-
-def without(split: Split, unusable: Indices) -> Split:
-    """Return a split without some images."""
-    if not len(unusable):
-        return split
-    return replace(
-        split,
-        train=np.setdiff1d(split.train, unusable),
-        validation=np.setdiff1d(split.validation, unusable),
-        validation_database=np.setdiff1d(split.validation_database, unusable),
-        query=np.setdiff1d(split.query, unusable),
-        database=np.setdiff1d(split.database, unusable),
-    )
 
 
 def suitable_transform(

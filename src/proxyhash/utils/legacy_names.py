@@ -25,6 +25,7 @@ def rename_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Return metrics under their present keys."""
     return {METRIC_KEYS.get(key, key): value for key, value in metrics.items()}
 
+
 # --- Proxies: proxy sets ---
 
 # --- Index: tables and columns of SQLite, JSON files ---

@@ -8,6 +8,7 @@ import torch
 
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices
+from proxyhash.data.protocols.split import drop_indices
 from proxyhash.methods.lesson import Lesson
 from proxyhash.methods.registry import find_method, fit_method
 from proxyhash.methods.shallow.feature_hasher import FeatureHasher
@@ -16,7 +17,7 @@ from proxyhash.models.backbones.backbone import Backbone
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape
-from proxyhash.training.train import seen_classes, suitable_transform, without
+from proxyhash.training.train import seen_classes, suitable_transform
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -58,7 +59,7 @@ def fit_hashers(
     transform = suitable_transform(dataset, backbone, order.image_size, order.transform)
     features = cached_features(dataset, backbone, transform, progress=progress)
     unreadable = np.flatnonzero(~features.readable)
-    split = None if split is None else without(split, unreadable)
+    split = None if split is None else drop_indices(split, unreadable)
     train = np.flatnonzero(features.readable) if split is None else split.train
     hashers = []
     for bits in order.bits:
