@@ -1,7 +1,7 @@
 """Evaluation by several processes that share the queries.
 
-The score of a query depends only on its own counts, which are integers. Each process scores its shard, the scores are gathered
-in the order of the queries, and the mean is taken over the same array as in one process, so results are equal to the last bit.
+The score of a query depends only on its own counts, which are integers. Each process scores its shard, the scores are
+gathered in the order of the queries, and the mean is taken over the same array as in one process: equal to the last bit.
 """
 
 from dataclasses import replace

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from proxyhash.proxies.bounds.hamming import largest_min_distance
 from proxyhash.proxies.constructions import best_code, minimal_distance
-from proxyhash.proxies.constructions.annealed import anneal_code
+from proxyhash.proxies.constructions.best import anneal_code
 from proxyhash.proxies.constructions.codewords import balance_bits, bit_imbalance, choose_balanced_rows, shuffle_code
 from proxyhash.proxies.constructions.completion import affine_hull, complete_code, farthest_first
 

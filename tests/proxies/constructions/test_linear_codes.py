@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from proxyhash.proxies.bounds.hamming import largest_min_distance
 from proxyhash.proxies.constructions.bch import cyclotomic_cosets, trace_code, trace_code_columns
+from proxyhash.proxies.constructions.codewords import minimal_distance
 from proxyhash.proxies.constructions.column_search import resize_columns, search_columns
-from proxyhash.proxies.constructions.distance import minimal_distance
 from proxyhash.proxies.constructions.linear import (
     add_parity,
     encode_messages,

@@ -6,16 +6,20 @@ from itertools import chain, islice
 
 import numpy as np
 
+from proxyhash.proxies.bit_annealing import AnnealingStage, anneal_bits
 from proxyhash.proxies.bounds.hamming import largest_min_distance
-from proxyhash.proxies.constructions.annealed import anneal_code
 from proxyhash.proxies.constructions.bch import trace_code_columns
-from proxyhash.proxies.constructions.codewords import balance_bits, bit_imbalance, choose_balanced_rows, shuffle_code
+from proxyhash.proxies.constructions.codewords import (
+    balance_bits,
+    bit_imbalance,
+    choose_balanced_rows,
+    minimal_distance,
+    shuffle_code,
+)
 from proxyhash.proxies.constructions.column_search import initial_columns, search_columns
-from proxyhash.proxies.constructions.distance import minimal_distance
-from proxyhash.proxies.constructions.hadamard import Signs
+from proxyhash.proxies.constructions.hadamard import Signs, biorthogonal_codes, plotkin_codes
 from proxyhash.proxies.constructions.linear import Columns, encode_messages, linear_distance
 from proxyhash.proxies.constructions.orbit_search import orbit_columns
-from proxyhash.proxies.constructions.plotkin import biorthogonal_codes, plotkin_codes
 from proxyhash.utils.random import generator
 
 _MAX_SHORT_SEARCH_CLASSES = 128  # classes
@@ -23,6 +27,9 @@ _MAX_SEARCH_DIMENSIONS = 12  # dimensions: beyond, a search from scratch does no
 _MAX_WORDS = 1 << 16
 _MAX_BALANCED_CLASSES = 64  # classes; with more, a good choice of words is balanced enough
 _ACCEPTED_IMBALANCE = 0.35  # the largest |mean| of a bit with which a code of the largest distance is taken at once
+_MAX_ANNEALED_CLASSES = 64  # with more, random flips do not improve on algebraic codes
+_FLIPS = 200_000
+_STAGES = 20
 
 Blocks = list[Signs]
 
@@ -86,3 +93,18 @@ def _column_candidates(k: int, bits: int, most: int) -> Iterator[Columns]:
         yield search_columns(k, bits, most)
     if many and k % 2 == 0 and k <= _MAX_SEARCH_DIMENSIONS:
         yield orbit_columns(k, bits, most)
+
+
+def anneal_code(code: Signs, reached: int, most: int) -> Signs:
+    """Return words (C, d) of a larger minimal distance than that of `code`, which is `reached`, or `code` itself."""
+    classes, bits = code.shape
+    while classes <= _MAX_ANNEALED_CLASSES and reached < most:
+        random = generator(0, "annealed code", classes, bits, reached)
+        start = np.where(random.random((classes, bits)) < 0.5, -1.0, 1.0)
+        stages = [AnnealingStage(temperature, 1.0, _FLIPS // _STAGES) for temperature in np.geomspace(3.0, 0.3, _STAGES)]
+        found = anneal_bits(start, reached + 1, stages, random).astype(np.int8)
+        distance = minimal_distance(found)
+        if distance <= reached:
+            break
+        code, reached = balance_bits(found, distance), distance
+    return code

@@ -3,7 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyhash.codes.bits import Words, pack, to_words
+from proxyhash.codes.kernels import popcount
 from proxyhash.proxies.constructions.hadamard import Signs
+from proxyhash.proxies.geometry import Floats
+from proxyhash.utils.jit import jit
 
 _ROUNDS = 400
 _SWAPS_A_ROUND = 128
@@ -58,3 +62,21 @@ def shuffle_code(words: Signs, random: np.random.Generator) -> Signs:
     flips = np.where(random.random(bits) < 0.5, -1, 1).astype(np.int8)
     turned_words: Signs = words[random.permutation(classes)][:, random.permutation(bits)] * flips
     return turned_words
+
+
+def minimal_distance(signs: Floats | NDArray[np.int8]) -> int:
+    """Return the smallest Hamming distance between two rows of +1 and -1 (C, d), C >= 2."""
+    return int(_smallest(to_words(pack(signs > 0))))
+
+
+@jit(nogil=True)
+def _smallest(database: Words) -> np.int64:
+    parts, items = database.shape
+    smallest = np.int64(64 * parts)
+    for i in range(items):
+        for j in range(i):
+            distance = np.int64(0)
+            for part in range(parts):
+                distance += np.int64(popcount(database[part, i] ^ database[part, j]))
+            smallest = min(smallest, distance)
+    return smallest

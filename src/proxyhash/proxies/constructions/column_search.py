@@ -8,8 +8,14 @@ g gives that for all 2^k columns.
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.proxies.constructions.linear import Columns, add_parity, griesmer_bound, linear_distance, word_weights
-from proxyhash.proxies.constructions.transform import walsh_hadamard
+from proxyhash.proxies.constructions.linear import (
+    Columns,
+    add_parity,
+    griesmer_bound,
+    linear_distance,
+    walsh_hadamard,
+    word_weights,
+)
 from proxyhash.utils.jit import jit
 from proxyhash.utils.random import generator
 

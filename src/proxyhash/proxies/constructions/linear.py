@@ -7,7 +7,7 @@ of how often each column occurs, so a minimal distance costs milliseconds, not p
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.proxies.constructions.transform import walsh_hadamard
+from proxyhash.utils.jit import jit
 
 Columns = NDArray[np.int64]
 Words = NDArray[np.int8]
@@ -65,3 +65,15 @@ def griesmer_bound(bits: int, k: int) -> int:
     while sum(-(-found >> i) for i in range(k)) > bits:
         found -= 1
     return found
+
+
+@jit(nogil=True)
+def walsh_hadamard(values: NDArray[np.float64]) -> None:
+    """Replace values f (2^k,) by F(c) = sum_x (-1)^(c . x) f(x), in place."""
+    half = 1
+    while half < len(values):
+        for first in range(0, len(values), 2 * half):
+            for low in range(first, first + half):
+                a, b = values[low], values[low + half]
+                values[low], values[low + half] = a + b, a - b
+        half *= 2
