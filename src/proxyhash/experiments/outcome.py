@@ -38,7 +38,8 @@ def retrieval(coded: Coded, dataset: Dataset, split: Split) -> dict[str, Any]:
 
     Where none of the database's classes was learned, its codes are also classified.
     """
-    asked, searched = dataset.relevance(split.query), dataset.relevance(split.database)
+    labels = dataset.require_labels()
+    asked, searched = labels.values[split.query], labels.values[split.database]
     search = (coded.queries, asked, coded.codes, searched)
     metrics = evaluate(*search, top=split.top, ks=NEAREST)
     found = {
@@ -49,7 +50,7 @@ def retrieval(coded: Coded, dataset: Dataset, split: Split) -> dict[str, Any]:
     if coded.queries.dtype == np.uint8:  # distances are whole numbers, and few
         curve = precision_recall_curve(*search)
         found["precision_recall"] = {"recall": curve.recall.tolist(), "precision": curve.precision.tolist()}
-    if dataset.labels is not None and not np.isin(searched, split.classes).any():
+    if not labels.is_multi_label and not np.isin(searched, split.classes).any():
         accuracy = classify_codes(coded.query_codes, asked, coded.codes, searched, coded.bits, symbol=coded.symbol)
         found["classification"] = accuracy.value
     return found

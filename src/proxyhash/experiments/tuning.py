@@ -94,7 +94,7 @@ def tune(
     found = {}
     for number in grid.rounds:
         path = folder / (CHOSEN_IN_ROUND.format(number) if _has_rounds(grid, dataset) else CHOSEN)
-        scores = _scores(replace(grid, rounds=(number,)), run, tags=dataset.tags is not None)
+        scores = _scores(replace(grid, rounds=(number,)), run, tags=dataset.kind == "tags")
         found[path] = {row: _best(tries) for row, tries in scores.items()}
         _write(found[path], scores, path)
     return found
