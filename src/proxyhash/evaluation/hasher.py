@@ -17,6 +17,7 @@ from proxyhash.evaluation.distributed import evaluate_distributed
 from proxyhash.evaluation.embeddings import binarization_errors, nearest_proxy_accuracy
 from proxyhash.evaluation.metrics import DEFAULT_KS, precision_recall_curve
 from proxyhash.evaluation.results import Metric, PrecisionRecallCurve
+from proxyhash.labels import ClassLabels
 from proxyhash.models.card import card_renewed
 from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import cached_features
@@ -161,13 +162,14 @@ def evaluate_hasher(
         embeddings, readable = embed_split(hasher, dataset, split, progress, context)
         split = drop_indices(split, np.flatnonzero(~readable))
         hasher = encode_split(hasher, embeddings, split)
-    query_labels, database_labels = dataset.relevance(split.query), dataset.relevance(split.database)
+    labels = dataset.require_labels()
+    query_labels, database_labels = labels.values[split.query], labels.values[split.database]
     retrieval = (hasher.queries, query_labels, hasher.database_codes, database_labels)
     metrics = evaluate_distributed(*retrieval, split.top, ks, context=context, progress=progress)
     curve = classification = None
     if detailed and hasher.is_hamming:
         curve = precision_recall_curve(*retrieval)
-    if detailed and dataset.labels is not None and not np.isin(database_labels, split.classes).any():
+    if detailed and not labels.is_multi_label and not np.isin(database_labels, split.classes).any():
         classification = classify_codes(
             hasher.query_codes,
             query_labels,
@@ -197,10 +199,10 @@ def _score_embeddings(encoded: EncodedSplit, dataset: Dataset, split: Split) -> 
     if hasher is None or embeddings is None:
         return None, None
     errors = binarization_errors(embeddings) if hasher.head.searches == "Hamming" else None
-    if hasher.proxies is None or dataset.labels is None:
+    if hasher.proxies is None or not isinstance(dataset.labels, ClassLabels):
         return None, errors
     number = {name: position for position, name in enumerate(hasher.names)}
-    classes = np.array([number.get(name, -1) for name in dataset.names])[dataset.labels[split.query]]
+    classes = np.array([number.get(name, -1) for name in dataset.class_names])[dataset.labels.values[split.query]]
     return nearest_proxy_accuracy(hasher.nearest_proxies(embeddings), classes), errors
 
 
