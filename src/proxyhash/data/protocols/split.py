@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,4 +75,5 @@ def drop_indices(split: Split, indices: Indices) -> Split:
     """Return a split without some images, for example those that cannot be read."""
     if not len(indices):
         return split
-    return replace(split, **{name: np.setdiff1d(getattr(split, name), indices) for name in _SETS})
+    kept: dict[str, Any] = {name: np.setdiff1d(getattr(split, name), indices) for name in _SETS}
+    return replace(split, **kept)
