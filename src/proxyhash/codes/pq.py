@@ -1,4 +1,4 @@
-"""Product quantisation (Jegou, Douze and Schmid 2011): vectors in M parts, each replaced by the nearest of k centroids.
+"""Product quantization (Jegou, Douze and Schmid 2011): vectors in M parts, each replaced by the nearest of k centroids.
 
 Codebooks are (M, k, d). Vectors (N, D) are padded with zeros to M d values, so that any D can be cut into M parts.
 """
