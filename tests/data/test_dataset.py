@@ -6,7 +6,7 @@ from miniatures import labeled, picture, tagged, write_pictures
 
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import ArrayImages, FileImages, Some, in_memory
-from proxyhash.data.problems import Problems
+from proxyhash.data.skipped import Problems
 from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.utils.errors import InputError
 
