@@ -14,7 +14,7 @@ from PIL import Image
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-    from running_service import Running
+    from helpers.service import Running
 
 settings.register_profile("steady", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("steady")
@@ -67,7 +67,7 @@ def photos(tmp_path: Path) -> Path:
 def photo_service(tmp_path_factory: pytest.TempPathFactory, model: Path) -> "Iterator[Running]":
     """Serve the index of some pictures, to all tests of the service that leave its pictures alone."""
     sys.path.insert(0, str(Path(__file__).parent / "serve"))
-    from running_service import make_photo_index, serving
+    from helpers.service import make_photo_index, serving
 
     with serving(make_photo_index(tmp_path_factory.mktemp("service"), model), body_bytes=2_000_000) as running:
         yield running

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from miniatures import labeled, picture, tagged, write_ilsvrc, write_nuswide, write_pictures
+from helpers.datasets import labeled, picture, tagged, write_ilsvrc, write_nuswide, write_pictures
 
 from proxyhash.data import ArrayImages, Dataset, load_dataset, make_split
 from proxyhash.data.checks import Finding, Report, check_dataset

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from miniatures import labeled, picture, tagged, write_pictures
+from helpers.datasets import labeled, picture, tagged, write_pictures
 
 from proxyhash.data.dataset import Dataset, indexed
 from proxyhash.data.images import ArrayImages, FileImages, Some, in_memory

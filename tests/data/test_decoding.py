@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from miniatures import picture
+from helpers.datasets import picture
 from PIL import Image, ImageOps
 
 from proxyhash.data.decoding import MAX_PIXELS, Pixels, UnreadableImageError, decode, decode_pixels, decode_square

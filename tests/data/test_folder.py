@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from miniatures import write_pictures
+from helpers.datasets import write_pictures
 
 from proxyhash.data import Dataset, default_protocol, load_dataset
 from proxyhash.data.dataset import UNKNOWN

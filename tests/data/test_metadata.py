@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import write_pictures
+from helpers.datasets import write_pictures
 
 from proxyhash.data import Dataset, load_dataset
 from proxyhash.data.sources.metadata import tag_matrix

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import labeled, tagged
+from helpers.datasets import labeled, tagged
 
 from proxyhash.data import Dataset, Split, default_protocol, find_protocol, list_protocols, make_split
 from proxyhash.data.catalog import RECORDS

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from miniatures import labeled, picture, write_pictures
+from helpers.datasets import labeled, picture, write_pictures
 from PIL import Image
 
 from proxyhash.data.images import ArrayImages, FileImages, Indices

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from miniatures import python2_pickle, write_cifar, write_ilsvrc, write_nuswide, write_pictures
+from helpers.datasets import python2_pickle, write_cifar, write_ilsvrc, write_nuswide, write_pictures
 
 from proxyhash.data import load_dataset
 from proxyhash.data.catalog import CIFAR10, CIFAR100, ILSVRC2012, NUSWIDE, Record

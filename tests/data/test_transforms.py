@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from miniatures import labeled, picture
+from helpers.datasets import labeled, picture
 from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional

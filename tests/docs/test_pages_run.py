@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import PROJECT, all_pages, differs, read_page
+from helpers.docs_pages import PROJECT, all_pages, differs, read_page
 
 from proxyhash.utils.jit import private_cache_folder
 

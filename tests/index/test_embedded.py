@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from material import clustered, keys_of
+from helpers.codes import clustered, keys_of
 
 import proxyhash
 from proxyhash import Index, InputError, codes

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from material import clustered, keys_of
+from helpers.codes import clustered, keys_of
 
 from proxyhash import Index, InputError, codes
 from proxyhash.index.embedded import FILE, EmbeddedIndex
@@ -27,7 +27,7 @@ WRITER = """
     import sys
     from pathlib import Path
     sys.path.insert(0, {tests!r})
-    from material import clustered, keys_of
+    from helpers.codes import clustered, keys_of
     from proxyhash.index.embedded import EmbeddedIndex
     index = EmbeddedIndex.open_folder(Path({folder!r}), bits=64)
     print("ready", flush=True)

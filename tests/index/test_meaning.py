@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from material import clustered, keys_of
+from helpers.codes import clustered, keys_of
 from PIL import Image
 
 from proxyhash import InputError, codes

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from material import clustered, keys_of
-from milvus_contract import check_same_answers, counted_name
+from helpers.codes import clustered, keys_of
+from helpers.milvus_checks import check_same_answers, counted_name
 
 from proxyhash import Index
 from proxyhash.cli.app import main

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from material import keys_of
-from milvus_contract import check_same_answers, counted_name
-from milvus_server import Server
+from helpers.codes import keys_of
+from helpers.milvus_checks import check_same_answers, counted_name
+from helpers.milvus_server import Server
 
 from proxyhash import Index
 from proxyhash.index.milvus import rows

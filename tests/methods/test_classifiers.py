@@ -4,7 +4,7 @@ from math import exp, log
 
 import pytest
 import torch
-from objectives import LABELS, NU, built, softplus, value
+from helpers.objectives import LABELS, NU, built, softplus, value
 
 from proxyhash.methods.deep.greedyhash import straight_through_signs
 

@@ -5,7 +5,7 @@ from math import exp, log
 import numpy as np
 import pytest
 import torch
-from objectives import NU, built, softplus, value
+from helpers.objectives import NU, built, softplus, value
 
 from proxyhash.methods import list_methods
 from proxyhash.models.heads import HeadShape

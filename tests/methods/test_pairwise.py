@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from objectives import LABELS, NU, built, softplus, value
+from helpers.objectives import LABELS, NU, built, softplus, value
 from scipy.optimize import lsq_linear
 
 from proxyhash.methods.bit_descent import improve_bit, similarity_error

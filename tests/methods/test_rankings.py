@@ -5,10 +5,10 @@ from math import log
 import numpy as np
 import pytest
 import torch
-from digit_features import digits, retrieval
+from helpers.digits import digits, retrieval
 from hypothesis import given
 from hypothesis import strategies as st
-from objectives import LABELS, NU, built, value
+from helpers.objectives import LABELS, NU, built, value
 
 from proxyhash.evaluation.average_precision import average_precision
 from proxyhash.evaluation.counts import TieCounts

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.linalg
-from digit_features import digits
+from helpers.digits import digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

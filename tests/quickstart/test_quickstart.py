@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pictures import class_folders, picture, tagged
+from helpers.images import class_folders, picture, tagged
 from PIL import Image
 
 from proxyhash.cli.app import main

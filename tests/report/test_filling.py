@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from made_records import RECORDS, made
+from helpers.records import RECORDS, made
 
 from proxyhash.report.filling import filled
 from proxyhash.utils.errors import InputError

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from made_records import RECORDS
+from helpers.records import RECORDS
 from playwright.sync_api import Browser
 
 from proxyhash.report import compare, write_page

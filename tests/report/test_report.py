@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_records import RECORDS, made
+from helpers.records import RECORDS, made
 
 from proxyhash.methods import list_methods
 from proxyhash.report import as_csv, as_markdown, compare, write_page

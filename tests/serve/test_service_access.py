@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from running_service import TOKEN, Running, make_code_index, save_picture, serving
+from helpers.service import TOKEN, Running, make_code_index, save_picture, serving
 
 from proxyhash.index.storage.items import Item
 from proxyhash.serve.access import check_token, is_allowed_host, read_token

@@ -9,7 +9,7 @@ from typing import cast
 
 import httpx
 import pytest
-from running_service import Running, make_code_index, serving
+from helpers.service import Running, make_code_index, serving
 from uvicorn import Config
 from uvicorn.server import ServerState
 

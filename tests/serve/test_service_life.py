@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from running_service import Running, make_code_index, serving
+from helpers.service import Running, make_code_index, serving
 
 from proxyhash.cli.app import main
 from proxyhash.index.embedded import EmbeddedIndex

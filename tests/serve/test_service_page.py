@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
-from running_service import NASTY, Running, make_code_index, serving
+from helpers.service import NASTY, Running, make_code_index, serving
 
 PATIENCE = 60_000  # milliseconds, on a machine that has other things to do
 

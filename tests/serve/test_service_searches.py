@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from running_service import NASTY, Running, make_code_index, serving
+from helpers.service import NASTY, Running, make_code_index, serving
 
 from proxyhash.index.embedded import EmbeddedIndex
 from proxyhash.serve.browsing import by_chance

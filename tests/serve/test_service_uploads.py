@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from running_service import Running
+from helpers.service import Running
 
 from proxyhash.data.parts import Part
 from proxyhash.serve.decoder import Crop, Job, Square, Thumbnail

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_run import STEPS, Watched, small_trainer
+from helpers.small_training import STEPS, Watched, small_trainer
 
 from proxyhash.training.processes import Processes
 from proxyhash.training.run_folder import BEST, CHECKPOINT, LOG

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from shared_run import SEARCHES, measured_model, search_of
+from helpers.distributed_evaluation import SEARCHES, measured_model, search_of
 
 from proxyhash.cli.app import main
 from proxyhash.evaluation import evaluate

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from small_run import BITS, STEPS, TRAIN, Recorded, digits, small_trainer
+from helpers.small_training import BITS, STEPS, TRAIN, Recorded, digits, small_trainer
 
 from proxyhash.data.images import FileImages
 from proxyhash.data.transforms import find_transform

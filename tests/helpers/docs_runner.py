@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ingredients import prepare
-from pages import Page, Step, differs, read_page
+from helpers.docs_inputs import prepare
+from helpers.docs_pages import Page, Step, differs, read_page
 
 from proxyhash.cli.app import main
 

@@ -4,7 +4,7 @@ import itertools
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from material import clustered, keys_of
+from helpers.codes import clustered, keys_of
 
 from proxyhash import Index
 from proxyhash.index import Matches
