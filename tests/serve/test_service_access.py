@@ -10,7 +10,7 @@ import pytest
 
 from helpers.images import save_image
 from helpers.service import TOKEN, Service, make_code_index, serving
-from proxyhash.index.storage.items import Item
+from proxyhash.index.local.items import Item
 from proxyhash.serve.access import check_token, is_allowed_host, read_token
 from proxyhash.serve.http import RefusalError
 from proxyhash.serve.media import Thumbnails, read_file
