@@ -23,7 +23,7 @@ from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import joined
 from proxyhash.training.measure import PIECE, embed_split
 from proxyhash.training.run_folder import CHECKPOINT, RunFolder
-from proxyhash.training.train import Order, seen_classes, suitable_transform, train_hashers, without
+from proxyhash.training.train import Order, class_and_tag_arrays, suitable_transform, train_hashers, without
 from proxyhash.utils.environment import machine, versions
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress
@@ -106,11 +106,10 @@ class TrialRunner:
         features = self._features()
         split = without(self.splits[trial.fold], np.flatnonzero(~features.readable))
         dataset, train = self.dataset, split.train
-        classes = seen_classes(dataset, train)
-        labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])
-        tags = None if dataset.tags is None else dataset.tags[np.ix_(train, classes)]
+        known = dataset.require_labels().subset(train)
+        arrays = class_and_tag_arrays(known.select_classes(known.present_classes()))
         for bits in trial.code_lengths:
-            lesson = Lesson(bits, features.values[train], labels, tags, trial.seed, self.progress)
+            lesson = Lesson(bits, features.values[train], *arrays, trial.seed, self.progress)
             encoder = fit_method(trial.method, lesson, **trial.settings)
             fitted = time.monotonic()
             asked = features.values[split.query]
@@ -140,4 +139,4 @@ class TrialRunner:
         return Record(self._key(trial), self._data(), protocol, facts, bits, metrics, seconds, versions(), machine())
 
     def _facts(self, trial: Trial) -> dict[str, Any]:
-        return trial.as_dict(tags=self.dataset.tags is not None)
+        return trial.as_dict(tags=self.dataset.kind == "tags")
