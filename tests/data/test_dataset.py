@@ -2,9 +2,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from helpers.datasets import labeled_dataset, tagged_dataset
 from helpers.images import smooth_image, write_images
-
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import ArrayImages, FileImages, Some, in_memory
 from proxyhash.data.problems import Problems
