@@ -19,10 +19,10 @@ from proxyhash.experiments.records import Record, read_record
 from proxyhash.experiments.trial import Trial, fingerprint
 from proxyhash.methods import Lesson, find_method, fit_method
 from proxyhash.models.backbones import create_backbone, trained_on
-from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import joined
+from proxyhash.models.runtime import Floats
 from proxyhash.training.run_folder import CHECKPOINT, RunFolder
 from proxyhash.training.train import Order, class_and_tag_arrays, suitable_transform, train_hashers
 from proxyhash.utils.environment import machine, versions

@@ -13,7 +13,7 @@ from proxyhash.methods.lesson import Lesson
 from proxyhash.methods.registry import find_method, fit_method
 from proxyhash.methods.shallow.feature_hasher import FeatureHasher
 from proxyhash.models.backbones import create_backbone, trained_on
-from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from miniatures import python2_pickle
 
-from proxyhash.data.unpickling import read_pickle
+from helpers.datasets import python2_pickle
+from proxyhash.data.safe_pickle import read_pickle
 from proxyhash.utils.errors import InputError
 
 

@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 from proxyhash.codes.adc import pack_subcodes, subcode_bits
 from proxyhash.codes.bits import Packed
 from proxyhash.codes.pq import distance_tables, learn_codebooks, quantize, reconstruct
-from proxyhash.models.heads.head import Floats, Head, HeadShape, layers_before
+from proxyhash.models.heads.base import Floats, Head, HeadShape, layers_before
 from proxyhash.models.heads.registry import head_kind
 from proxyhash.utils.random import generator
 
