@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.distributed_evaluation import SEARCHES, evaluate_model, search_of
 from PIL import Image
 
+from helpers.distributed_evaluation import SEARCHES, evaluate_model, search_of
 from proxyhash.cli.app import main
 from proxyhash.evaluation import evaluate
 from proxyhash.utils.distributed import DistributedContext
