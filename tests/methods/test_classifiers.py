@@ -4,9 +4,9 @@ from math import exp, log
 
 import pytest
 import torch
-from objectives import LABELS, NU, built, softplus, value
+from method_losses import LABELS, NU, built, softplus, value
 
-from proxyhash.methods.deep.greedyhash import straight_through_signs
+from proxyhash.methods.greedyhash import straight_through_signs
 
 
 def test_dpn_by_hand() -> None:

@@ -15,15 +15,16 @@ from proxyhash.experiments import outcome
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record, read_record
 from proxyhash.experiments.trial import Trial, fingerprint
-from proxyhash.methods import Lesson, find_method, fit_method
+from proxyhash.methods import TrainingData, get_method
 from proxyhash.models.backbones import create_backbone, trained_on
 from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import joined
+from proxyhash.training.features import fit_method
 from proxyhash.training.measure import PIECE, embed_split
 from proxyhash.training.run_folder import CHECKPOINT, RunFolder
-from proxyhash.training.train import Order, seen_classes, suitable_transform, train_hashers, without
+from proxyhash.training.train import Order, seen_classes, suitable_transform, train_hashers, training_labels, without
 from proxyhash.utils.environment import machine, versions
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress
@@ -56,7 +57,7 @@ class Bench:
 
     def run(self, trial: Trial) -> Iterator[Record]:
         """Train and measure."""
-        fit = self._trained if find_method(trial.method).trains else self._fitted
+        fit = self._trained if get_method(trial.method).trains else self._fitted
         begun = time.monotonic() - RunFolder(self.under_way(trial)).seconds()
         for bits, metrics, fitted in fit(trial):
             seconds = {"fit": round(fitted - begun, 1), "all": round(time.monotonic() - begun, 1)}
@@ -106,17 +107,15 @@ class Bench:
         features = self._features()
         split = without(self.splits[trial.round], np.flatnonzero(~features.readable))
         dataset, train = self.dataset, split.train
-        classes = seen_classes(dataset, train)
-        labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])
-        tags = None if dataset.tags is None else dataset.tags[np.ix_(train, classes)]
+        labels = training_labels(dataset, train, seen_classes(dataset, train))
         for bits in trial.lengths:
-            lesson = Lesson(bits, features.values[train], labels, tags, trial.seed, self.progress)
-            encoder = fit_method(trial.method, lesson, **trial.settings)
+            data = TrainingData(bits, features.values[train], labels, seed=trial.seed, progress=self.progress)
+            encoder = fit_method(trial.method, data, **trial.settings)
             fitted = time.monotonic()
             asked = features.values[split.query]
             parts = np.array_split(split.database, 1 + len(split.database) // PIECE)
             codes = np.concatenate([encoder.encode(features.values[part]) for part in parts])
-            coded = outcome.Coded(encoder.queries(asked), encoder.encode(asked), codes, bits)
+            coded = outcome.Coded(encoder.encode_queries(asked), encoder.encode(asked), codes, bits)
             yield bits, outcome.retrieval(coded, dataset, split), fitted
 
     def _features(self) -> Features:

@@ -58,7 +58,7 @@ def retrieval(coded: Coded, dataset: Dataset, split: Split) -> dict[str, Any]:
 def embedding(hasher: Hasher, nu: Floats, dataset: Dataset, split: Split) -> dict[str, Any]:
     """Return how binary the embeddings of queries are, how often the nearest proxy is right, and how the proxies lie."""
     found: dict[str, Any] = {"accuracy": proxy_accuracy(hasher, dataset, split.query, nu)}
-    if hasher.head.searches == "Hamming":
+    if hasher.head.metric == "hamming":
         errors = ((np.abs(nu[split.query]) - 1) ** 2).mean(1)
         found["binarisation_error"] = float(errors.mean())
         found["binarisation_histogram"] = np.histogram(errors, BINS, (0, 1))[0].tolist()

@@ -14,6 +14,8 @@ from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices, in_memory
 from proxyhash.data.transforms import Transform, default_transform, find_transform
+from proxyhash.labels import ClassLabels, Labels, TagLabels
+from proxyhash.methods import TrainingData, build_method, check_settings
 from proxyhash.models.backbones import create_backbone, trained_on
 from proxyhash.models.backbones.backbone import Backbone
 from proxyhash.models.feature_cache import Features, cached_features
@@ -21,7 +23,6 @@ from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashNetwork, HeadShape, Normalized
 from proxyhash.training.embedding import Judged, validation_metrics
 from proxyhash.training.learner import Learner
-from proxyhash.training.objectives import Task, build_objective, check_settings
 from proxyhash.training.plan import Plan
 from proxyhash.training.processes import join_processes
 from proxyhash.training.run_folder import RunFolder
@@ -163,6 +164,15 @@ def seen_classes(dataset: Dataset, train: Indices) -> Indices:
     return np.flatnonzero(dataset.tags[train].any(0))
 
 
+def training_labels(dataset: Dataset, train: Indices, classes: Indices) -> Labels:
+    """Return the labels of the training images, with classes or tags renumbered to those that training sees."""
+    names = tuple(dataset.names[number] for number in classes)
+    if dataset.labels is not None:
+        return ClassLabels(np.searchsorted(classes, dataset.labels[train]), names)
+    assert dataset.tags is not None
+    return TagLabels(dataset.tags[np.ix_(train, classes)], names)
+
+
 def _learner(
     dataset: Dataset,
     train: Indices,
@@ -173,19 +183,22 @@ def _learner(
     progress: Progress,
 ) -> Learner:
     """Build heads and objectives, the same ones for the same seed."""
-    names = tuple(dataset.names[number] for number in classes)
-    labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])
-    tags = None if dataset.tags is None else dataset.tags[np.ix_(train, classes)]
+    labels = training_labels(dataset, train, classes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(order.plan.seed)
         objectives, heads = [], []
         for bits in order.bits:
-            task = Task(
-                bits, names, labels, tags, lambda: features.values[train], order.plan.seed, progress, order.finetunes
+            data = TrainingData(
+                bits,
+                lambda: features.values[train],
+                labels,
+                seed=order.plan.seed,
+                progress=progress,
+                finetune=order.finetunes,
             )
-            objectives.append(build_objective(order.method, task, order.settings))
+            objectives.append(build_method(order.method, data, order.settings))
             shape = HeadShape(backbone.facts.width, bits, order.plan.hidden, order.plan.dropout)
-            heads.append(objectives[-1].head(shape))
+            heads.append(objectives[-1].build_head(shape))
     trunk = Normalized(backbone) if order.finetunes else nn.Identity()
     return Learner(trunk, heads, objectives, freeze_statistics=order.plan.freeze_statistics)
 
