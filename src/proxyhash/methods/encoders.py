@@ -47,7 +47,7 @@ class LinearEncoder:
     --------
     >>> encoder = LinearEncoder("first", np.zeros(2, np.float32), np.eye(2, 1, dtype=np.float32))
     >>> encoder.encode(np.array([[1, 5], [-1, 5]], np.float32)).tolist()
-    [[128], [0]]
+    [[1], [0]]
     """
 
     method: str

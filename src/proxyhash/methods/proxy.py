@@ -128,8 +128,6 @@ class ProxyMethod(HashingMethod):
 def class_similarity(data: TrainingData, source: str) -> NDArray[np.float64] | None:
     """Return the similarity of classes (C, C): from class means of q(x), eq. (similarity), or from tags that co-occur."""
     labels = data.known_labels()
-    if source not in ("auto", "means", "tags"):
-        raise InputError(f"The similarity of classes comes from means or tags, not {source!r}.")
     if isinstance(labels, TagLabels) and source != "means":
         return tag_similarity(labels.values)
     if source == "tags":
