@@ -199,7 +199,7 @@ def test_a_failed_run_leaves_the_good_model(tmp_path: Path, capsys: pytest.Captu
     [
         (
             "train digits --backbone convnet --method shcml -o new",
-            "There is no training method 'shcml'; did you mean shclm?",
+            "There is no method 'shcml'; did you mean shclm?",
         ),
         (
             "train digits --backbone convnet --method shclm:tau=4 --tau 3 -o new",
