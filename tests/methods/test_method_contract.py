@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from digit_features import digits, retrieval
 
+from helpers.digits import digits, retrieval
 from proxyhash.evaluation import mean_average_precision
 from proxyhash.methods import HeadEncoder, LinearEncoder, TrainingData, get_method, list_methods
 from proxyhash.training.features import fit_method

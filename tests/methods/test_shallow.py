@@ -5,11 +5,11 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.linalg
-from digit_features import digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from helpers.digits import digits
 from proxyhash.methods import TrainingData
 from proxyhash.methods.coordinate_descent import cyclic_descent
 from proxyhash.methods.itq import moments

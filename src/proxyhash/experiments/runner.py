@@ -24,7 +24,7 @@ from proxyhash.models.joined import joined
 from proxyhash.training.features import fit_method
 from proxyhash.training.measure import PIECE, embed_split
 from proxyhash.training.run_folder import CHECKPOINT, RunFolder
-from proxyhash.training.train import Order, seen_classes, suitable_transform, train_hashers, training_labels, without
+from proxyhash.training.train import Order, suitable_transform, train_hashers, without
 from proxyhash.utils.environment import machine, versions
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress
@@ -107,7 +107,8 @@ class TrialRunner:
         features = self._features()
         split = without(self.splits[trial.fold], np.flatnonzero(~features.readable))
         dataset, train = self.dataset, split.train
-        labels = training_labels(dataset, train, seen_classes(dataset, train))
+        known = dataset.require_labels().subset(train)
+        labels = known.select_classes(known.present_classes())
         for bits in trial.code_lengths:
             data = TrainingData(bits, features.values[train], labels, seed=trial.seed, progress=self.progress)
             encoder = fit_method(trial.method, data, **trial.settings)
@@ -139,4 +140,4 @@ class TrialRunner:
         return Record(self._key(trial), self._data(), protocol, facts, bits, metrics, seconds, versions(), machine())
 
     def _facts(self, trial: Trial) -> dict[str, Any]:
-        return trial.as_dict(tags=self.dataset.tags is not None)
+        return trial.as_dict(tags=self.dataset.kind == "tags")

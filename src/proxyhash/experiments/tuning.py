@@ -93,7 +93,7 @@ def tune(
     found = {}
     for number in grid.folds:
         path = folder / (TUNED_FOLD_FILE.format(number) if _has_folds(grid, dataset) else TUNED_FILE)
-        scores = _scores(replace(grid, folds=(number,)), run, tags=dataset.tags is not None)
+        scores = _scores(replace(grid, folds=(number,)), run, tags=dataset.kind == "tags")
         found[path] = {row: _best(tries) for row, tries in scores.items()}
         _write(found[path], scores, path)
     return found

@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 
 from proxyhash.data import Dataset, Split
+from proxyhash.data.images import Indices
+from proxyhash.labels import Labels
 from proxyhash.methods import LinearEncoder, TrainingData, get_method
 from proxyhash.models.backbones import create_backbone, trained_on
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashNetwork
 from proxyhash.training.features import fit_method
-from proxyhash.training.train import seen_classes, suitable_transform, training_labels, without
+from proxyhash.training.train import suitable_transform, without
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -56,7 +58,7 @@ def fit_hashers(
     unreadable = np.flatnonzero(~features.readable)
     split = None if split is None else without(split, unreadable)
     train = np.flatnonzero(features.readable) if split is None else split.train
-    labels = None if split is None else training_labels(dataset, train, seen_classes(dataset, train))
+    labels = None if split is None else _training_labels(dataset, train)
     hashers = []
     for bits in order.bits:
         data = TrainingData(bits, features.values[train], labels, seed=order.seed, progress=progress)
@@ -69,3 +71,9 @@ def fit_hashers(
         network = HashNetwork(backbone, encoder.to_head()).eval().float()
         hashers.append(Hasher(network, transform, names, None, record))
     return hashers
+
+
+def _training_labels(dataset: Dataset, train: Indices) -> Labels:
+    """Return the labels of the training images, with the classes or tags that occur."""
+    known = dataset.require_labels().subset(train)
+    return known.select_classes(known.present_classes())

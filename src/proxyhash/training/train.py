@@ -14,7 +14,7 @@ from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices, in_memory
 from proxyhash.data.transforms import Transform, default_transform, find_transform
-from proxyhash.labels import ClassLabels, Labels, TagLabels
+from proxyhash.labels import ClassLabels
 from proxyhash.methods import TrainingData, build_method, check_settings
 from proxyhash.models.backbones import create_backbone, trained_on
 from proxyhash.models.backbones.backbone import Backbone
@@ -117,7 +117,7 @@ def train_hashers(
         report,
     )
     trained = trainer.fit().cpu()
-    names = tuple(dataset.names[number] for number in classes)
+    names = tuple(dataset.class_names[number] for number in classes)
     hashers = [_hasher(number, trained, backbone, transform, names, split, order) for number in range(len(order.bits))]
     for hasher in hashers:
         hasher.record["validation"] = folder.best_epoch(hasher.bits)
@@ -158,19 +158,7 @@ def _suitable_size(dataset: Dataset, backbone: Backbone, finetunes: bool) -> int
 
 def seen_classes(dataset: Dataset, train: Indices) -> Indices:
     """Return the classes, or tags, that training sees: not those of which all images are held out or cannot be read."""
-    if dataset.labels is not None:
-        return np.unique(dataset.labels[train])
-    assert dataset.tags is not None
-    return np.flatnonzero(dataset.tags[train].any(0))
-
-
-def training_labels(dataset: Dataset, train: Indices, classes: Indices) -> Labels:
-    """Return the labels of the training images, with classes or tags renumbered to those that training sees."""
-    names = tuple(dataset.names[number] for number in classes)
-    if dataset.labels is not None:
-        return ClassLabels(np.searchsorted(classes, dataset.labels[train]), names)
-    assert dataset.tags is not None
-    return TagLabels(dataset.tags[np.ix_(train, classes)], names)
+    return dataset.require_labels().subset(train).present_classes()
 
 
 def _learner(
@@ -183,7 +171,7 @@ def _learner(
     progress: Progress,
 ) -> Learner:
     """Build heads and objectives, the same ones for the same seed."""
-    labels = training_labels(dataset, train, classes)
+    labels = dataset.require_labels().subset(train).select_classes(classes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(order.plan.seed)
         objectives, heads = [], []
@@ -205,13 +193,7 @@ def _learner(
 
 def _targets(dataset: Dataset, images: Indices, classes: Indices) -> NDArray[np.int64] | NDArray[np.float32]:
     """Return classes as training numbers them (n,), -1 for one that it does not see; or its tags (n, T)."""
-    if dataset.labels is not None:
-        numbers = np.full(len(dataset.names), -1, np.int64)
-        numbers[classes] = np.arange(len(classes))
-        found: NDArray[np.int64] = numbers[dataset.labels[images]]
-        return found
-    assert dataset.tags is not None
-    return dataset.tags[np.ix_(images, classes)].astype(np.float32)
+    return dataset.require_labels().subset(images).select_classes(classes).targets()
 
 
 def _validator(
@@ -219,8 +201,9 @@ def _validator(
 ) -> Callable[[Learner], Metrics]:
     def judged(images: Indices) -> Judged:
         chosen = images[np.linspace(0, len(images) - 1, limit).astype(int)] if limit and len(images) > limit else images
-        classes = _targets(dataset, chosen, seen) if dataset.labels is not None else None
-        return Judged(chosen, dataset.relevance(chosen), classes)  # type: ignore[arg-type]
+        labels = dataset.require_labels().subset(chosen)
+        classes = labels.select_classes(seen).values if isinstance(labels, ClassLabels) else None
+        return Judged(chosen, labels.values, classes)
 
     queries, database = judged(split.validation), judged(split.validation_database)
     return lambda learner: validation_metrics(learner, source, queries, database, lengths, split.top)

@@ -39,7 +39,7 @@ TRANSFORM = replace(find_transform("small", 8), flip=False)  # a mirrored digit 
 
 
 @dataclass
-class Recorded(Trainer):
+class RecordingTrainer(Trainer):
     """A trainer that remembers every step's loss."""
 
     losses: list[float] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Recorded(Trainer):
 
 
 @dataclass
-class Watched:
+class RecordingSource:
     """A source that remembers which images it gave."""
 
     source: Source
@@ -78,7 +78,7 @@ def small_trainer(
     settings: dict[str, Any] | None = None,
     processes: Processes | None = None,
     **changes: Any,
-) -> Recorded:
+) -> RecordingTrainer:
     pixels, labels = digits()
     torch.manual_seed(0)
     data = TrainingData.from_arrays(BITS, flat(pixels[:TRAIN]), labels[:TRAIN])
@@ -94,10 +94,10 @@ def small_trainer(
     validation = Judged(np.arange(TRAIN, ALL), labels[TRAIN:], labels[TRAIN:])
     searched = Judged(np.arange(TRAIN), labels[:TRAIN], labels[:TRAIN])
     processes = processes or Processes()
-    return Recorded(
+    return RecordingTrainer(
         Learner(trunk, [head], [objective], freeze_statistics=plan.freeze_statistics),
         plan,
-        Watched(source),
+        RecordingSource(source),
         Material(np.arange(TRAIN), labels[:TRAIN]),
         RunFolder(folder, processes.first),
         lambda learner: validation_metrics(learner, source, validation, searched, [BITS]),
@@ -128,7 +128,7 @@ def shared(folder: Path, plans: list[dict[str, Any]]) -> None:
     for number, plan in enumerate(plans):
         trainer = small_trainer(folder / str(number), processes=processes, **plan)
         weights = trainer.fit().state_dict()
-        assert isinstance(trainer.source, Watched)
+        assert isinstance(trainer.source, RecordingSource)
         seen = {"losses": trainer.losses, "given": trainer.source.given, "weights": weights}
         torch.save(seen, folder / f"{number}-{processes.rank}.pt")
 
