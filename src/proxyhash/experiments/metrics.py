@@ -8,9 +8,9 @@ import numpy as np
 from proxyhash.codes.bits import Packed
 from proxyhash.data import Dataset, Split
 from proxyhash.evaluation import classify_codes, evaluate, precision_recall_curve
-from proxyhash.models.engines import Floats
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.heads import Queries
+from proxyhash.models.runtime import Floats
 from proxyhash.proxies.geometry import unit_rows
 from proxyhash.training.measure import proxy_accuracy
 

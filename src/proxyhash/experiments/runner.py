@@ -17,10 +17,10 @@ from proxyhash.experiments.records import Record, read_record
 from proxyhash.experiments.trial import Trial, fingerprint
 from proxyhash.methods import TrainingData, get_method
 from proxyhash.models.backbones import create_backbone, trained_on
-from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import joined
+from proxyhash.models.runtime import Floats
 from proxyhash.training.features import fit_method
 from proxyhash.training.measure import PIECE, embed_split
 from proxyhash.training.run_folder import CHECKPOINT, RunFolder

@@ -17,7 +17,7 @@ from proxyhash.data.transforms import Transform, default_transform, find_transfo
 from proxyhash.labels import ClassLabels
 from proxyhash.methods import TrainingData, build_method, check_settings
 from proxyhash.models.backbones import create_backbone, trained_on
-from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashNetwork, HeadShape, Normalized

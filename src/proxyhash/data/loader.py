@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from proxyhash.data.crop import Part
 from proxyhash.data.decoding import Pixels, UnreadableImageError
 from proxyhash.data.images import Images, Indices, in_memory
-from proxyhash.data.parts import Part
-from proxyhash.data.problems import Problems
+from proxyhash.data.skipped import Problems
 from proxyhash.data.transforms import Draws, Transform
 from proxyhash.utils.parallel import available_threads, prefetch
 from proxyhash.utils.validation import check_int

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers.datasets import python2_pickle
-from proxyhash.data.unpickling import read_pickle
+from proxyhash.data.safe_pickle import read_pickle
 from proxyhash.utils.errors import InputError
 
 

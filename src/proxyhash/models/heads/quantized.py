@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 from proxyhash.codes.bits import Packed
 from proxyhash.codes.product_quantiser import distance_tables, learn_codebooks, quantise, reconstruct
 from proxyhash.codes.tables import pack_symbols, symbol_bits
-from proxyhash.models.heads.head import Floats, Head, HeadShape, layers_before
+from proxyhash.models.heads.base import Floats, Head, HeadShape, layers_before
 from proxyhash.models.heads.registry import head_kind
 from proxyhash.utils.random import generator
 

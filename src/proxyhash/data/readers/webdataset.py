@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyhash.data.crop import Part
 from proxyhash.data.decoding import EXTENSIONS, Fit, NamedBytes, Pixels, decode_part, decode_pixels, decode_square
 from proxyhash.data.images import Indices
-from proxyhash.data.parts import Part
 from proxyhash.utils.errors import InputError
 
 LABEL = ".cls"

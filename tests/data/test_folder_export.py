@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from proxyhash.data import ArrayImages, ClassLabels, Dataset, TagLabels, load_dataset
-from proxyhash.data.writing import write_folder
+from proxyhash.data.folder_export import write_folder
 from proxyhash.utils.errors import InputError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 4, 4, 3), dtype=np.uint8)

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from proxyhash.data.catalog import Record
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import FileImages
-from proxyhash.data.problems import Problems
-from proxyhash.data.sources.metadata import MISSING
-from proxyhash.data.sources.scan import OUTSIDE
+from proxyhash.data.readers.listing import OUTSIDE
+from proxyhash.data.readers.metadata import MISSING
+from proxyhash.data.skipped import Problems
 from proxyhash.labels import TagLabels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from proxyhash.data.catalog import Record
 from proxyhash.data.dataset import Dataset
-from proxyhash.data.sources.folder import load_folder
-from proxyhash.data.sources.scan import subfolders
+from proxyhash.data.readers.folder import load_folder
+from proxyhash.data.readers.listing import subfolders
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from proxyhash.data.images import FileImages, Images
 from proxyhash.data.load import load_dataset
-from proxyhash.data.sources.scan import checked_root
-from proxyhash.data.sources.tars import open_tar, tar_fingerprint
+from proxyhash.data.readers.listing import checked_root
+from proxyhash.data.readers.webdataset import open_tar, tar_fingerprint
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int

@@ -9,7 +9,7 @@ from proxyhash.data.catalog import Record
 from proxyhash.data.dataset import PARTS, Dataset
 from proxyhash.data.images import ArrayImages
 from proxyhash.data.locations import check_files
-from proxyhash.data.unpickling import read_pickle
+from proxyhash.data.safe_pickle import read_pickle
 from proxyhash.labels import ClassLabels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress

@@ -10,9 +10,9 @@ import numpy as np
 
 from proxyhash.data.dataset import NO_PART, PARTS, Dataset
 from proxyhash.data.images import FileImages
-from proxyhash.data.problems import Problems
-from proxyhash.data.sources.folder import PART_NAMES
-from proxyhash.data.sources.scan import OUTSIDE, checked_root, folder_name, is_inside
+from proxyhash.data.readers.folder import PART_NAMES
+from proxyhash.data.readers.listing import OUTSIDE, checked_root, folder_name, is_inside
+from proxyhash.data.skipped import Problems
 from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress

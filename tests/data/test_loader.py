@@ -11,8 +11,8 @@ from PIL import Image
 from helpers.datasets import labeled_dataset
 from helpers.images import smooth_image, write_images
 from proxyhash.data.images import ArrayImages, FileImages, Indices
-from proxyhash.data.problems import Problems
-from proxyhash.data.read_ahead import load_batches
+from proxyhash.data.loader import load_batches
+from proxyhash.data.skipped import Problems
 from proxyhash.data.transforms import Transform, augmentation_draws, find_transform
 from proxyhash.utils.errors import InputError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from proxyhash.data.catalog import RECORDS
 from proxyhash.data.decoding import EXTENSIONS
-from proxyhash.data.problems import Problems
+from proxyhash.data.skipped import Problems
 from proxyhash.utils.errors import InputError
 
 OUTSIDE = "outside the folder"

@@ -8,8 +8,8 @@ import numpy as np
 
 from proxyhash.data.dataset import NO_PART, PARTS, Dataset, Part
 from proxyhash.data.images import FileImages
-from proxyhash.data.problems import Problems
-from proxyhash.data.sources.scan import checked_root, folder_name, image_files, subfolders
+from proxyhash.data.readers.listing import checked_root, folder_name, image_files, subfolders
+from proxyhash.data.skipped import Problems
 from proxyhash.labels import ClassLabels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
