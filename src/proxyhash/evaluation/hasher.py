@@ -198,7 +198,7 @@ def _score_embeddings(encoded: EncodedSplit, dataset: Dataset, split: Split) -> 
     hasher, embeddings = encoded.hasher, encoded.query_embeddings
     if hasher is None or embeddings is None:
         return None, None
-    errors = binarization_errors(embeddings) if hasher.head.searches == "Hamming" else None
+    errors = binarization_errors(embeddings) if hasher.head.metric == "hamming" else None
     if hasher.proxies is None or not isinstance(dataset.labels, ClassLabels):
         return None, errors
     number = {name: position for position, name in enumerate(hasher.names)}
