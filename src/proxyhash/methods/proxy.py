@@ -25,7 +25,7 @@ from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, T
 from proxyhash.methods.registry import register_method
 from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
 from proxyhash.proxies.kinds import get_kind
-from proxyhash.proxies.quality import measure
+from proxyhash.proxies.quality import measure_quality
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
@@ -122,7 +122,7 @@ class ProxyMethod(HashingMethod):
         if not self.designed.trainable:
             return self.designed
         weights = self.weights.detach().cpu().numpy().astype(np.float32)
-        return ProxySet(weights.copy(), self.designed.kind, self.designed.seed, measure(weights))
+        return ProxySet(weights.copy(), self.designed.kind, self.designed.seed, measure_quality(weights))
 
 
 def class_similarity(data: TrainingData, source: str) -> NDArray[np.float64] | None:
