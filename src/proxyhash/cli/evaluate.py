@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Flag, Json
-from proxyhash.cli.show import progress_bars
+from proxyhash.cli.parameters import Flag, Int, Json
+from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.process_rank import get_process_rank
 
@@ -27,9 +26,9 @@ def codes(
     *,
     query: Path,
     database: Path,
-    top: Whole | None = None,
+    top: Int | None = None,
     legacy: str | None = None,
-    threads: Whole | None = None,
+    threads: Int | None = None,
     json_: Json = False,
 ) -> None:
     """Evaluate codes from files: mAP (expected over ties, worst and best case), precision and recall.
@@ -65,7 +64,7 @@ def codes(
     assert items.labels is not None
     search = (queries.codes, queries.labels, items.codes, items.labels)
     rank, context = get_process_rank(), _init_distributed()
-    with progress_bars(shown=rank.rank == 0) as progress:
+    with progress_bars(enabled=rank.rank == 0) as progress:
         metrics = evaluate_distributed(*search, top, context=context, threads=threads, progress=progress)
     if rank.rank:
         return
@@ -99,7 +98,7 @@ def model(
     *,
     data: str | None = None,
     protocol: str | None = None,
-    round_: Annotated[Whole | None, Parameter(name="--round")] = None,
+    round_: Annotated[Int | None, Parameter(name="--round")] = None,
     data_dir: Path | None = None,
     save: Annotated[bool, Flag] = False,
     json_: Json = False,
@@ -132,7 +131,7 @@ def model(
     context, hasher = init_distributed(), Hasher.load(model_)
     if save and hasher.folder != model_:
         raise InputError(f"{model_} is the copy of a shared model; save it to a folder of your own to save metrics with it.")
-    with progress_bars(shown=context.is_main_process) as progress:
+    with progress_bars(enabled=context.is_main_process) as progress:
         dataset, split = load_eval_data(hasher, data, protocol, round_, data_dir=data_dir, progress=progress)
         report = evaluate_hasher(hasher, dataset, split, context=context, progress=progress)
     if not context.is_main_process:

@@ -19,12 +19,12 @@ from proxyhash.evaluation.metrics import DEFAULT_KS, precision_recall_curve
 from proxyhash.evaluation.results import Metric, PrecisionRecallCurve
 from proxyhash.labels import ClassLabels
 from proxyhash.models.card import card_renewed
-from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.heads import Queries
-from proxyhash.models.model_folder import METRICS
 from proxyhash.models.running import BATCH
+from proxyhash.models.runtime import Floats
+from proxyhash.models.storage import METRICS
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.distributed import DistributedContext
 from proxyhash.utils.errors import InputError
@@ -198,7 +198,7 @@ def _score_embeddings(encoded: EncodedSplit, dataset: Dataset, split: Split) -> 
     hasher, embeddings = encoded.hasher, encoded.query_embeddings
     if hasher is None or embeddings is None:
         return None, None
-    errors = binarization_errors(embeddings) if hasher.head.searches == "Hamming" else None
+    errors = binarization_errors(embeddings) if hasher.head.metric == "hamming" else None
     if hasher.proxies is None or not isinstance(dataset.labels, ClassLabels):
         return None, errors
     number = {name: position for position, name in enumerate(hasher.names)}

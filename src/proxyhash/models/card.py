@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from proxyhash.models.model_folder import CALIBRATION, CARD, METRICS, read_config
+from proxyhash.models.storage import CALIBRATION, CARD, METRICS, read_config
 from proxyhash.utils import legacy_names
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.markdown import escape_markdown

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from proxyhash.models.model_folder import CALIBRATION, CARD, CONFIG, METRICS, PROXIES, WEIGHTS
+from proxyhash.models.storage import CALIBRATION, CARD, CONFIG, METRICS, PROXIES, WEIGHTS
 from proxyhash.utils import legacy_names
 from proxyhash.utils.errors import InputError
 

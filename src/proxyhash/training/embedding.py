@@ -53,7 +53,7 @@ def validation_metrics(
     for bits, nu, others, objective, head in zip(lengths, asked, searched, learner.methods, learner.coders, strict=True):
         search = head.queries(nu), queries.relevance, head.codes(others), database.relevance
         metrics[f"map_{bits}"] = mean_average_precision(*search, top).value
-        if head.searches == "Hamming":
+        if head.metric == "hamming":
             metrics[f"binarisation_error_{bits}"] = float(binarization_errors(torch.from_numpy(nu)).mean(1).mean())
         scores = objective.scores(torch.from_numpy(nu).to(next(learner.heads.parameters()).device))
         if scores is not None and queries.classes is not None:
