@@ -22,11 +22,11 @@ from proxyhash.models.engines import OnnxRunner, TorchRunner
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalized
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.training.learner import Learner
+from proxyhash.training.checkpoint import RunFolder
+from proxyhash.training.config import Plan
+from proxyhash.training.inputs import FeatureSource, ImageSource
+from proxyhash.training.model import Learner
 from proxyhash.training.objectives import Task, build_objective
-from proxyhash.training.plan import Plan
-from proxyhash.training.run_folder import RunFolder
-from proxyhash.training.sources import FeatureSource, ImageSource
 from proxyhash.training.trainer import Material, Trainer
 from proxyhash.utils.memory import keep_freed_memory
 from proxyhash.utils.parallel import available_threads

@@ -10,7 +10,7 @@ from proxyhash.experiments.rehearsal import rehearsal
 from proxyhash.experiments.trial import Trial, parse_method
 from proxyhash.experiments.tuning import BUDGET, CHOSEN, OTHER_RATES, RATE, first_tries, further_tries, tune, tuned_grids
 from proxyhash.methods import list_methods
-from proxyhash.training.plan import Plan
+from proxyhash.training.config import Plan
 from proxyhash.utils.errors import InputError
 
 GRID = Grid("digits", ("lsh", "itq-cca", "shclm"), (8,), backbone="convnet", plan={"epochs": 1, "hidden": 16}, seeds=3)

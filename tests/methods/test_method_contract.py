@@ -10,7 +10,7 @@ from proxyhash.evaluation import mean_average_precision
 from proxyhash.methods import Lesson, find_method, fit_method, list_methods
 from proxyhash.methods.deep.fitting import HeadHasher
 from proxyhash.methods.shallow import FeatureHasher
-from proxyhash.training.plan import Plan
+from proxyhash.training.config import Plan
 from proxyhash.utils.errors import InputError
 
 FLOOR = {"lsh": 0.25, "itq": 0.5, "random": 0.5, "learned": 0.6}  # what labels add is asked of all others

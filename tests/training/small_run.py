@@ -23,14 +23,14 @@ from proxyhash.data.images import ArrayImages, Indices
 from proxyhash.data.transforms import find_transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.network import HeadShape, Normalized
-from proxyhash.training.embedding import Judged, validation_metrics
-from proxyhash.training.learner import Learner
+from proxyhash.training.checkpoint import RunFolder
+from proxyhash.training.config import Plan
+from proxyhash.training.inputs import FeatureSource, ImageSource, Source
+from proxyhash.training.model import Learner
 from proxyhash.training.objectives import Task, build_objective
-from proxyhash.training.plan import Plan
 from proxyhash.training.processes import Processes, join_processes
-from proxyhash.training.run_folder import RunFolder
-from proxyhash.training.sources import FeatureSource, ImageSource, Source
 from proxyhash.training.trainer import Material, Trainer
+from proxyhash.training.validation import Judged, validation_metrics
 from proxyhash.utils.errors import ProxyhashWarning
 
 TRAIN, ALL, BITS = 160, 220, 12

@@ -11,8 +11,8 @@ import pytest
 import torch
 from small_run import STEPS, Watched, small_trainer
 
+from proxyhash.training.checkpoint import BEST, CHECKPOINT, LOG
 from proxyhash.training.processes import Processes
-from proxyhash.training.run_folder import BEST, CHECKPOINT, LOG
 
 SCRIPT = str(Path(__file__).with_name("small_run.py"))
 PLANS: dict[str, dict[str, Any]] = {

@@ -14,10 +14,10 @@ from small_run import BITS, STEPS, TRAIN, Recorded, digits, small_trainer
 
 from proxyhash.data.images import FileImages
 from proxyhash.data.transforms import find_transform
+from proxyhash.training.checkpoint import CHECKPOINT, LOG
+from proxyhash.training.config import Plan
+from proxyhash.training.inputs import ImageSource
 from proxyhash.training.interruption import Interruption
-from proxyhash.training.plan import Plan
-from proxyhash.training.run_folder import CHECKPOINT, LOG
-from proxyhash.training.sources import ImageSource
 from proxyhash.training.trainer import TrainingStoppedError
 from proxyhash.utils.errors import InputError
 

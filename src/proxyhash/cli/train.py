@@ -143,7 +143,7 @@ def train(
     from proxyhash.data import load_dataset, make_split
     from proxyhash.experiments.trial import parse_method
     from proxyhash.methods.shallow.network import ShallowOrder, is_shallow
-    from proxyhash.training.plan import Plan
+    from proxyhash.training.config import Plan
     from proxyhash.training.processes import join_processes
     from proxyhash.training.train import Order
 

@@ -21,8 +21,8 @@ from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import joined
+from proxyhash.training.checkpoint import CHECKPOINT, RunFolder
 from proxyhash.training.measure import PIECE, embed_split
-from proxyhash.training.run_folder import CHECKPOINT, RunFolder
 from proxyhash.training.train import Order, seen_classes, suitable_transform, train_hashers, without
 from proxyhash.utils.environment import machine, versions
 from proxyhash.utils.errors import InputError

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from proxyhash.experiments.trial import Trial, parse_method
 from proxyhash.methods import find_method
-from proxyhash.training.plan import Plan
+from proxyhash.training.config import Plan
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from proxyhash.methods import find_method
-from proxyhash.training.plan import Plan
+from proxyhash.training.config import Plan
 from proxyhash.utils.errors import InputError
 
 _NOT_IN_RESULTS = ("checkpoint_seconds",)  # of a plan: how often it is saved changes nothing that it learns

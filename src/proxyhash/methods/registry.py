@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from proxyhash.methods.deep.fitting import fit_head
 from proxyhash.methods.lesson import Encoder, Lesson
+from proxyhash.training.config import Plan
 from proxyhash.training.objectives import Objective, Task, find_objective, objective
-from proxyhash.training.plan import Plan
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.registry import lookup
 from proxyhash.utils.validation import check_int

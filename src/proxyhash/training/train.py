@@ -19,14 +19,14 @@ from proxyhash.models.backbones.backbone import Backbone
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashNetwork, HeadShape, Normalized
-from proxyhash.training.embedding import Judged, validation_metrics
-from proxyhash.training.learner import Learner
+from proxyhash.training.checkpoint import RunFolder
+from proxyhash.training.config import Plan
+from proxyhash.training.inputs import FeatureSource, ImageSource, Source
+from proxyhash.training.model import Learner
 from proxyhash.training.objectives import Task, build_objective, check_settings
-from proxyhash.training.plan import Plan
 from proxyhash.training.processes import join_processes
-from proxyhash.training.run_folder import RunFolder
-from proxyhash.training.sources import FeatureSource, ImageSource, Source
 from proxyhash.training.trainer import Material, Metrics, Trainer
+from proxyhash.training.validation import Judged, validation_metrics
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.memory import keep_freed_memory
 from proxyhash.utils.progress import Progress, no_progress

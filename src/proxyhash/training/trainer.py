@@ -13,14 +13,14 @@ from torch import Tensor
 
 from proxyhash.data.decoding import UnreadableImageError
 from proxyhash.data.images import Indices
-from proxyhash.training.batches import class_balanced_batches, shuffled_batches
-from proxyhash.training.embedding import embed
+from proxyhash.training.checkpoint import RunFolder, Running, State
+from proxyhash.training.config import Plan
+from proxyhash.training.inputs import Source
 from proxyhash.training.interruption import Interruption
-from proxyhash.training.learner import Learner, MovingAverage, optimizer_for, set_rates
-from proxyhash.training.plan import Plan
+from proxyhash.training.model import Learner, MovingAverage, optimizer_for, set_rates
 from proxyhash.training.processes import Processes
-from proxyhash.training.run_folder import RunFolder, Running, State
-from proxyhash.training.sources import Source
+from proxyhash.training.samplers import class_balanced_batches, shuffled_batches
+from proxyhash.training.validation import embed
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import generator

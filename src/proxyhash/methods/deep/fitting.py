@@ -16,11 +16,11 @@ from torch import nn
 from proxyhash.codes import pack
 from proxyhash.methods.lesson import Lesson
 from proxyhash.models.heads import Head, HeadShape, Queries, describe_head, make_head
-from proxyhash.training.learner import Learner
+from proxyhash.training.checkpoint import RunFolder
+from proxyhash.training.config import Plan
+from proxyhash.training.inputs import FeatureSource
+from proxyhash.training.model import Learner
 from proxyhash.training.objectives import Task, build_objective
-from proxyhash.training.plan import Plan
-from proxyhash.training.run_folder import RunFolder
-from proxyhash.training.sources import FeatureSource
 from proxyhash.training.trainer import Material, Trainer
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError

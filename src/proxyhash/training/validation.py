@@ -10,9 +10,9 @@ from torch import Tensor
 
 from proxyhash.data.images import Indices
 from proxyhash.evaluation import mean_average_precision
-from proxyhash.training.learner import Learner
+from proxyhash.training.inputs import Source
 from proxyhash.training.losses import binarisation_error
-from proxyhash.training.sources import Source
+from proxyhash.training.model import Learner
 
 BATCH = 256
 

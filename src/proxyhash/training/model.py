@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from proxyhash.models.heads import Head
+from proxyhash.training.config import Plan
 from proxyhash.training.objectives import Objective
-from proxyhash.training.plan import Plan
 
 
 class Learner(nn.Module):

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from proxyhash.training.learner import Learner, MovingAverage
+from proxyhash.training.model import Learner, MovingAverage
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 

@@ -4,9 +4,9 @@ from torch import nn
 
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.network import HashHead, HeadShape, Normalized
-from proxyhash.training.learner import Learner, MovingAverage, optimizer_for, set_rates
+from proxyhash.training.config import Plan
+from proxyhash.training.model import Learner, MovingAverage, optimizer_for, set_rates
 from proxyhash.training.objectives import Task, build_objective
-from proxyhash.training.plan import Plan
 
 
 def learner(method: str = "learned", lengths: tuple[int, ...] = (8, 12)) -> Learner:

@@ -12,7 +12,7 @@ from torch import Tensor
 from proxyhash.data.images import Images, Indices
 from proxyhash.data.read_ahead import load_batches
 from proxyhash.data.transforms import Transform, augmentation_draws
-from proxyhash.training.plan import Plan
+from proxyhash.training.config import Plan
 
 
 class Source(Protocol):

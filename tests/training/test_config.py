@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from proxyhash.training.plan import Plan
+from proxyhash.training.config import Plan
 from proxyhash.training.train import Order
 from proxyhash.utils.errors import InputError
 
