@@ -19,7 +19,7 @@ def test_seeds_turn_slowest_and_each_length_is_a_trial() -> None:
 def test_a_network_that_is_trained_whole_has_all_lengths() -> None:
     grid = Grid("digits", ("shclm",), (8, 16), rounds=(0, 2), finetune=True)
     assert [(trial.lengths, trial.round) for trial in grid.trials()] == [((8, 16), 0), ((8, 16), 2)]
-    assert all(trial.plan.backbone_rate > 0 for trial in grid.trials())
+    assert all(trial.plan.backbone_lr > 0 for trial in grid.trials())
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_network_that_is_trained_whole_has_all_lengths() -> None:
         ({"rounds": (-1,)}, "rounds must be at least 0, not -1."),
         ({"judged_on": "train"}, "A grid is judged on test or validation, not 'train'."),
         ({"finetune": True}, "LSH trains no network and cannot be fine-tuned."),
-        ({"plan": {"epoch": 3}}, "A training plan has no setting epoch; it has epochs"),
+        ({"plan": {"epoch": 3}}, "OptimConfig has no setting 'epoch'; did you mean epochs?"),
         ({"settings": {"shclm": {"tua": 3.0}}}, "has no setting tua; it has tau"),
         ({"settings": {"dpsh": {}}}, "The grid has settings for dpsh, which is not among its methods."),
     ],

@@ -10,7 +10,7 @@ from proxyhash.experiments.rehearsal import rehearsal
 from proxyhash.experiments.trial import Trial, parse_method
 from proxyhash.experiments.tuning import BUDGET, CHOSEN, OTHER_RATES, RATE, first_tries, further_tries, tune, tuned_grids
 from proxyhash.methods import list_methods
-from proxyhash.training.config import Plan
+from proxyhash.training.config import OptimConfig
 from proxyhash.utils.errors import InputError
 
 GRID = Grid("digits", ("lsh", "itq-cca", "shclm"), (8,), backbone="convnet", plan={"epochs": 1, "hidden": 16}, seeds=3)
@@ -29,7 +29,7 @@ def test_every_method_has_a_few_tries_that_it_can_make(name: str, tags: bool) ->
     assert 1 <= len(proposed) <= BUDGET
     assert len(set(proposed)) == len(proposed)
     for each in proposed:
-        Trial(each.label, *parse_method(each.label), (8,), 0, 0, Plan.frozen(**dict(each.plan)))
+        Trial(each.label, *parse_method(each.label), (8,), 0, 0, OptimConfig.frozen(**dict(each.plan)))
 
 
 def test_the_best_on_held_out_images_is_chosen(tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> No
         next(trial for trial in grid.with_choices(tmp_path / CHOSEN).trials() if trial.label == label)
         for label in grid.methods
     )
-    assert plain.plan.rate == dict(best["shclm"].plan)["rate"]
-    assert bits.plan.rate == dict(best["shclm:loss=bits"].plan)["rate"]
+    assert plain.plan.lr == dict(best["shclm"].plan)["rate"]
+    assert bits.plan.lr == dict(best["shclm:loss=bits"].plan)["rate"]
     assert plain.settings["tau"] > 0
     assert (bits.settings["loss"], bits.settings["tau"]) == ("bits", 0.0), "what was tried, not what another row chose"
 
@@ -133,7 +133,7 @@ def test_a_grid_starts_from_what_was_chosen(tmp_path: Path) -> None:
     )
     trial = next(each for each in GRID.with_choices(chosen).trials() if each.method == "shclm")
     assert trial.settings == {"tau": 4.0, "loss": "nca"}
-    assert (trial.plan.rate, trial.plan.epochs) == (0.001, 1)
+    assert (trial.plan.lr, trial.plan.epochs) == (0.001, 1)
     own = replace(GRID, settings={"shclm": {"tau": 9.0}}).with_choices(chosen)
     assert own.settings == {"shclm": {"tau": 9.0}}
     chosen.write_text("bits = 3\n")

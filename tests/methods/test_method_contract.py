@@ -10,13 +10,13 @@ from proxyhash.evaluation import mean_average_precision
 from proxyhash.methods import Lesson, find_method, fit_method, list_methods
 from proxyhash.methods.deep.fitting import HeadHasher
 from proxyhash.methods.shallow import FeatureHasher
-from proxyhash.training.config import Plan
+from proxyhash.training.config import OptimConfig
 from proxyhash.utils.errors import InputError
 
 FLOOR = {"lsh": 0.25, "itq": 0.5, "random": 0.5, "learned": 0.6}  # what labels add is asked of all others
 
 
-SHORT = Plan.frozen(epochs=8, hidden=128, batch=128)  # of the deep ones: seconds, not minutes
+SHORT = OptimConfig.frozen(epochs=8, hidden_dim=128, batch_size=128)  # of the deep ones: seconds, not minutes
 
 
 def lesson() -> Lesson:

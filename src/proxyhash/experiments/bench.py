@@ -21,9 +21,9 @@ from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import joined
-from proxyhash.training.checkpoint import CHECKPOINT, RunFolder
+from proxyhash.training.checkpoint import CHECKPOINT, CheckpointManager
 from proxyhash.training.measure import PIECE, embed_split
-from proxyhash.training.train import Order, seen_classes, suitable_transform, train_hashers, without
+from proxyhash.training.train import TrainConfig, resolve_transform, train_classes, train_hashers, without
 from proxyhash.utils.environment import machine, versions
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress
@@ -57,7 +57,7 @@ class Bench:
     def run(self, trial: Trial) -> Iterator[Record]:
         """Train and measure."""
         fit = self._trained if find_method(trial.method).trains else self._fitted
-        begun = time.monotonic() - RunFolder(self.under_way(trial)).seconds()
+        begun = time.monotonic() - CheckpointManager(self.under_way(trial)).elapsed_seconds()
         for bits, metrics, fitted in fit(trial):
             seconds = {"fit": round(fitted - begun, 1), "all": round(time.monotonic() - begun, 1)}
             yield self._record(trial, bits, metrics, seconds)
@@ -65,8 +65,14 @@ class Bench:
     def _trained(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
         """Yield length, metrics and the time when the fit was done, for a network."""
         split, grid, run = self.splits[trial.round], self.grid, self.under_way(trial)
-        order = Order(
-            trial.lengths, trial.method, trial.settings, grid.backbone, image_size=grid.image_size, plan=trial.plan
+        order = TrainConfig(
+            trial.lengths,
+            trial.method,
+            trial.settings,
+            grid.backbone,
+            image_size=grid.image_size,
+            optim=trial.plan,
+            seed=trial.seed,
         )
         resume = (run / CHECKPOINT).is_file()
         hashers = train_hashers(self.dataset, split, order, run, resume=resume, progress=self.progress)
@@ -106,7 +112,7 @@ class Bench:
         features = self._features()
         split = without(self.splits[trial.round], np.flatnonzero(~features.readable))
         dataset, train = self.dataset, split.train
-        classes = seen_classes(dataset, train)
+        classes = train_classes(dataset, train)
         labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])
         tags = None if dataset.tags is None else dataset.tags[np.ix_(train, classes)]
         for bits in trial.lengths:
@@ -122,7 +128,7 @@ class Bench:
     def _features(self) -> Features:
         name = self.grid.backbone
         backbone = create_backbone(name, pretrained=trained_on(name) is not None).eval()
-        transform = suitable_transform(self.dataset, backbone, self.grid.image_size)
+        transform = resolve_transform(self.dataset, backbone, self.grid.image_size)
         return cached_features(self.dataset, backbone, transform, progress=self.progress)
 
     def _key(self, trial: Trial) -> str:

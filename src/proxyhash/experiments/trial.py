@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from proxyhash.methods import find_method
-from proxyhash.training.config import Plan
+from proxyhash.training.config import OptimConfig
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import downgrade_optim_config
 
 _NOT_IN_RESULTS = ("checkpoint_seconds",)  # of a plan: how often it is saved changes nothing that it learns
 
@@ -22,7 +23,7 @@ class Trial:
     lengths: tuple[int, ...]
     seed: int
     round: int
-    plan: Plan
+    plan: OptimConfig
 
     def __post_init__(self) -> None:
         """Refuse a setting that the method does not have."""
@@ -37,12 +38,12 @@ class Trial:
                 raise InputError(f"{found.title} has no setting {name}; it has {', '.join(known) or 'none'}.")
         settings = found.settings(**self.settings)
         if hasattr(settings, "settled"):
-            settings = settings.settled(tags=tags, finetunes=self.plan.backbone_rate > 0)
+            settings = settings.settled(tags=tags, finetunes=self.plan.backbone_lr > 0)
         return asdict(settings)
 
     def facts(self, *, tags: bool) -> dict[str, Any]:
         """Return everything that the result on classes or tags may depend on: a changed default is another trial."""
-        plan = {key: value for key, value in asdict(self.plan).items() if key not in _NOT_IN_RESULTS}
+        optim = {key: value for key, value in asdict(self.plan).items() if key not in _NOT_IN_RESULTS}
         return {
             "label": self.label,
             "method": self.method,
@@ -50,7 +51,7 @@ class Trial:
             "lengths": list(self.lengths),
             "seed": self.seed,
             "round": self.round,
-            "plan": plan if find_method(self.method).trains else None,
+            "plan": downgrade_optim_config(optim, self.seed) if find_method(self.method).trains else None,
         }
 
     def title(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from proxyhash.methods.deep.fitting import fit_head
 from proxyhash.methods.lesson import Encoder, Lesson
-from proxyhash.training.config import Plan
+from proxyhash.training.config import OptimConfig
 from proxyhash.training.objectives import Objective, Task, find_objective, objective
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.registry import lookup
@@ -92,7 +92,7 @@ def find_method(name: str) -> Method:
     return lookup("method", name, _METHODS)
 
 
-def fit_method(name: str, lesson: Lesson, plan: Plan | None = None, **settings: Any) -> Encoder:
+def fit_method(name: str, lesson: Lesson, optim: OptimConfig | None = None, **settings: Any) -> Encoder:
     """Fit a system on features; a setting that it does not have is an error. `plan` is how the deep ones are trained."""
     found = find_method(name)
     known = [setting.name for setting in fields(found.settings)]
@@ -101,7 +101,7 @@ def fit_method(name: str, lesson: Lesson, plan: Plan | None = None, **settings: 
             raise InputError(f"{found.title} has no setting {setting}; it has {', '.join(known) or 'none'}.")
     _check(found, lesson)
     chosen = found.settings(**settings)
-    return found.fit(lesson, chosen) if plan is None or not found.trains else found.fit(lesson, chosen, plan)
+    return found.fit(lesson, chosen) if optim is None or not found.trains else found.fit(lesson, chosen, optim)
 
 
 def _check(found: Method, lesson: Lesson) -> None:

@@ -1,4 +1,4 @@
-"""Where a batch's inputs come from: cached features, or images that are augmented anew in every epoch."""
+"""Inputs of batches: cached features, or images that are augmented in every epoch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,53 +12,54 @@ from torch import Tensor
 from proxyhash.data.images import Images, Indices
 from proxyhash.data.read_ahead import load_batches
 from proxyhash.data.transforms import Transform, augmentation_draws
-from proxyhash.training.config import Plan
+from proxyhash.training.config import OptimConfig
 
 
-class Source(Protocol):
-    """Inputs for arrays of image numbers."""
+class InputSource(Protocol):
+    """Inputs of the model for batches of image indices."""
 
-    def training(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:
-        """Yield the inputs of each batch as epoch `epoch` sees them."""
+    def train_batches(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:
+        """Yield the inputs of each batch in an epoch of training, augmented."""
         ...
 
-    def testing(self, batches: Sequence[Indices]) -> Iterator[Tensor]:
-        """Yield the inputs of each batch with nothing random."""
+    def eval_batches(self, batches: Sequence[Indices]) -> Iterator[Tensor]:
+        """Yield the inputs of each batch without augmentation."""
         ...
 
 
 @dataclass(frozen=True)
 class FeatureSource:
-    """Features (N, width) of all images, mapped from the cache."""
+    """Features (N, width) of all images, memory-mapped from the cache."""
 
     features: NDArray[np.float32]
 
-    def training(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:  # noqa: ARG002
-        """Yield rows of the cache."""
-        return self.testing(batches)
+    def train_batches(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:  # noqa: ARG002
+        """Yield the features of each batch."""
+        return self.eval_batches(batches)
 
-    def testing(self, batches: Sequence[Indices]) -> Iterator[Tensor]:
-        """Yield rows of the cache."""
+    def eval_batches(self, batches: Sequence[Indices]) -> Iterator[Tensor]:
+        """Yield the features of each batch."""
         for batch in batches:
             yield torch.from_numpy(np.asarray(self.features[batch]))
 
 
 @dataclass(frozen=True)
 class ImageSource:
-    """Images through a transform. An image that cannot be read stops the training: it could be read before."""
+    """Images through a transform. An image that became unreadable raises an `UnreadableImageError`."""
 
     images: Images
     transform: Transform
-    plan: Plan
+    optim: OptimConfig
+    seed: int = 0
 
-    def training(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:
-        """Yield augmented images as large as the epoch has them; what is random depends on seed, epoch and image alone."""
-        draws = augmentation_draws(len(self.images), self.plan.seed, epoch)
-        transform = self.transform.shrunk(self.plan.image_share(epoch))
+    def train_batches(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:
+        """Yield augmented images of the epoch's size. Draws depend on seed, epoch and image only."""
+        draws = augmentation_draws(len(self.images), self.seed, epoch)
+        transform = self.transform.shrunk(self.optim.resize_factor(epoch))
         for batch in load_batches(self.images, batches, transform, draws=draws):
             yield batch.images
 
-    def testing(self, batches: Sequence[Indices]) -> Iterator[Tensor]:
-        """Yield images as they are evaluated."""
+    def eval_batches(self, batches: Sequence[Indices]) -> Iterator[Tensor]:
+        """Yield images without augmentation."""
         for batch in load_batches(self.images, batches, self.transform):
             yield batch.images

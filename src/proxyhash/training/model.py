@@ -1,19 +1,36 @@
-"""What is trained: one trunk, and for each code length a head and an objective."""
+"""Trained module, its optimizer and the moving average of its weights."""
 
-import copy
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Iterator, Sequence
+from typing import Generic, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from proxyhash.models.heads import Head
-from proxyhash.training.config import Plan
+from proxyhash.training.config import OptimConfig
 from proxyhash.training.objectives import Objective
 
+Item = TypeVar("Item", bound=nn.Module)
 
-class Learner(nn.Module):
-    """Embeds inputs once and hashes them to several lengths; the trunk is the identity when features are frozen."""
+
+class TypedModuleList(nn.ModuleList, Generic[Item]):
+    """`nn.ModuleList` that knows the type of its modules."""
+
+    def __iter__(self) -> Iterator[Item]:
+        """Iterate over the modules."""
+        return super().__iter__()  # type: ignore[return-value]
+
+    def __getitem__(self, index: int) -> Item:  # type: ignore[override]
+        """Return one module."""
+        return super().__getitem__(index)  # type: ignore[return-value]
+
+
+class MultiHeadModel(nn.Module):
+    """One trunk, and a head and an objective for each code length. The trunk is the identity for frozen features."""
+
+    heads: TypedModuleList[Head]
+    objectives: TypedModuleList[Objective]
 
     def __init__(
         self,
@@ -21,82 +38,74 @@ class Learner(nn.Module):
         heads: Sequence[Head],
         objectives: Sequence[Objective],
         *,
-        freeze_statistics: bool = False,
+        freeze_bn: bool = False,
     ) -> None:
         super().__init__()
-        self.freeze_statistics = freeze_statistics
+        self.freeze_bn = freeze_bn
         self.trunk = trunk
-        self.heads = nn.ModuleList(heads)
-        self.objectives = nn.ModuleList(objectives)
-
-    @property
-    def methods(self) -> list[Objective]:
-        """Return the objectives by their type, which torch's own list forgets."""
-        return [objective for objective in self.objectives if isinstance(objective, Objective)]
-
-    @property
-    def coders(self) -> list[Head]:
-        """Return the heads by their type."""
-        return [head for head in self.heads if isinstance(head, Head)]
+        self.heads = TypedModuleList(heads)
+        self.objectives = TypedModuleList(objectives)
 
     def train(self, mode: bool = True) -> Self:
-        """Switch to training; the trunk's batch normalization keeps to its statistics if these are frozen."""
+        """Switch to training mode; with `freeze_bn` the batch normalization of the trunk stays in evaluation mode."""
         super().train(mode)
         for module in self.trunk.modules():
-            if self.freeze_statistics and isinstance(module, nn.modules.batchnorm._BatchNorm):
+            if self.freeze_bn and isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eval()
         return self
 
     def forward(self, inputs: Tensor) -> list[Tensor]:
-        """Return nu (N, bits) for each length."""
+        """Return the embeddings nu (N, bits) of each code length."""
         features = self.trunk(inputs)
         return [head(features) for head in self.heads]
 
-    def loss(self, nus: Sequence[Tensor], targets: Tensor, indices: Tensor) -> Tensor:
-        """Return the mean of the lengths' losses: each head pulls the trunk with the same strength."""
-        losses = [objective(nu, targets, indices) for objective, nu in zip(self.methods, nus, strict=True)]
+    def loss(self, embeddings: Sequence[Tensor], targets: Tensor, indices: Tensor) -> Tensor:
+        """Return the mean loss over the code lengths, which gives each head the same weight in the trunk's gradient."""
+        losses = [objective(nu, targets, indices) for objective, nu in zip(self.objectives, embeddings, strict=True)]
         return torch.stack(losses).mean()
 
 
-def optimizer_for(learner: Learner, plan: Plan) -> torch.optim.AdamW:
-    """Return AdamW with the backbone's own rate, and weight decay for matrices only."""
+def build_optimizer(model: MultiHeadModel, optim: OptimConfig) -> torch.optim.AdamW:
+    """Return AdamW with a learning rate of its own for the trunk, and weight decay for matrices only."""
     groups = []
-    for module, rate in ((learner.trunk, plan.backbone_rate), (learner.heads, plan.rate), (learner.objectives, plan.rate)):
+    for module, lr in ((model.trunk, optim.backbone_lr), (model.heads, optim.lr), (model.objectives, optim.lr)):
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         matrices = [parameter for parameter in parameters if parameter.ndim > 1]
         vectors = [parameter for parameter in parameters if parameter.ndim <= 1]
-        # Proxies are places, not weights: shrinking them would change the temperature.
-        decay = 0.0 if module is learner.objectives else plan.weight_decay
+        # No weight decay on proxies: it would rescale the logits.
+        weight_decay = 0.0 if module is model.objectives else optim.weight_decay
         groups += [
-            {"params": matrices, "peak": rate, "weight_decay": decay},
-            {"params": vectors, "peak": rate, "weight_decay": 0.0},
+            {"params": matrices, "peak": lr, "weight_decay": weight_decay},
+            {"params": vectors, "peak": lr, "weight_decay": 0.0},
         ]
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=plan.rate, fused=True)
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=optim.lr, fused=True)
 
 
-def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Scale every group's rate from its peak."""
+def set_lr(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Set the learning rate of every parameter group to `factor` times its peak."""
     for group in optimizer.param_groups:
         group["lr"] = group["peak"] * factor
 
 
-class MovingAverage:
-    """An exponential average of a learner's weights; statistics of normalization are copied, not averaged."""
+class ModelEma(AveragedModel):
+    """Exponential moving average of a model's parameters, with its current buffers.
 
-    def __init__(self, learner: Learner, decay: float) -> None:
-        self.learner, self.decay, self.steps = copy.deepcopy(learner), decay, 0
-        self.learner.requires_grad_(False)
+    The decay of step n is min(decay, (1 + n) / (10 + n)), so that the initial weights lose their influence quickly.
+    """
 
-    @torch.no_grad()
-    def update(self, learner: Learner) -> None:
-        """Move a little towards the learner; faster at first, so that the start is forgotten."""
-        self.steps += 1
-        weight = 1 - min(self.decay, (1 + self.steps) / (10 + self.steps))
-        for ours, theirs in zip(self.learner.parameters(), learner.parameters(), strict=True):
-            ours.lerp_(theirs, weight)
-        self.copy_buffers(learner)
+    module: MultiHeadModel
 
-    def copy_buffers(self, learner: Learner) -> None:
-        """Take over what is not averaged."""
-        for kept, seen in zip(self.learner.buffers(), learner.buffers(), strict=True):
-            kept.copy_(seen)
+    def __init__(self, model: MultiHeadModel, decay: float) -> None:
+        def average(averaged: list[Tensor], current: list[Tensor], steps: Tensor | int) -> None:
+            weight = 1 - min(decay, (1 + int(steps)) / (10 + int(steps)))
+            for mean, value in zip(averaged, current, strict=True):
+                mean.lerp_(value, weight)
+
+        super().__init__(model, multi_avg_fn=average)  # type: ignore[arg-type]
+        self.n_averaged.fill_(1)  # The initial weights count; at 0 torch would replace them by those of the first step.
+        self.requires_grad_(False)
+
+    def copy_buffers(self, model: MultiHeadModel) -> None:
+        """Copy the buffers of a model."""
+        for ours, theirs in zip(self.module.buffers(), model.buffers(), strict=True):
+            ours.copy_(theirs)

@@ -1,4 +1,4 @@
-"""Embeddings of many images by a learner, and what they are worth."""
+"""Validation of a model between epochs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,56 +10,59 @@ from torch import Tensor
 
 from proxyhash.data.images import Indices
 from proxyhash.evaluation import mean_average_precision
-from proxyhash.training.inputs import Source
+from proxyhash.training.inputs import InputSource
 from proxyhash.training.losses import binarisation_error
-from proxyhash.training.model import Learner
+from proxyhash.training.model import MultiHeadModel
 
-BATCH = 256
+BATCH_SIZE = 256
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Images and what is known of them: what the evaluator compares, classes (n,) or tags (n, T), and the class as training
-    numbers it (n,), -1 for one that training has not seen."""
+class EvalSubset:
+    """Validation images: `indices` into the source, labels for the evaluation, and class numbers of the training."""
 
-    images: Indices
-    relevance: NDArray[np.generic]
-    classes: NDArray[np.int64] | None = None
+    indices: Indices
+    relevance: NDArray[np.generic]  # Classes (n,) or tags (n, T).
+    classes: NDArray[np.int64] | None = None  # (n,), -1 for a class that is not trained on; None for tags.
 
 
 @torch.inference_mode()
-def embed(learner: Learner, source: Source, images: Indices) -> list[Floats]:
-    """Return nu (n, bits) of the images, for each length."""
-    learner.eval()
-    device = next(learner.heads.parameters()).device
+def embed_subset(model: MultiHeadModel, source: InputSource, indices: Indices) -> list[Floats]:
+    """Return the embeddings nu (n, bits) of images for each code length."""
+    model.eval()
+    device = next(model.heads.parameters()).device
     parts: list[list[Tensor]] = []
-    for inputs in source.testing([images[first : first + BATCH] for first in range(0, len(images), BATCH)]):
-        parts.append([nu.cpu() for nu in learner(inputs.to(device))])
+    batches = [indices[first : first + BATCH_SIZE] for first in range(0, len(indices), BATCH_SIZE)]
+    for inputs in source.eval_batches(batches):
+        parts.append([nu.cpu() for nu in model(inputs.to(device))])
     return [torch.cat(list(nus)).numpy() for nus in zip(*parts, strict=True)]
 
 
-def validation_metrics(
-    learner: Learner,
-    source: Source,
-    queries: Judged,
-    database: Judged,
-    lengths: Sequence[int],
+def compute_validation_metrics(
+    model: MultiHeadModel,
+    source: InputSource,
+    queries: EvalSubset,
+    database: EvalSubset,
+    bits: Sequence[int],
     top: int | None = None,
 ) -> dict[str, float]:
-    """Return mAP (the mean over lengths, and each), accuracy by nearest proxy and binarisation error of the queries."""
-    asked, searched = embed(learner, source, queries.images), embed(learner, source, database.images)
+    """Return mAP (of each code length and the mean), nearest-proxy accuracy and binarisation error of the queries."""
+    query_embeddings = embed_subset(model, source, queries.indices)
+    db_embeddings = embed_subset(model, source, database.indices)
+    device = next(model.heads.parameters()).device
     metrics: dict[str, float] = {}
-    for bits, nu, others, objective, head in zip(lengths, asked, searched, learner.methods, learner.coders, strict=True):
-        search = head.queries(nu), queries.relevance, head.codes(others), database.relevance
-        metrics[f"map_{bits}"] = mean_average_precision(*search, top).value
+    rows = zip(bits, query_embeddings, db_embeddings, model.objectives, model.heads, strict=True)
+    for length, nu, db_nu, objective, head in rows:
+        search = head.queries(nu), queries.relevance, head.codes(db_nu), database.relevance
+        metrics[f"map_{length}"] = mean_average_precision(*search, top).value
         if head.searches == "Hamming":
-            metrics[f"binarisation_error_{bits}"] = float(binarisation_error(torch.from_numpy(nu)).mean())
-        scores = objective.scores(torch.from_numpy(nu).to(next(learner.heads.parameters()).device))
+            metrics[f"binarisation_error_{length}"] = float(binarisation_error(torch.from_numpy(nu)).mean())
+        scores = objective.scores(torch.from_numpy(nu).to(device))
         if scores is not None and queries.classes is not None:
             known = queries.classes >= 0
             if known.any():
-                right = scores.argmax(1).cpu().numpy()[known] == queries.classes[known]
-                metrics[f"accuracy_{bits}"] = float(right.mean())
-    return {"map": float(np.mean([metrics[f"map_{bits}"] for bits in lengths])), **metrics}
+                correct = scores.argmax(1).cpu().numpy()[known] == queries.classes[known]
+                metrics[f"accuracy_{length}"] = float(correct.mean())
+    return {"map": float(np.mean([metrics[f"map_{length}"] for length in bits])), **metrics}

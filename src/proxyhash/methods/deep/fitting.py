@@ -16,12 +16,12 @@ from torch import nn
 from proxyhash.codes import pack
 from proxyhash.methods.lesson import Lesson
 from proxyhash.models.heads import Head, HeadShape, Queries, describe_head, make_head
-from proxyhash.training.checkpoint import RunFolder
-from proxyhash.training.config import Plan
+from proxyhash.training.checkpoint import CheckpointManager
+from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import FeatureSource
-from proxyhash.training.model import Learner
+from proxyhash.training.model import MultiHeadModel
 from proxyhash.training.objectives import Task, build_objective
-from proxyhash.training.trainer import Material, Trainer
+from proxyhash.training.trainer import Trainer, TrainSubset
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 
@@ -94,25 +94,26 @@ class HeadHasher:
         return cls(facts["method"], head.eval(), None if codes is None else codes.numpy())
 
 
-def fit_head(name: str, lesson: Lesson, settings: Any, plan: Plan | None = None) -> HeadHasher:
+def fit_head(name: str, lesson: Lesson, settings: Any, optim: OptimConfig | None = None) -> HeadHasher:
     """Train a head on the features of a lesson by a method's objective."""
-    plan = plan or Plan.frozen(seed=lesson.seed)
+    optim = optim or OptimConfig.frozen()
     names = tuple(str(number) for number in range(lesson.indicator().shape[1]))
     task = Task(lesson.bits, names, lesson.labels, lesson.tags, lambda: lesson.features, lesson.seed, lesson.progress)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(lesson.seed)
         objective = build_objective(name, task, asdict(settings))
-        head = objective.head(HeadShape(lesson.features.shape[1], lesson.bits, plan.hidden, plan.dropout))
+        head = objective.head(HeadShape(lesson.features.shape[1], lesson.bits, optim.hidden_dim, optim.dropout))
         targets = lesson.labels if lesson.labels is not None else lesson.indicator().astype(np.float32)
         with tempfile.TemporaryDirectory(prefix="proxyhash-") as run:
             trainer = Trainer(
-                Learner(nn.Identity(), [head], [objective]),
-                plan,
+                MultiHeadModel(nn.Identity(), [head], [objective]),
+                optim,
                 FeatureSource(lesson.features),
-                Material(np.arange(len(lesson.features)), targets),
-                RunFolder(Path(run), writes=False),
+                TrainSubset(np.arange(len(lesson.features)), targets),
+                CheckpointManager(Path(run), can_write=False),
                 progress=lesson.progress,
+                seed=lesson.seed,
             )
-            learner = trainer.fit()
-    codes = learner.methods[0].training_codes()
-    return HeadHasher(name, learner.coders[0].eval(), None if codes is None else pack(codes.numpy() >= 0))
+            model = trainer.fit()
+    codes = model.objectives[0].training_codes()
+    return HeadHasher(name, model.heads[0].eval(), None if codes is None else pack(codes.numpy() >= 0))

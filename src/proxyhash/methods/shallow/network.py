@@ -16,7 +16,7 @@ from proxyhash.models.backbones.backbone import Backbone
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape
-from proxyhash.training.train import seen_classes, suitable_transform, without
+from proxyhash.training.train import resolve_transform, train_classes, without
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -55,7 +55,7 @@ def fit_hashers(
         raise InputError(f"{find_method(order.method).title} learns from labels, and {dataset.name} is used without.")
     pretrained = order.pretrained and trained_on(order.backbone) is not None
     backbone = create_backbone(order.backbone, pretrained=pretrained, seed=order.seed).eval()
-    transform = suitable_transform(dataset, backbone, order.image_size, order.transform)
+    transform = resolve_transform(dataset, backbone, order.image_size, order.transform)
     features = cached_features(dataset, backbone, transform, progress=progress)
     unreadable = np.flatnonzero(~features.readable)
     split = None if split is None else without(split, unreadable)
@@ -88,7 +88,7 @@ def _network(backbone: Backbone, head: HashHead) -> HashNetwork:
 
 
 def _names(dataset: Dataset, train: Indices) -> tuple[str, ...]:
-    return tuple(dataset.names[number] for number in seen_classes(dataset, train))
+    return tuple(dataset.names[number] for number in train_classes(dataset, train))
 
 
 def _lesson(
@@ -102,7 +102,7 @@ def _lesson(
 ) -> Lesson:
     if not labeled:
         return Lesson(bits, features, seed=seed, progress=progress)
-    classes = seen_classes(dataset, train)
+    classes = train_classes(dataset, train)
     labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])
     tags = None if dataset.tags is None else dataset.tags[np.ix_(train, classes)]
     return Lesson(bits, features, labels, tags, seed, progress)
