@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from proxyhash import codes, design_proxies
 from proxyhash.codes.bits import Packed
-from proxyhash.index import writing
-from proxyhash.index.centres import assign
-from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.index.storage import blocks
+from proxyhash.index.clusters.centroids import assign
+from proxyhash.index.local import blocks, transactions
+from proxyhash.index.local.index import EmbeddedIndex
 from reporting import Row, options_of, run, timed
 
 ITEMS = 10_000_000
@@ -59,11 +58,11 @@ def thousand_centres(count: int, seed: int) -> Packed:
 def filled(folder: Path, stored: Packed, proxies: Packed | None) -> EmbeddedIndex:
     """Return an index of codes in memory, as reading its file would make it; keys would only cost time here."""
     index = EmbeddedIndex.open_folder(folder, bits=BITS)
-    writing.regroup_if_grown(index.store, stored, lambda: proxies)
-    _, centres = writing.live_centres(index.store)
+    transactions.regroup_if_grown(index.store, stored, lambda: proxies)
+    _, centres = transactions.live_centres(index.store)
     with index.store.writing() as generation:
-        for first in range(0, len(stored), writing.BATCH):
-            part = stored[first : first + writing.BATCH]
+        for first in range(0, len(stored), transactions.BATCH):
+            part = stored[first : first + transactions.BATCH]
             positions = np.arange(first, first + len(part), dtype=np.uint32)
             block = blocks.Block(positions, assign(part, centres), part)
             blocks.append(index.store, 1, block, generation)

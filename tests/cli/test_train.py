@@ -127,7 +127,7 @@ def write_photos(folder: Path, colors: dict[str, tuple[int, int, int]], count: i
             Image.fromarray(noisy).save(folder / name / f"{number}.png")
 
 
-COLORS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200), "gray": (120, 120, 120)}
+COLORS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200), "neutral": (120, 120, 120)}
 
 
 def test_a_folder_of_images_is_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,7 +138,7 @@ def test_a_folder_of_images_is_trained_on(tmp_path: Path, capsys: pytest.Capture
     assert "Left out: unreadable image: 1 (red/bad.png)" in out
     assert json.loads(run(f"evaluate model {tmp_path}/model --json", capsys))["map"] > 0.9
     loaded = Hasher.load(tmp_path / "model")
-    assert loaded.names == ("blue", "green", "gray", "red")
+    assert loaded.names == ("blue", "green", "neutral", "red")
     assert loaded.classify(tmp_path / "photos" / "red" / "3.png") == ["red"]
     shutil.move(tmp_path / "photos", tmp_path / "moved")
     assert f"There is no folder {tmp_path}/photos." in error(f"evaluate model {tmp_path}/model", capsys)
@@ -147,7 +147,7 @@ def test_a_folder_of_images_is_trained_on(tmp_path: Path, capsys: pytest.Capture
 
 def test_tagged_images_are_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_photos(tmp_path, COLORS, 20)
-    tags = {"red": "warm;color", "green": "color", "blue": "cold;color", "gray": "cold"}
+    tags = {"red": "warm;color", "green": "color", "blue": "cold;color", "neutral": "cold"}
     rows = [f"{name}/{number}.png,{tags[name]}" for name in COLORS for number in range(20)]
     (tmp_path / "metadata.csv").write_text("\n".join(["file_name,tags", *rows]))
     plan = "--backbone convnet --bits 8 --epochs 6 --batch-size 16 --hidden-dim 32"

@@ -13,11 +13,9 @@ from material import clustered, keys_of
 import proxyhash
 from proxyhash import Index, InputError, codes
 from proxyhash.codes.bits import Packed
-from proxyhash.index import writing
-from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.local import blocks, snapshots, transactions
+from proxyhash.index.local.index import EmbeddedIndex
 from proxyhash.index.results import Added, Info, Match, Matches
-from proxyhash.index.searching import memory
-from proxyhash.index.storage import blocks
 from proxyhash.index.verifying import verify
 
 
@@ -78,9 +76,9 @@ def test_any_sequence_of_changes_leaves_what_a_dictionary_would_hold(data: st.Da
     """Small blocks and small limits, so that every way of keeping memory in step is taken; a second reader follows."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK", 16)
-        patch.setattr(memory, "RECENT", 40)
-        patch.setattr(writing, "WORTH_IT", 100)
-        patch.setattr(writing, "BATCH", 24)
+        patch.setattr(snapshots, "RECENT", 40)
+        patch.setattr(transactions, "WORTH_IT", 100)
+        patch.setattr(transactions, "BATCH", 24)
         expected: dict[str, bytes] = {}
         queries = clustered(3, 8, 1234)
         with embedded(Path(folder) / "i") as index, embedded(Path(folder) / "i") as reader:

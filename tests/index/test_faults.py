@@ -18,9 +18,9 @@ import pytest
 from material import clustered, keys_of
 
 from proxyhash import Index, InputError, codes
-from proxyhash.index.embedded import FILE, EmbeddedIndex
-from proxyhash.index.storage.blocks import places, read_blocks
-from proxyhash.index.storage.store import Store
+from proxyhash.index.local.blocks import places, read_blocks
+from proxyhash.index.local.index import FILE, EmbeddedIndex
+from proxyhash.index.local.store import Store
 from proxyhash.index.verifying import verify
 
 WRITER = """
@@ -28,7 +28,7 @@ WRITER = """
     from pathlib import Path
     sys.path.insert(0, {tests!r})
     from material import clustered, keys_of
-    from proxyhash.index.embedded import EmbeddedIndex
+    from proxyhash.index.local.index import EmbeddedIndex
     index = EmbeddedIndex.open_folder(Path({folder!r}), bits=64)
     print("ready", flush=True)
     for batch in range({first}, {first} + {batches}):
@@ -163,7 +163,7 @@ def test_a_write_that_the_system_refuses_loses_nothing(tmp_path: Path) -> None:
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from pathlib import Path
         from test_faults import fill_until_error
-        from proxyhash.index.embedded import EmbeddedIndex
+        from proxyhash.index.local.index import EmbeddedIndex
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         index = EmbeddedIndex.open_folder(Path({str(tmp_path / "i")!r}))
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))

@@ -11,12 +11,13 @@ from material import clustered, keys_of
 from PIL import Image
 
 from proxyhash import InputError, codes
-from proxyhash.index import Calibration, Index, calibrate, writing
+from proxyhash.index import Calibration, Index, calibrate
+from proxyhash.index.code_import import read_codes
 from proxyhash.index.contact_sheet import SIDE, Picture, draw_sheet
 from proxyhash.index.duplicates import near_duplicates
-from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.index.importing import read_codes
-from proxyhash.index.models import model_folder
+from proxyhash.index.local import transactions
+from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.model_store import model_folder
 from proxyhash.index.reranking import asymmetric_distances
 
 
@@ -115,8 +116,8 @@ def components(stored: np.ndarray, radius: int) -> set[frozenset[str]]:
 def test_near_duplicates_are_the_connected_components(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, radius: int, width: int, grouped: bool
 ) -> None:
-    monkeypatch.setattr(writing, "WORTH_IT", 100 if grouped else 10**9)
-    monkeypatch.setattr("proxyhash.index.centres.LARGEST_SHARE", 1.0)
+    monkeypatch.setattr(transactions, "WORTH_IT", 100 if grouped else 10**9)
+    monkeypatch.setattr("proxyhash.index.clusters.centroids.LARGEST_SHARE", 1.0)
     stored = clustered(250, width, 3, centres=30, flips=0.03)
     with EmbeddedIndex.open_folder(tmp_path / "i", bits=8 * width) as index:
         index.add(stored[:200], keys_of(200))
@@ -139,9 +140,9 @@ def test_an_empty_index_has_no_near_duplicates(tmp_path: Path) -> None:
 def test_the_approximate_mode_says_what_it_is_and_with_all_groups_finds_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "WORTH_IT", 500)
-    monkeypatch.setattr("proxyhash.index.centres.LARGEST_SHARE", 1.0)
-    monkeypatch.setattr("proxyhash.index.storage.blocks.BLOCK", 256)
+    monkeypatch.setattr(transactions, "WORTH_IT", 500)
+    monkeypatch.setattr("proxyhash.index.clusters.centroids.LARGEST_SHARE", 1.0)
+    monkeypatch.setattr("proxyhash.index.local.blocks.BLOCK", 256)
     stored, queries = clustered(2000, 4, 0), clustered(20, 4, 1)
     with EmbeddedIndex.open_folder(tmp_path / "i", bits=32) as index:
         with pytest.raises(InputError, match="This index is scanned"):

@@ -15,7 +15,7 @@ from milvus_contract import check_same_answers, counted_name
 
 from proxyhash import Index
 from proxyhash.cli.app import main
-from proxyhash.index.milvus import patience, rows, searching
+from proxyhash.index.milvus import retry, rows, search
 from proxyhash.index.milvus.index import MilvusIndex
 from proxyhash.index.milvus.location import is_milvus, parse_location
 from proxyhash.index.results import Match
@@ -85,7 +85,7 @@ def test_removing_is_all_or_nothing(index: MilvusIndex) -> None:
 def test_more_than_milvus_lists_at_once_is_all_listed(index: MilvusIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     codes, keys = clustered(500, 4, 4), keys_of(500)
     index.add(codes, keys)
-    monkeypatch.setattr(searching, "MOST", 16)
+    monkeypatch.setattr(search, "MOST", 16)
     found = index.within(codes[:2], 32)
     assert [sorted(matches.keys) for matches in found] == [keys, keys]
     distances = [match.distance for match in found[0]]
@@ -115,7 +115,7 @@ def test_servers_may_call_the_key_of_a_hit_by_either_name(name: str) -> None:
     labels = schema_pb2.FieldData(field_name="labels", type=schema_pb2.VarChar)
     labels.scalars.string_data.data.extend(['["cat"]', ""])
     hits = HybridHits(0, 2, ["a%25", "b"], [3.0, 4.0], [position, labels], ["position", "labels"], [], name)
-    assert searching._matches(hits) == [Match("a%", 3, 7, ("cat",)), Match("b", 4, 5, ())]
+    assert search._matches(hits) == [Match("a%", 3, 7, ("cat",)), Match("b", 4, 5, ())]
 
 
 def test_a_write_whose_answer_is_lost_is_repeated_and_counts_once(
@@ -136,7 +136,7 @@ def test_a_write_whose_answer_is_lost_is_repeated_and_counts_once(
     monkeypatch.setattr(handler, "upsert", unreliable)
     monkeypatch.setattr(index.client, "_get_connection", lambda: handler)
     monkeypatch.setattr(rows, "BATCH_ROWS", 20)
-    monkeypatch.setattr(patience.patiently, "__kwdefaults__", {"patience": 300.0, "sleep": pauses.append})
+    monkeypatch.setattr(retry.patiently, "__kwdefaults__", {"patience": 300.0, "sleep": pauses.append})
     codes, keys = clustered(50, 4, 5), keys_of(50)
     assert index.add(codes, keys).added == 50
     assert calls == [20, 20, 20, 20, 10, 10]
@@ -153,7 +153,7 @@ def test_pauses_grow_and_end() -> None:
             raise error
         return "answer"
 
-    assert patience.patiently(ask, "there", sleep=pauses.append) == "answer"
+    assert retry.patiently(ask, "there", sleep=pauses.append) == "answer"
     assert len(pauses) == 9
     limits = [min(0.1 * 2**turn, 5.0) for turn in range(9)]
     assert all(0.5 * limit <= pause <= 1.5 * limit for pause, limit in zip(pauses, limits, strict=True))
@@ -175,13 +175,13 @@ def test_errors_become_sentences(error: Any, lasting: bool) -> None:
         raise error()
 
     with pytest.raises(InputError, match=r"^Milvus at there failed: [^\n]*[a-z]\.$"):
-        patience.patiently(ask, "there", patience=0.02 if lasting else 300.0)
+        retry.patiently(ask, "there", patience=0.02 if lasting else 300.0)
     assert (len(asked) > 1) == lasting
 
 
 def test_our_own_errors_pass_through() -> None:
     with pytest.raises(ZeroDivisionError):
-        patience.patiently(lambda: 1 // 0, "there")
+        retry.patiently(lambda: 1 // 0, "there")
 
 
 def test_an_index_keeps_its_bits_and_its_model(file: str, model: Path, other_model: Path, photos: Path) -> None:

@@ -166,7 +166,7 @@ def test_shards_come_together_in_an_index(
 
 
 def test_a_folder_of_two_runs_is_refused(model: Path, photos: Path, tmp_path: Path) -> None:
-    from proxyhash.index.importing import find_shards
+    from proxyhash.index.code_import import find_shards
 
     encoded(model, photos, tmp_path / "shards", 5)
     encoded(model, photos, tmp_path / "shards", 6)

@@ -16,9 +16,9 @@ import numpy as np
 from PIL import Image
 
 from proxyhash.index import Calibration
-from proxyhash.index.adding import add_folder
-from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.index.models import model_folder
+from proxyhash.index.folder_sync import add_folder
+from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.model_store import model_folder
 
 TOKEN = "correct-horse-battery-staple"
 NASTY = "<img src=x onerror=alert(1)>"

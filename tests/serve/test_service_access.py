@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from running_service import TOKEN, Running, make_code_index, save_picture, serving
 
-from proxyhash.index.storage.items import Item
+from proxyhash.index.local.items import Item
 from proxyhash.serve.access import check_token, is_allowed_host, read_token
 from proxyhash.serve.http import RefusalError
 from proxyhash.serve.media import Thumbnails, read_file

@@ -22,7 +22,7 @@ import pytest
 from running_service import Running, make_code_index, serving
 
 from proxyhash.cli.app import main
-from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.local.index import EmbeddedIndex
 from proxyhash.index.results import Matches
 from proxyhash.index.verifying import verify
 from proxyhash.serve.batching import Batcher

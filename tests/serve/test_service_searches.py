@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from running_service import NASTY, Running, make_code_index, serving
 
-from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.local.index import EmbeddedIndex
 from proxyhash.serve.browsing import by_chance
 
 QUERY = np.array([0b10110010, 0b01011100], np.uint8)

@@ -16,8 +16,8 @@ from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
+    from proxyhash.index.local.items import Item
     from proxyhash.index.results import Matches
-    from proxyhash.index.storage.items import Item
 
 
 def search(

@@ -8,7 +8,7 @@ from proxyhash.codes.bits import Packed, pack, signs
 from proxyhash.data import Dataset, Problems, load_dataset, make_split
 from proxyhash.data.images import Indices, Some
 from proxyhash.index.calibration import Calibration, calibrate
-from proxyhash.index.models import load_hasher
+from proxyhash.index.model_store import load_hasher
 from proxyhash.models.card import card_renewed
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.index.models import model_folder
-from proxyhash.index.storage import blocks
+from proxyhash.index.local import blocks
+from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.model_store import model_folder
 from proxyhash.models.model_folder import check_files, fingerprint, read_config
 from proxyhash.utils.errors import InputError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.local.index import EmbeddedIndex
 from proxyhash.models.model_folder import fingerprint as model_fingerprint
 from proxyhash.quickstart.steps import Places, Step, upgrade
 from proxyhash.training.checkpoint import CHECKPOINT

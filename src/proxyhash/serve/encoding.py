@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from proxyhash.data.decoding import Fit, Pixels
 from proxyhash.data.parts import Part
-from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.local.index import EmbeddedIndex
 from proxyhash.serve.decoder import Crop, Square
 from proxyhash.serve.http import RefusalError, busy
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
-from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.local.index import EmbeddedIndex
 from proxyhash.serve import browsing, media, messages, searching
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.decoder import Thumbnail

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from proxyhash.codes.bits import pack, signs
-from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.local.index import EmbeddedIndex
 from proxyhash.index.results import Match
 from proxyhash.serve.logs import places
 from proxyhash.serve.messages import Found, SearchAnswer

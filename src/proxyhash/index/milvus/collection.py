@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from proxyhash.index.milvus.location import FILE, Location
-from proxyhash.index.milvus.patience import patiently, sentence
+from proxyhash.index.milvus.retry import patiently, sentence
 from proxyhash.utils.errors import InputError
 
 FORMAT = "proxyhash.milvus/1"

@@ -9,19 +9,19 @@ import numpy as np
 
 from proxyhash.codes import MAX_BITS
 from proxyhash.codes.bits import Packed
+from proxyhash.index.base import Index
 from proxyhash.index.calibration import THRESHOLD, Calibration
-from proxyhash.index.index import Index
+from proxyhash.index.local import items as checks
+from proxyhash.index.local.items import FileFacts, Item, Labels
 from proxyhash.index.milvus import collection
 from proxyhash.index.milvus.collection import CALL, Facts
 from proxyhash.index.milvus.location import Location, parse_location
-from proxyhash.index.milvus.patience import patiently
+from proxyhash.index.milvus.retry import patiently
 from proxyhash.index.milvus.rows import Positions, facts_from, given_key, item_of, rows_of, stored_key
-from proxyhash.index.milvus.searching import Searcher, as_answer, with_scores
-from proxyhash.index.models import keep_copy, load_hasher, model_folder
+from proxyhash.index.milvus.search import Searcher, as_answer, with_scores
+from proxyhash.index.model_store import keep_copy, load_hasher, model_folder
 from proxyhash.index.queries import Anything, as_items, as_queries
 from proxyhash.index.results import Added, Info, Matches
-from proxyhash.index.storage import items as checks
-from proxyhash.index.storage.items import FileFacts, Item, Labels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.paths import cache_root
 from proxyhash.utils.validation import check_int

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from proxyhash.codes.bits import Packed
+from proxyhash.index.local.items import FileFacts, Item, Labels, labels_as_text, labels_from
 from proxyhash.index.milvus.collection import LONGEST_KEY, LONGEST_TEXT
-from proxyhash.index.storage.items import FileFacts, Item, Labels, labels_as_text, labels_from
 from proxyhash.utils.errors import InputError
 
 BATCH_ROWS = 8192

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
 from proxyhash.index.calibration import Calibration
+from proxyhash.index.clusters.segment import distances_of, positions_of
+from proxyhash.index.local.items import Item
 from proxyhash.index.results import Match, Matches
-from proxyhash.index.searching.segment import distances_of, positions_of
-from proxyhash.index.storage.items import Item
 
 
 class Row(NamedTuple):

@@ -5,10 +5,7 @@ import numpy as np
 from proxyhash.codes.bits import Words
 from proxyhash.codes.kernels import CHUNK, chunk_distances
 from proxyhash.codes.logic import BLOCK
-from proxyhash.index.positions import Longs, Whole
-from proxyhash.index.searching.grouping_kernels import read_block
-from proxyhash.index.searching.groups import Groups
-from proxyhash.index.searching.visits import (
+from proxyhash.index.clusters.candidates import (
     Near,
     Visitors,
     apart,
@@ -20,6 +17,9 @@ from proxyhash.index.searching.visits import (
     visitors,
     welcome,
 )
+from proxyhash.index.clusters.layout import Groups
+from proxyhash.index.clusters.layout_kernels import read_block
+from proxyhash.index.item_ids import Longs, Whole
 from proxyhash.utils.jit import jit
 
 

@@ -4,10 +4,7 @@ import numpy as np
 
 from proxyhash.codes.bits import Words
 from proxyhash.codes.logic import BLOCK
-from proxyhash.index.positions import Longs, Whole, position_at
-from proxyhash.index.searching.best import Best, key_of, offer, put_in_order
-from proxyhash.index.searching.groups import Groups
-from proxyhash.index.searching.visits import (
+from proxyhash.index.clusters.candidates import (
     Near,
     Visitors,
     apart,
@@ -21,6 +18,9 @@ from proxyhash.index.searching.visits import (
     visitors,
     welcome,
 )
+from proxyhash.index.clusters.layout import Groups
+from proxyhash.index.clusters.topk import Best, key_of, offer, put_in_order
+from proxyhash.index.item_ids import Longs, Whole, position_at
 from proxyhash.utils.jit import jit
 
 TILE = 8  # blocks that a visitor passes over before the next one's turn: they stay in the nearest cache

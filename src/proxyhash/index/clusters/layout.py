@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.index.positions import Longs, Positions
+from proxyhash.index.item_ids import Longs, Positions
 
 NO_SPAN = (2**15 - 1, -1)  # of a group without codes: farther than any limit
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import Words
 from proxyhash.codes.logic import BLOCK
 from proxyhash.codes.search import for_queries
-from proxyhash.index.positions import Longs, no_positions
-from proxyhash.index.searching import grouping_kernels, kernels
-from proxyhash.index.searching.best import none_held
-from proxyhash.index.searching.groups import NO_SPAN, Groups
-from proxyhash.index.searching.segment import Fill, Found, Segment, in_ranges
+from proxyhash.index.clusters import layout_kernels, search_kernels
+from proxyhash.index.clusters.layout import NO_SPAN, Groups
+from proxyhash.index.clusters.segment import Fill, Found, Segment, in_ranges
+from proxyhash.index.clusters.topk import none_held
+from proxyhash.index.item_ids import Longs, no_positions
 
 _HELD_AT_ONCE = 4_000_000  # results that are gathered at a time, 16 bytes each
 
@@ -40,7 +40,7 @@ class GroupedSegment(Segment):
         def search(rows: slice) -> None:
             mine = queries[order[rows]]
             best = none_held(len(mine), k, 64 * queries.shape[1])
-            kernels.nearest(mine, self.groups, best, looked[rows])
+            search_kernels.nearest(mine, self.groups, best, looked[rows])
             keys[order[rows]], places[order[rows]] = best.keys, best.places
 
         if k:
@@ -53,14 +53,14 @@ class GroupedSegment(Segment):
         nowhere = np.empty(0, np.uint64), np.empty(0, np.int64)
 
         def count(rows: slice) -> None:
-            kernels.within(queries[rows], self.groups, radius, counts[rows], *nowhere, False)
+            search_kernels.within(queries[rows], self.groups, radius, counts[rows], *nowhere, False)
 
         for_queries(len(queries), threads, count)
         starts = np.concatenate([[0], np.cumsum(counts)])
         keys, places = np.empty(starts[-1], np.uint64), np.empty(starts[-1], np.int64)
 
         def collect(rows: slice) -> None:
-            kernels.within(queries[rows], self.groups, radius, starts[rows].copy(), keys, places, True)
+            search_kernels.within(queries[rows], self.groups, radius, starts[rows].copy(), keys, places, True)
             for row in range(rows.start, rows.stop):
                 mine = slice(starts[row], starts[row + 1])
                 order = np.argsort(keys[mine])
@@ -72,13 +72,13 @@ class GroupedSegment(Segment):
     def codes(self, places: Longs) -> Words:
         """Return the codes (n, W) that lie at some places."""
         out = np.empty((len(places), self.groups.centres.shape[1]), np.uint64)
-        grouping_kernels.read_codes(self.groups, places, out)
+        layout_kernels.read_codes(self.groups, places, out)
         return out
 
     def everything(self) -> tuple[Words, Longs]:
         """Return all codes (W, N) and their positions (N,), in the order in which they lie."""
         words = np.empty((self.groups.centres.shape[1], BLOCK * len(self.groups.planes)), np.uint64)
-        grouping_kernels.read_all(self.groups, words)
+        layout_kernels.read_all(self.groups, words)
         held = self.places()
         return words[:, held], self.groups.positions.at(held)
 
@@ -101,7 +101,7 @@ class GroupedSegment(Segment):
         if len(queries) < 3:
             return np.arange(len(queries))
         nearest = np.empty(len(queries), np.uint16)
-        grouping_kernels.nearest_centres(np.ascontiguousarray(queries.T), self.groups.centres, nearest)
+        layout_kernels.nearest_centres(np.ascontiguousarray(queries.T), self.groups.centres, nearest)
         return np.argsort(nearest, kind="stable")
 
 
@@ -120,11 +120,11 @@ def grouped_segment(
     """
     groups = _room(centres, sizes, below)
     ends = BLOCK * groups.starts[:-1]
-    fill(lambda codes, numbers, own: grouping_kernels.place_in_groups(codes, numbers, own, groups, ends))
+    fill(lambda codes, numbers, own: layout_kernels.place_in_groups(codes, numbers, own, groups, ends))
 
     def order(rows: slice) -> None:
         for group in range(rows.start, rows.stop):
-            grouping_kernels.order_group(groups, group, sizes[group])
+            layout_kernels.order_group(groups, group, sizes[group])
 
     for_queries(len(centres), threads, order)
     return GroupedSegment(groups, int(sizes.sum()))

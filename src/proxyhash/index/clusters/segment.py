@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
 from proxyhash.codes.search import nearest_words, words_within
-from proxyhash.index.positions import Longs, Positions, Starts, no_positions, positions_from
+from proxyhash.index.item_ids import Longs, Positions, Starts, no_positions, positions_from
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)

@@ -9,10 +9,10 @@ from typing import TypeVar
 import numpy as np
 
 from proxyhash.codes.bits import Packed, Words, words
-from proxyhash.index.searching.grouped import GroupedSegment, grouped_segment
-from proxyhash.index.searching.segment import Found, PlainSegment, Segment, Take, plain_segment
-from proxyhash.index.storage.blocks import Place, group_sizes, joined, places, read_blocks
-from proxyhash.index.storage.store import Store
+from proxyhash.index.clusters.clustered import GroupedSegment, grouped_segment
+from proxyhash.index.clusters.segment import Found, PlainSegment, Segment, Take, plain_segment
+from proxyhash.index.local.blocks import Place, group_sizes, joined, places, read_blocks
+from proxyhash.index.local.store import Store
 
 RECENT = 65_536  # codes that may have come or gone since the large segment was built, or an eighth of it
 

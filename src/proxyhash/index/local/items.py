@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from proxyhash.index.positions import Starts
-from proxyhash.index.storage.store import Store
+from proxyhash.index.item_ids import Starts
+from proxyhash.index.local.store import Store
 from proxyhash.utils.errors import InputError
 
 _AT_ONCE = 10_000  # values in one question to SQLite

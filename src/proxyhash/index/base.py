@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Self
 
 from proxyhash.codes.bits import Packed
 from proxyhash.index.calibration import THRESHOLD
+from proxyhash.index.local.items import Item, Labels
 from proxyhash.index.milvus.location import is_milvus
 from proxyhash.index.queries import Anything
 from proxyhash.index.results import Added, Info, Matches
-from proxyhash.index.storage.items import Item, Labels
 
 if TYPE_CHECKING:
     from proxyhash.models.hasher import Hasher
@@ -41,7 +41,7 @@ class Index(ABC):
             from proxyhash.index.milvus.index import MilvusIndex
 
             return MilvusIndex.open_address(location, model=model, bits=bits)
-        from proxyhash.index.embedded import EmbeddedIndex
+        from proxyhash.index.local.index import EmbeddedIndex
 
         return EmbeddedIndex.open_folder(Path(location), model=model, bits=bits)
 

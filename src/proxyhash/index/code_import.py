@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, pack
-from proxyhash.index.index import Index
+from proxyhash.index.base import Index
+from proxyhash.index.local.items import Labels
 from proxyhash.index.results import Added
-from proxyhash.index.storage.items import Labels
 from proxyhash.models.code_shards import read_shard
 from proxyhash.utils.errors import InputError
 

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, pack, signs
-from proxyhash.index import writing
-from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.index.index import Index
-from proxyhash.index.models import proxy_codes
+from proxyhash.index.base import Index
+from proxyhash.index.local import items, transactions
+from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.items import FileFacts, Labels
+from proxyhash.index.model_store import proxy_codes
 from proxyhash.index.results import Added
-from proxyhash.index.storage import items
-from proxyhash.index.storage.items import FileFacts, Labels
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def add_folder(
 def _filing(index: Index, root: Path, prefix: str) -> Filing:
     if isinstance(index, EmbeddedIndex):
         return EmbeddedFiling(index, root, prefix)
-    from proxyhash.index.milvus.filing import MilvusFiling
+    from proxyhash.index.milvus.folder_sync import MilvusFiling
     from proxyhash.index.milvus.index import MilvusIndex
 
     assert isinstance(index, MilvusIndex)
@@ -137,8 +136,8 @@ class EmbeddedFiling:
     def store(self, codes: Packed, keys: Sequence[str], labels: Labels, facts: Sequence[FileFacts]) -> int:
         """Store a batch in one transaction."""
         index = self.index
-        writing.regroup_if_grown(index.store, codes, lambda: proxy_codes(index.folder, index.model))
-        return writing.add_batch(index.store, writing.Batch(self.edition, codes, keys, labels, self.source, facts))
+        transactions.regroup_if_grown(index.store, codes, lambda: proxy_codes(index.folder, index.model))
+        return transactions.add_batch(index.store, transactions.Batch(self.edition, codes, keys, labels, self.source, facts))
 
 
 def list_changes(known: dict[str, FileFacts], images: "FileImages", prefix: str, problems: "Problems") -> Listing:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from proxyhash.codes import distances, top_k
 from proxyhash.codes.bits import Packed, words
 from proxyhash.codes.search import for_queries
-from proxyhash.index.searching import grouping_kernels
-from proxyhash.index.storage.blocks import Numbers
+from proxyhash.index.clusters import layout_kernels
+from proxyhash.index.local.blocks import Numbers
 from proxyhash.utils.random import generator
 
 WORTH_IT = 65_536  # codes: fewer are scanned in the time that a look at the centres takes
@@ -67,7 +67,7 @@ def assign(codes: Packed, centres: Packed | None) -> Numbers:
 
         def work(rows: slice) -> None:
             part = slice(rows.start * 8192, min(rows.stop * 8192, len(codes)))
-            grouping_kernels.nearest_centres(items[:, part], c, groups[part])
+            layout_kernels.nearest_centres(items[:, part], c, groups[part])
 
         for_queries(pieces, None, work)
     return groups

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proxyhash.codes.bits import Packed, Words
-from proxyhash.index.positions import Longs
-from proxyhash.index.searching.grouped import GroupedSegment
-from proxyhash.index.searching.memory import Snapshot
+from proxyhash.index.clusters.clustered import GroupedSegment
+from proxyhash.index.item_ids import Longs
+from proxyhash.index.local.snapshots import Snapshot
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
-    from proxyhash.index.embedded import EmbeddedIndex
+    from proxyhash.index.local.index import EmbeddedIndex
 
 
 def nearest_approximately(index: "EmbeddedIndex", snapshot: Snapshot, codes: Packed, k: int, groups: int) -> list[Words]:
@@ -33,7 +33,7 @@ def nearest_approximately(index: "EmbeddedIndex", snapshot: Snapshot, codes: Pac
         rows.append(np.sort(keys))
     if not len(snapshot.recent):
         return rows
-    from proxyhash.index.embedded import _query_words
+    from proxyhash.index.local.index import _query_words
 
     recent, _ = snapshot.recent.nearest(_query_words(codes), k)
     return [np.sort(np.concatenate([row, more]))[:k] for row, more in zip(rows, recent.keys, strict=True)]

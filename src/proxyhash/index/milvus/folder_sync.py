@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxyhash.codes.bits import Packed
+from proxyhash.index.local.items import FileFacts, Labels
 from proxyhash.index.milvus.index import MilvusIndex
 from proxyhash.index.milvus.rows import file_text
-from proxyhash.index.storage.items import FileFacts, Labels
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import Words
 from proxyhash.codes.kernels import popcount
 from proxyhash.codes.logic import BLOCK
-from proxyhash.index.positions import Longs, Whole
-from proxyhash.index.searching.bit_counts import AT_ONCE, DISTANCE_PLANES, add_differences, list_planes, reaches, reaches_far
-from proxyhash.index.searching.groups import Groups, Pairs
+from proxyhash.index.clusters.bit_counts import AT_ONCE, DISTANCE_PLANES, add_differences, list_planes, reaches, reaches_far
+from proxyhash.index.clusters.layout import Groups, Pairs
+from proxyhash.index.item_ids import Longs, Whole
 from proxyhash.utils.jit import jit
 
 _PLANES_OF = np.array([(*(4 * i for i in range(8) if byte >> i & 1), *[0] * 8)[:8] for byte in range(256)], np.uint16)

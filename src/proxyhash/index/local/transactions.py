@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from proxyhash.codes.bits import Packed
-from proxyhash.index.centres import GROWTH, SAMPLE, WORTH_IT, assign, choose_centres
-from proxyhash.index.searching.memory import unpacked_centres
-from proxyhash.index.storage import blocks, items
-from proxyhash.index.storage.blocks import Block, Numbers
-from proxyhash.index.storage.items import FileFacts, Labels
-from proxyhash.index.storage.store import Store
+from proxyhash.index.clusters.centroids import GROWTH, SAMPLE, WORTH_IT, assign, choose_centres
+from proxyhash.index.local import blocks, items
+from proxyhash.index.local.blocks import Block, Numbers
+from proxyhash.index.local.items import FileFacts, Labels
+from proxyhash.index.local.snapshots import unpacked_centres
+from proxyhash.index.local.store import Store
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.parallel import prefetch
 from proxyhash.utils.random import generator

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, Words, words
-from proxyhash.index.positions import Starts
-from proxyhash.index.storage.store import Store
+from proxyhash.index.item_ids import Starts
+from proxyhash.index.local.store import Store
 from proxyhash.utils.errors import InputError
 
 BLOCK = 16_384  # codes: a few hundred rows for ten millions, and little to write anew when one more is added

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, words
 from proxyhash.index.calibration import Calibration
+from proxyhash.index.local.items import labels_from
 from proxyhash.index.milvus.collection import CALL
 from proxyhash.index.milvus.location import Location
-from proxyhash.index.milvus.patience import patiently
+from proxyhash.index.milvus.retry import patiently
 from proxyhash.index.milvus.rows import given_key
 from proxyhash.index.reranking import asymmetric_distances
 from proxyhash.index.results import Match, Matches
-from proxyhash.index.storage.items import labels_from
 from proxyhash.utils.errors import InputError
 
 MOST = 16_384  # results of a query, and queries of a request: Milvus gives no more

@@ -10,19 +10,18 @@ from numpy.typing import NDArray
 
 from proxyhash.codes import MAX_BITS, Neighbors
 from proxyhash.codes.bits import Packed, Words, words
-from proxyhash.index import writing
+from proxyhash.index.base import Index
 from proxyhash.index.calibration import THRESHOLD, Calibration
-from proxyhash.index.index import Index
-from proxyhash.index.lookup import Row, as_matches, packed_rows
-from proxyhash.index.models import keep_copy, load_hasher, model_folder, proxy_codes
+from proxyhash.index.clusters.segment import Found, distances_of, positions_of
+from proxyhash.index.hits import Row, as_matches, packed_rows
+from proxyhash.index.local import items, transactions
+from proxyhash.index.local.items import Item, Labels
+from proxyhash.index.local.snapshots import CodesInMemory, Snapshot
+from proxyhash.index.local.store import Store
+from proxyhash.index.model_store import keep_copy, load_hasher, model_folder, proxy_codes
 from proxyhash.index.queries import Anything, Queries, as_items, as_queries
 from proxyhash.index.reranking import asymmetric_distances, reranked
 from proxyhash.index.results import Added, Info, Matches
-from proxyhash.index.searching.memory import CodesInMemory, Snapshot
-from proxyhash.index.searching.segment import Found, distances_of, positions_of
-from proxyhash.index.storage import items
-from proxyhash.index.storage.items import Item, Labels
-from proxyhash.index.storage.store import Store
 from proxyhash.models.model_folder import fingerprint
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
@@ -128,20 +127,20 @@ class EmbeddedIndex(Index):
         begun = time.monotonic()
         edition = self.store.fact("live")
         given, names = as_items(items, keys, self.bits, lambda: self.hasher)
-        batch = writing.Batch(edition, given, names, labels)
+        batch = transactions.Batch(edition, given, names, labels)
         replaced = self.add_batches(batch)
         return Added(len(batch) - replaced, replaced, seconds=time.monotonic() - begun)
 
-    def add_batches(self, batch: writing.Batch) -> int:
+    def add_batches(self, batch: transactions.Batch) -> int:
         """Add many codes, and return how many items they replaced."""
         items.check_keys(batch.keys, len(batch))
         items.check_labels(batch.labels, len(batch))
-        writing.regroup_if_grown(self.store, batch.codes, lambda: proxy_codes(self.folder, self.model))
-        return writing.add_in_parts(self.store, batch)
+        transactions.regroup_if_grown(self.store, batch.codes, lambda: proxy_codes(self.folder, self.model))
+        return transactions.add_in_parts(self.store, batch)
 
     def remove(self, keys: Sequence[str]) -> int:
         """Remove items; see `Index.remove`."""
-        return writing.remove_keys(self.store, [keys] if isinstance(keys, str) else list(keys))
+        return transactions.remove_keys(self.store, [keys] if isinstance(keys, str) else list(keys))
 
     def neighbors(self, codes: Packed, k: int, *, threads: int | None = None) -> Neighbors:
         """Return distances and positions (Q, k) of the k nearest of packed codes: what `search` finds, without keys."""
@@ -195,7 +194,7 @@ class EmbeddedIndex(Index):
 
     def code(self, key: str) -> Packed:
         """Return the packed code (1, bytes) of an item."""
-        from proxyhash.index.storage.blocks import places, read_block
+        from proxyhash.index.local.blocks import places, read_block
 
         with self.store.reading():
             position, edition = self.item(key).position, self.store.fact("live")
@@ -207,7 +206,7 @@ class EmbeddedIndex(Index):
     def info(self) -> Info:
         """Say what is in it."""
         with self.store.reading():
-            _, centres = writing.live_centres(self.store)
+            _, centres = transactions.live_centres(self.store)
             sources = tuple(path for (path,) in self.store.rows("SELECT DISTINCT path FROM sources ORDER BY path"))
             return Info(
                 str(self.folder),
@@ -271,7 +270,7 @@ class EmbeddedIndex(Index):
     ) -> list[Row]:
         """Return for each query the keys of its best, and their asymmetric distances if they were re-ranked."""
         if approximate:
-            from proxyhash.index.searching.approximate import nearest_approximately
+            from proxyhash.index.clusters.ivf import nearest_approximately
 
             return [Row(keys) for keys in nearest_approximately(self, snapshot, asked.codes, k, approximate)]
         found, stored = self._nearest(snapshot, asked.codes, max(k, rerank), threads)

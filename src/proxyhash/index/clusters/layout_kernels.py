@@ -7,8 +7,8 @@ from proxyhash.codes.bits import Words
 from proxyhash.codes.kernels import CHUNK, chunk_distances, popcount
 from proxyhash.codes.logic import BLOCK
 from proxyhash.codes.planes import join_block, slice_block
-from proxyhash.index.positions import Longs, Starts, Whole, position_at, put_position
-from proxyhash.index.searching.groups import Groups
+from proxyhash.index.clusters.layout import Groups
+from proxyhash.index.item_ids import Longs, Starts, Whole, position_at, put_position
 from proxyhash.utils.jit import jit
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from proxyhash.codes.bits import Words
-from proxyhash.index.positions import Longs, Whole
+from proxyhash.index.item_ids import Longs, Whole
 from proxyhash.utils.jit import jit
 
 _HALF = np.uint64(32)
