@@ -17,6 +17,7 @@ from proxyhash.data.catalog import CIFAR10, Archive, Record
 from proxyhash.data.dataset import PARTS, Dataset
 from proxyhash.data.decoding import Pixels
 from proxyhash.data.images import ArrayImages
+from proxyhash.labels import ClassLabels, TagLabels
 
 
 def picture(seed: int, width: int = 12, height: int = 12) -> Pixels:
@@ -112,7 +113,7 @@ def labeled(name: str, labels: "np.ndarray[Any, Any]", queries: int = 0) -> Data
     names = tuple(f"class{number}" for number in range(int(labels.max()) + 1))
     parts = np.full(len(labels) if queries else 0, PARTS.index("train"), np.int8)
     parts[len(labels) - queries :] = PARTS.index("query")
-    return Dataset(name, ArrayImages(pixels), names, labels.astype(np.int64), parts=parts)
+    return Dataset(name, ArrayImages(pixels), ClassLabels(labels, names), parts=parts)
 
 
 def tagged(name: str, images: int, tags: int = 21) -> Dataset:
@@ -121,4 +122,4 @@ def tagged(name: str, images: int, tags: int = 21) -> Dataset:
     held = mixed < np.linspace(0.02, 0.3, tags) * 2**32
     held[np.arange(images), np.arange(images) % tags] = True
     names = tuple(f"tag{number}" for number in range(tags))
-    return Dataset(name, ArrayImages(np.zeros((images, 1, 1, 3), np.uint8)), names, tags=held)
+    return Dataset(name, ArrayImages(np.zeros((images, 1, 1, 3), np.uint8)), TagLabels(held, names))

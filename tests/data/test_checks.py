@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from miniatures import labeled, picture, tagged, write_ilsvrc, write_nuswide, write_pictures
 
-from proxyhash.data import ArrayImages, Dataset, load_dataset, make_split
+from proxyhash.data import ArrayImages, ClassLabels, Dataset, load_dataset, make_split
 from proxyhash.data.checks import Finding, Report, check_dataset
 from proxyhash.data.checks.pixels import digests, readable, same_picture
 from proxyhash.data.problems import Problems
@@ -108,7 +108,7 @@ def test_the_same_picture_in_another_file_is_found(tmp_path: Path) -> None:
 def test_small_classes_are_named() -> None:
     data = pictures(20, classes=2)
     labels = np.array([0] * 10 + [1] * 6 + [2] * 3 + [3])
-    data = replace(data, labels=labels, names=("many", "enough", "few", "one", "none"))
+    data = replace(data, labels=ClassLabels(labels, ("many", "enough", "few", "one", "none")))
     report = check_dataset(data)
     assert finding(report, "classes with one image").examples == ("one",)
     assert finding(report, "classes with fewer than 5").examples == ("few (3)",)
@@ -131,9 +131,9 @@ def test_lonely_queries_are_counted() -> None:
     lonely = finding(check_dataset(data, make_split(data)), "nothing relevant in the database")
     assert (lonely.level, lonely.count, lonely.examples) == ("warning", 2, ("image-000020", "image-000021"))
     tags = tagged("photos", 22, 3)
-    assert tags.tags is not None
-    tags.tags[:, 2] = False
-    tags.tags[21] = [False, False, True]
+    values = tags.require_tags().values
+    values[:, 2] = False
+    values[21] = [False, False, True]
     tags = replace(tags, parts=np.array([0] * 20 + [1] * 2, np.int8), images=pictures(22).images)
     assert finding(check_dataset(tags, make_split(tags)), "nothing relevant").count == 1
 

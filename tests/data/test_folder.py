@@ -1,12 +1,10 @@
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 from miniatures import write_pictures
 
 from proxyhash.data import Dataset, default_protocol, load_dataset
-from proxyhash.data.dataset import UNKNOWN
 from proxyhash.utils.errors import InputError
 
 
@@ -15,8 +13,7 @@ def keys(data: Dataset) -> list[str]:
 
 
 def classes(data: Dataset) -> list[str | None]:
-    assert data.labels is not None
-    return [None if label == UNKNOWN else data.names[label] for label in data.labels]
+    return [next(iter(data.labels_of(index)), None) for index in range(len(data))]
 
 
 def test_class_folders(tmp_path: Path) -> None:
@@ -26,7 +23,7 @@ def test_class_folders(tmp_path: Path) -> None:
     data = load_dataset(tmp_path)
     assert keys(data) == ["cats/a.jpeg", "cats/b.JPG", "cats/persian/deep/c.webp", "dogs/2.png"]
     assert classes(data) == ["cats", "cats", "cats", "dogs"]
-    assert (data.name, data.names, data.kind) == (tmp_path.name, ("cats", "dogs"), "classes")
+    assert (data.name, data.class_names, data.kind) == (tmp_path.name, ("cats", "dogs"), "classes")
     assert (data.parts == -1).all()
     assert not data.problems
 
@@ -44,7 +41,7 @@ def test_class_folders(tmp_path: Path) -> None:
 def test_folders_of_parts(folders: tuple[str, ...], parts: tuple[str, ...], tmp_path: Path) -> None:
     write_pictures(tmp_path, [f"{folder}/{label}/{number}.png" for folder in folders for label in "ab" for number in "12"])
     data = load_dataset(tmp_path)
-    assert data.names == ("a", "b")
+    assert data.class_names == ("a", "b")
     for folder, part in zip(folders, parts, strict=True):
         assert [keys(data)[index] for index in data.part(part)] == [  # type: ignore[arg-type]
             f"{folder}/a/1.png",
@@ -57,10 +54,10 @@ def test_folders_of_parts(folders: tuple[str, ...], parts: tuple[str, ...], tmp_
 def test_loose_images_have_no_labels(tmp_path: Path) -> None:
     write_pictures(tmp_path, ["2.png", "1.png"])
     data = load_dataset(tmp_path)
-    assert (data.kind, keys(data), data.names) == ("unlabeled", ["1.png", "2.png"], ())
+    assert (data.kind, keys(data), data.class_names) == ("unlabeled", ["1.png", "2.png"], ())
     assert len(data.labeled()) == 0
     with pytest.raises(InputError, match="has no labels, so nothing says which images are alike"):
-        data.relevance(np.arange(2))
+        data.require_labels()
 
 
 def test_loose_images_beside_folders_are_kept_without_label(tmp_path: Path) -> None:
@@ -83,14 +80,14 @@ def test_parts_beside_other_folders_are_not_guessed_at(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds test, train with classes inside, and beside it figures; move that away"):
         load_dataset(tmp_path)
     write_pictures(tmp_path / "music", ["query/1.png", "figures/3.png"])  # a class may well be called query
-    assert load_dataset(tmp_path / "music").names == ("figures", "query")
+    assert load_dataset(tmp_path / "music").class_names == ("figures", "query")
 
 
 def test_a_class_without_images_is_counted(tmp_path: Path) -> None:
     write_pictures(tmp_path, ["a/1.png", "b/2.png"])
     (tmp_path / "empty").mkdir()
     data = load_dataset(tmp_path)
-    assert data.names == ("a", "b")
+    assert data.class_names == ("a", "b")
     assert data.problems.sentences() == ["class without images: 1 (empty)"]
     with pytest.raises(InputError, match="as asked: class without images: empty"):
         load_dataset(tmp_path, strict=True)

@@ -1,13 +1,12 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from miniatures import write_pictures
 
 from proxyhash.data import Dataset, load_dataset
-from proxyhash.data.sources.metadata import tag_matrix
+from proxyhash.data.sources.metadata import parse_tags
 from proxyhash.utils.errors import InputError
 
 
@@ -24,10 +23,9 @@ def keys(data: Dataset) -> list[str]:
 
 def test_labels(tmp_path: Path) -> None:
     data = load_dataset(table(tmp_path, "file_name,label\nb.png,dog\na.png,cat\nc.png,\n"))
-    assert (data.name, data.kind, data.names) == ("photos", "classes", ("cat", "dog"))
+    assert (data.name, data.kind, data.class_names) == ("photos", "classes", ("cat", "dog"))
     assert keys(data) == ["b.png", "a.png", "c.png"]
-    assert data.labels is not None
-    assert data.labels.tolist() == [1, 0, -1]
+    assert data.require_labels().values.tolist() == [1, 0, -1]
     assert data.labeled().tolist() == [0, 1]
 
 
@@ -45,10 +43,10 @@ def test_tags_by_the_column_s_separator(cells: tuple[str, ...], names: tuple[str
     data = load_dataset(
         table(tmp_path, "file_name,tags\n" + "".join(f"{n}.png,{c}\n" for n, c in zip("abc", quoted, strict=True)))
     )
-    assert (data.kind, data.names) == ("tags", names)
-    assert data.tags is not None
-    assert data.tags[1].sum() == 1
-    assert data.tags[1, names.index("palm tree" if "palm tree" in names else "tree")]
+    assert (data.kind, data.class_names) == ("tags", names)
+    tags = data.require_tags().values
+    assert tags[1].sum() == 1
+    assert tags[1, names.index("palm tree" if "palm tree" in names else "tree")]
     assert len(data.labeled()) == (3 if cells[2] else 2)
 
 
@@ -58,8 +56,8 @@ def test_tags_by_the_column_s_separator(cells: tuple[str, ...], names: tuple[str
     )
 )
 def test_every_tag_comes_back(sets: list[set[str]]) -> None:
-    names, matrix = tag_matrix([";".join(tags) + ";" for tags in sets])
-    assert [{names[tag] for tag in np.flatnonzero(row)} for row in matrix] == sets
+    labels = parse_tags([";".join(tags) + ";" for tags in sets])
+    assert [set(labels.names_of(index)) for index in range(len(sets))] == sets
 
 
 def test_a_split_column_names_the_parts(tmp_path: Path) -> None:
@@ -86,7 +84,7 @@ def test_without_it_folders_do(tmp_path: Path) -> None:
 )
 def test_dialects_are_understood(text: bytes, tmp_path: Path) -> None:
     data = load_dataset(table(tmp_path, text))
-    assert (keys(data), data.names) == (["a.png"], ("x",))
+    assert (keys(data), data.class_names) == (["a.png"], ("x",))
     assert not data.problems
 
 

@@ -27,9 +27,8 @@ def test_cifar_is_read_from_its_official_files(record: Record, tmp_path: Path) -
     assert (data.name, data.kind, len(data)) == (record.name, "classes", trained + 20)
     np.testing.assert_array_equal(data.part("train"), np.arange(trained))
     np.testing.assert_array_equal(data.part("query"), np.arange(trained, trained + 20))
-    assert len(data.names) == record.classes
-    assert data.labels is not None
-    np.testing.assert_array_equal(data.labels[-20:], np.arange(20) % record.classes)
+    assert len(data.class_names) == record.classes
+    np.testing.assert_array_equal(data.require_labels().values[-20:], np.arange(20) % record.classes)
 
     raw = read_pickle(folder / ("test_batch" if record is CIFAR10 else "test"))["data"][7]
     found = data.images.read(trained + 7)
@@ -55,7 +54,7 @@ def test_files_with_other_contents_are_refused(table: dict[str, object], sentenc
 
 def test_digits_need_no_download() -> None:
     data = load_digits()
-    assert (len(data), data.kind, data.names) == (1797, "classes", tuple("0123456789"))
+    assert (len(data), data.kind, data.class_names) == (1797, "classes", tuple("0123456789"))
     first = data.images.read(0)
     assert first.shape == (8, 8, 3)
     np.testing.assert_array_equal(first[0, :, 0], [0, 0, 80, 207, 143, 16, 0, 0])  # 0 0 5 13 9 1 0 0 of 16
@@ -65,9 +64,9 @@ def test_ilsvrc_is_read_from_class_folders(tmp_path: Path) -> None:
     write_ilsvrc(tmp_path / "ilsvrc2012")
     write_pictures(tmp_path / "ilsvrc2012", ["test/unlabeled.JPEG", "devkit/figure.png"])
     data = load_dataset("ilsvrc2012", data_dir=tmp_path)
-    assert (data.name, len(data), len(data.names)) == ("ilsvrc2012", 64, 8)
+    assert (data.name, len(data), len(data.class_names)) == ("ilsvrc2012", 64, 8)
     assert (len(data.part("train")), len(data.part("query"))) == (48, 16)
-    assert data.names[0] == "n01440764"
+    assert data.class_names[0] == "n01440764"
     assert data.images.key(0) == "train/n01440764/n01440764_0.JPEG"
 
 
@@ -93,12 +92,12 @@ def test_other_ilsvrc_layouts_are_explained(tmp_path: Path) -> None:
 def test_nuswide_is_read_from_its_lists(flat: bool, tmp_path: Path) -> None:
     held = write_nuswide(tmp_path / "nus-wide", flat=flat)
     data = load_dataset("nuswide", data_dir=tmp_path)
-    assert (data.name, data.kind, len(data.names)) == ("nuswide", "tags", 21)
+    assert (data.name, data.kind, len(data.class_names)) == ("nuswide", "tags", 21)
     frequent = np.sort(np.argsort(-held.sum(0), kind="stable")[:21])
-    assert data.names == tuple(f"tag{tag:02d}" for tag in frequent)
+    assert data.class_names == tuple(f"tag{tag:02d}" for tag in frequent)
     kept = np.flatnonzero(held[:, frequent].any(1))
     assert len(data) == len(kept) < 60
-    np.testing.assert_array_equal(data.tags, held[kept][:, frequent])
+    np.testing.assert_array_equal(data.require_tags().values, held[kept][:, frequent])
     name = f"{kept[5]:04d}_{7 * kept[5]}.jpg"
     assert data.images.key(5) == (name if flat else f"topic{kept[5] % 3}/{name}")
     assert data.images.read(5).shape == (12, 12, 3)

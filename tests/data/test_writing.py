@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proxyhash.data import ArrayImages, Dataset, load_dataset
+from proxyhash.data import ArrayImages, ClassLabels, Dataset, TagLabels, load_dataset
 from proxyhash.data.writing import write_folder
 from proxyhash.utils.errors import InputError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 4, 4, 3), dtype=np.uint8)
+NAMES = ("cats", "dogs")
 LABELS = np.array([0, 1, 0, 1, -1, 1])
-CLASSES = Dataset("mine", ArrayImages(PIXELS, "image"), ("cats", "dogs"), LABELS)
+CLASSES = Dataset("mine", ArrayImages(PIXELS, "image"), ClassLabels(LABELS, NAMES))
 
 
 def by_name(data: Dataset) -> dict[str, tuple[tuple[str, ...], int, bytes]]:
@@ -36,11 +37,11 @@ def test_classes_come_back(tmp_path: Path) -> None:
 
 def test_parts_and_tags_come_back(tmp_path: Path) -> None:
     parts = np.array([0, 0, 0, 1, 1, 1], np.int8)
-    labeled = replace(CLASSES, labels=np.array([0, 1, 0, 1, 0, 1]), parts=parts)
+    labeled = replace(CLASSES, labels=ClassLabels(np.array([0, 1, 0, 1, 0, 1]), NAMES), parts=parts)
     write_folder(labeled, tmp_path / "parts")
     assert by_name(load_dataset(tmp_path / "parts")) == by_name(labeled)
     tags = np.array([[1, 0], [0, 1], [1, 1], [0, 0], [1, 0], [0, 1]], bool)
-    tagged = replace(CLASSES, labels=None, tags=tags, parts=parts)
+    tagged = replace(CLASSES, labels=TagLabels(tags, NAMES), parts=parts)
     write_folder(tagged, tmp_path / "tags")
     assert by_name(load_dataset(tmp_path / "tags")) == by_name(tagged)
 
@@ -58,7 +59,7 @@ def test_nothing_is_overwritten_and_no_path_is_escaped(tmp_path: Path) -> None:
         write_folder(CLASSES, tmp_path / "there")
     for name in ("../cats", "", ".hidden", "a\\b"):
         with pytest.raises(InputError, match="cannot be the name of a folder"):
-            write_folder(replace(CLASSES, names=(name, "dogs")), tmp_path / "out")
+            write_folder(replace(CLASSES, labels=ClassLabels(LABELS, (name, "dogs"))), tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
     write_folder(CLASSES, tmp_path / "out")
     with pytest.raises(InputError, match="consists of image files already"):

@@ -26,9 +26,9 @@ def digits() -> Digits:
     split = make_split(data, validation="none")
     stored = data.images.stored(np.arange(len(data)))
     assert stored is not None
-    assert data.labels is not None
+    labels = data.require_classes().values
     features = stored[..., 0].reshape(len(data), -1).astype(np.float32) / np.float32(255)
-    return Digits(features[split.train], data.labels[split.train], features[split.query], data.labels[split.query])
+    return Digits(features[split.train], labels[split.train], features[split.query], labels[split.query])
 
 
 def retrieval(encoder: Encoder) -> float:

@@ -31,7 +31,7 @@ def write_folder(dataset: Dataset, folder: Path, *, enlarge: int = 1, progress: 
             pixels = dataset.images.read(index).repeat(enlarge, axis=0).repeat(enlarge, axis=1)
             Image.fromarray(np.ascontiguousarray(pixels)).save(path)
             progress("writing images", (index + 1) / len(places))
-        if dataset.tags is not None:
+        if dataset.kind == "tags":
             _write_tags(dataset, places, beside / "metadata.csv")
     return len(places)
 

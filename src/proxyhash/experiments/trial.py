@@ -20,16 +20,16 @@ class Trial:
     label: str  # what results are listed under: the method, and the settings that make it another row
     method: str
     settings: dict[str, Any]
-    lengths: tuple[int, ...]
+    code_lengths: tuple[int, ...]
     seed: int
-    round: int
-    plan: OptimConfig
+    fold: int
+    optim: OptimConfig
 
     def __post_init__(self) -> None:
         """Refuse a setting that the method does not have."""
-        self.resolved()
+        self.resolved_settings()
 
-    def resolved(self, *, tags: bool = False) -> dict[str, Any]:
+    def resolved_settings(self, *, tags: bool = False) -> dict[str, Any]:
         """Return all settings of the method, those that nobody gave at their defaults: others for tags, or if all learns."""
         found = find_method(self.method)
         known = [each.name for each in fields(found.settings)]
@@ -38,26 +38,26 @@ class Trial:
                 raise InputError(f"{found.title} has no setting {name}; it has {', '.join(known) or 'none'}.")
         settings = found.settings(**self.settings)
         if hasattr(settings, "settled"):
-            settings = settings.settled(tags=tags, finetunes=self.plan.backbone_lr > 0)
+            settings = settings.settled(tags=tags, finetunes=self.optim.backbone_lr > 0)
         return asdict(settings)
 
-    def facts(self, *, tags: bool) -> dict[str, Any]:
+    def as_dict(self, *, tags: bool) -> dict[str, Any]:
         """Return everything that the result on classes or tags may depend on: a changed default is another trial."""
-        optim = {key: value for key, value in asdict(self.plan).items() if key not in _NOT_IN_RESULTS}
+        optim = {key: value for key, value in asdict(self.optim).items() if key not in _NOT_IN_RESULTS}
         return {
             "label": self.label,
             "method": self.method,
-            "settings": self.resolved(tags=tags),
-            "lengths": list(self.lengths),
+            "settings": self.resolved_settings(tags=tags),
+            "lengths": list(self.code_lengths),
             "seed": self.seed,
-            "round": self.round,
+            "round": self.fold,
             "plan": downgrade_optim_config(optim, self.seed) if find_method(self.method).trains else None,
         }
 
     def title(self) -> str:
         """Return what a progress bar calls it."""
-        lengths = ", ".join(map(str, self.lengths))
-        return f"{self.label}, {lengths} bits, seed {self.seed}" + (f", round {self.round}" if self.round else "")
+        lengths = ", ".join(map(str, self.code_lengths))
+        return f"{self.label}, {lengths} bits, seed {self.seed}" + (f", round {self.fold}" if self.fold else "")
 
 
 def parse_method(text: str) -> tuple[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices, in_memory
 from proxyhash.data.transforms import Transform, default_transform, find_transform
+from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.models.backbones import create_backbone, trained_on
 from proxyhash.models.backbones.backbone import Backbone
 from proxyhash.models.feature_cache import Features, cached_features
@@ -120,7 +121,7 @@ def train_hashers(
         config.seed,
     )
     model = trainer.fit().cpu()
-    names = tuple(dataset.names[number] for number in classes)
+    names = tuple(dataset.class_names[number] for number in classes)
     hashers = [_build_hasher(number, model, backbone, transform, names, split, config) for number in range(len(config.bits))]
     for hasher in hashers:
         hasher.record["validation"] = folder.best_epoch_metrics(hasher.bits)
@@ -167,10 +168,7 @@ def _resolve_image_size(dataset: Dataset, backbone: Backbone, finetunes: bool) -
 
 def train_classes(dataset: Dataset, train: Indices) -> Indices:
     """Return the sorted classes, or tags, of the training images."""
-    if dataset.labels is not None:
-        return np.unique(dataset.labels[train])
-    assert dataset.tags is not None
-    return np.flatnonzero(dataset.tags[train].any(0))
+    return dataset.require_labels().subset(train).present_classes()
 
 
 def _build_model(
@@ -183,14 +181,20 @@ def _build_model(
     progress: Progress,
 ) -> MultiHeadModel:
     """Build objectives and heads; the draws depend on the seed only."""
-    names = tuple(dataset.names[number] for number in classes)
-    labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])
-    tags = None if dataset.tags is None else dataset.tags[np.ix_(train, classes)]
+    known = dataset.require_labels().subset(train).select_classes(classes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         objectives, heads = [], []
         for bits in config.bits:
-            task = Task(bits, names, labels, tags, lambda: features.values[train], config.seed, progress, config.finetune)
+            task = Task(
+                bits,
+                known.names,
+                *class_and_tag_arrays(known),
+                lambda: features.values[train],
+                config.seed,
+                progress,
+                config.finetune,
+            )
             objectives.append(build_objective(config.method, task, config.settings))
             shape = HeadShape(backbone.facts.width, bits, config.optim.hidden_dim, config.optim.dropout)
             heads.append(objectives[-1].head(shape))
@@ -198,15 +202,16 @@ def _build_model(
     return MultiHeadModel(trunk, heads, objectives, freeze_bn=config.optim.freeze_bn)
 
 
+def class_and_tag_arrays(
+    labels: ClassLabels | TagLabels,
+) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_] | None]:
+    """Return the classes (n,) and the tags (n, T), one of them None, as `Task` and `Lesson` take them."""
+    return (labels.values, None) if isinstance(labels, ClassLabels) else (None, labels.values)
+
+
 def _build_targets(dataset: Dataset, images: Indices, classes: Indices) -> NDArray[np.int64] | NDArray[np.float32]:
     """Return class numbers (n,) among `classes`, -1 for others, or tags (n, T)."""
-    if dataset.labels is not None:
-        numbers = np.full(len(dataset.names), -1, np.int64)
-        numbers[classes] = np.arange(len(classes))
-        found: NDArray[np.int64] = numbers[dataset.labels[images]]
-        return found
-    assert dataset.tags is not None
-    return dataset.tags[np.ix_(images, classes)].astype(np.float32)
+    return dataset.require_labels().subset(images).select_classes(classes).targets()
 
 
 def _build_validator(
@@ -214,8 +219,9 @@ def _build_validator(
 ) -> Callable[[MultiHeadModel], Metrics]:
     def subset(images: Indices) -> EvalSubset:
         chosen = images[np.linspace(0, len(images) - 1, limit).astype(int)] if limit and len(images) > limit else images
-        classes = _build_targets(dataset, chosen, seen) if dataset.labels is not None else None
-        return EvalSubset(chosen, dataset.relevance(chosen), classes)  # type: ignore[arg-type]
+        labels = dataset.require_labels().subset(chosen)
+        classes = labels.select_classes(seen).values if isinstance(labels, ClassLabels) else None
+        return EvalSubset(chosen, labels.values, classes)
 
     queries, database = subset(split.validation), subset(split.validation_database)
     return lambda model: compute_validation_metrics(model, source, queries, database, lengths, split.top)

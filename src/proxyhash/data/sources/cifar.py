@@ -10,6 +10,7 @@ from proxyhash.data.dataset import PARTS, Dataset
 from proxyhash.data.images import ArrayImages
 from proxyhash.data.locations import check_files
 from proxyhash.data.unpickling import read_pickle
+from proxyhash.labels import ClassLabels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -27,7 +28,9 @@ def load_cifar(record: Record, folder: Path, progress: Progress = no_progress) -
         [PARTS.index("query" if "test" in name else "train") for name in batches], [len(t["data"]) for t in tables]
     )
     class_names = tuple(str(name) for name in _first(meta, folder, "fine_label_names", "label_names"))
-    return Dataset(record.name, ArrayImages(pixels, record.name), class_names, labels, parts=parts.astype(np.int8))
+    return Dataset(
+        record.name, ArrayImages(pixels, record.name), ClassLabels(labels, class_names), parts=parts.astype(np.int8)
+    )
 
 
 def _pixels(table: dict[str, Any], path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:

@@ -4,6 +4,7 @@ import numpy as np
 
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import ArrayImages
+from proxyhash.labels import ClassLabels
 from proxyhash.utils.errors import InputError
 
 
@@ -15,6 +16,6 @@ def load_digits() -> Dataset:
         raise InputError("The digits come with scikit-learn: pip install 'proxyhash[digits]'.") from None
     digits = load()
     gray = np.round(digits.images * (255 / 16)).astype(np.uint8)
-    names = tuple(str(name) for name in digits.target_names)
+    labels = ClassLabels(digits.target.astype(np.int64), tuple(str(name) for name in digits.target_names))
     pixels = np.repeat(gray[..., None], 3, axis=3)
-    return Dataset("digits", ArrayImages(pixels, "digits"), names, digits.target.astype(np.int64), mirrors=False)
+    return Dataset("digits", ArrayImages(pixels, "digits"), labels, mirrors=False)

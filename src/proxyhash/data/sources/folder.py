@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from proxyhash.data.dataset import NO_PART, PARTS, Dataset, Part, indexed
+from proxyhash.data.dataset import NO_PART, PARTS, Dataset, Part
 from proxyhash.data.images import FileImages
 from proxyhash.data.problems import Problems
 from proxyhash.data.sources.scan import checked_root, folder_name, image_files, subfolders
+from proxyhash.labels import ClassLabels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -63,12 +64,10 @@ def load_folder(
     progress("listing images", 1.0)
     if not names:
         raise InputError(f"{path} holds no images; class folders (cats/1.jpg), or images, or a metadata.csv are expected.")
-    class_names, numbers = indexed(labels)
     return Dataset(
         name or folder_name(root),
         FileImages(root, names),
-        class_names,
-        numbers if class_names else None,
+        ClassLabels.from_names(labels) if any(labels) else None,
         parts=np.array(parts, np.int8),
         problems=problems,
     )

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-from numpy.typing import NDArray
 
-from proxyhash.data.dataset import NO_PART, PARTS, Dataset, indexed
+from proxyhash.data.dataset import NO_PART, PARTS, Dataset
 from proxyhash.data.images import FileImages
 from proxyhash.data.problems import Problems
 from proxyhash.data.sources.folder import PART_NAMES
 from proxyhash.data.sources.scan import OUTSIDE, checked_root, folder_name, is_inside
+from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -40,15 +40,12 @@ def load_metadata(path: Path, *, strict: bool = False, progress: Progress = no_p
     images = FileImages(root, [row.name for row in rows])
     parts = np.array([row.part for row in rows], np.int8)
     texts = [row.text for row in rows]
-    if "tags" in _header(root):
-        names, tags = tag_matrix(texts)
-        return Dataset(folder_name(root), images, names, tags=tags if names else None, parts=parts, problems=problems)
-    names, labels = indexed(texts)
-    return Dataset(folder_name(root), images, names, labels if names else None, parts=parts, problems=problems)
+    labels = parse_tags(texts) if "tags" in _header(root) else ClassLabels.from_names(texts)
+    return Dataset(folder_name(root), images, labels if labels.names else None, parts=parts, problems=problems)
 
 
-def tag_matrix(texts: list[str]) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
-    """Return the tag names, sorted, and which text has which (n, T).
+def parse_tags(texts: list[str]) -> TagLabels:
+    """Return the tags of each text, their names sorted.
 
     One separator serves the whole column, so that in `sky; palm tree` and `palm tree` the last is one tag.
     """
@@ -59,7 +56,7 @@ def tag_matrix(texts: list[str]) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
     matrix = np.zeros((len(texts), len(names)), bool)
     for row, tags in zip(matrix, sets, strict=True):
         row[[position[tag] for tag in tags]] = True
-    return names, matrix
+    return TagLabels(matrix, names)
 
 
 def _header(root: Path) -> list[str]:

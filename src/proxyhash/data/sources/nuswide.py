@@ -11,6 +11,7 @@ from proxyhash.data.images import FileImages
 from proxyhash.data.problems import Problems
 from proxyhash.data.sources.metadata import MISSING
 from proxyhash.data.sources.scan import OUTSIDE
+from proxyhash.labels import TagLabels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -29,7 +30,7 @@ def load_nuswide(record: Record, folder: Path, *, strict: bool = False, progress
     images = _one_of(record, folder, "Flickr", "images", "Images")
     problems = Problems(strict)
     present, paths = _present(images, listed, np.asarray(tags.any(1)), problems, progress)
-    whole = Dataset(record.name, FileImages(images, paths), names, tags=tags[present], problems=problems)
+    whole = Dataset(record.name, FileImages(images, paths), TagLabels(tags[present], names), problems=problems)
     return whole.with_frequent_tags(min(record.classes, len(names)))
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data import Dataset, Split
-from proxyhash.experiments import outcome
 from proxyhash.experiments.grid import Grid
+from proxyhash.experiments.metrics import EncodedSplit, embedding_metrics, retrieval_metrics
 from proxyhash.experiments.records import Record, read_record
 from proxyhash.experiments.trial import Trial, fingerprint
 from proxyhash.methods import Lesson, find_method, fit_method
@@ -23,16 +23,16 @@ from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import joined
 from proxyhash.training.checkpoint import CHECKPOINT, CheckpointManager
 from proxyhash.training.measure import PIECE, embed_split
-from proxyhash.training.train import TrainConfig, resolve_transform, train_classes, train_hashers, without
+from proxyhash.training.train import TrainConfig, class_and_tag_arrays, resolve_transform, train_hashers, without
 from proxyhash.utils.environment import machine, versions
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress
 
-UNDER_WAY = ".under-way"  # a folder beside the records, for checkpoints
+WORK_FOLDER = ".in-progress"  # beside the records, for checkpoints
 
 
 @dataclass(frozen=True)
-class Bench:
+class TrialRunner:
     """Everything that the trials of a grid share."""
 
     grid: Grid
@@ -42,62 +42,62 @@ class Bench:
     models: Path | None
     progress: Progress
 
-    def kept(self, trial: Trial) -> list[Record] | None:
+    def load_cached(self, trial: Trial) -> list[Record] | None:
         """Return the records of a trial if they are all there and whole."""
-        names = [self._record(trial, bits, {}, {}).file_name for bits in trial.lengths]
+        names = [self._record(trial, bits, {}, {}).file_name for bits in trial.code_lengths]
         try:
             return [read_record(self.folder / name) for name in names]
         except InputError:
             return None  # absent, or damaged and made again
 
-    def under_way(self, trial: Trial) -> Path:
+    def work_dir(self, trial: Trial) -> Path:
         """Return where the checkpoints of a trial lie."""
-        return self.folder / UNDER_WAY / self._key(trial)
+        return self.folder / WORK_FOLDER / self._key(trial)
 
     def run(self, trial: Trial) -> Iterator[Record]:
         """Train and measure."""
-        fit = self._trained if find_method(trial.method).trains else self._fitted
-        begun = time.monotonic() - CheckpointManager(self.under_way(trial)).elapsed_seconds()
+        fit = self._train if find_method(trial.method).trains else self._fit
+        begun = time.monotonic() - CheckpointManager(self.work_dir(trial)).elapsed_seconds()
         for bits, metrics, fitted in fit(trial):
             seconds = {"fit": round(fitted - begun, 1), "all": round(time.monotonic() - begun, 1)}
             yield self._record(trial, bits, metrics, seconds)
 
-    def _trained(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
+    def _train(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
         """Yield length, metrics and the time when the fit was done, for a network."""
-        split, grid, run = self.splits[trial.round], self.grid, self.under_way(trial)
+        split, grid, run = self.splits[trial.fold], self.grid, self.work_dir(trial)
         order = TrainConfig(
-            trial.lengths,
+            trial.code_lengths,
             trial.method,
             trial.settings,
             grid.backbone,
             image_size=grid.image_size,
-            optim=trial.plan,
+            optim=trial.optim,
             seed=trial.seed,
         )
         resume = (run / CHECKPOINT).is_file()
         hashers = train_hashers(self.dataset, split, order, run, resume=resume, progress=self.progress)
         fitted = time.monotonic()
-        self._keep(hashers, trial)
-        embedded, readable = self._embedded(hashers, split)
+        self._save_models(hashers, trial)
+        embedded, readable = self._embed(hashers, split)
         usable = without(split, np.flatnonzero(~readable))
         for hasher, nu in zip(hashers, embedded, strict=True):
             head, asked = hasher.head, nu[usable.query]
             codes = head.codes(nu[usable.database])
             if hasher.training_codes is not None and np.array_equal(usable.database, usable.train):
                 codes = hasher.training_codes  # learned for just these images
-            coded = outcome.Coded(head.queries(asked), head.codes(asked), codes, hasher.bits)
-            metrics = outcome.retrieval(coded, self.dataset, usable)
-            yield hasher.bits, metrics | outcome.embedding(hasher, nu, self.dataset, usable), fitted
+            coded = EncodedSplit(head.queries(asked), head.codes(asked), codes, hasher.bits)
+            metrics = retrieval_metrics(coded, self.dataset, usable)
+            yield hasher.bits, metrics | embedding_metrics(hasher, nu, self.dataset, usable), fitted
 
-    def _keep(self, hashers: list[Hasher], trial: Trial) -> None:
+    def _save_models(self, hashers: list[Hasher], trial: Trial) -> None:
         """Save what was trained, if that is wanted."""
         if self.models is not None:
             for hasher in hashers:
                 name = self._record(trial, hasher.bits, {}, {}).file_name.removesuffix(".json")
-                hasher.record["data"] = {"path": self.grid.data, "tags": self.grid.tags, "round": trial.round}
+                hasher.record["data"] = {"path": self.grid.dataset, "tags": self.grid.tags, "round": trial.fold}
                 hasher.save(self.models / name)
 
-    def _embedded(self, hashers: list[Hasher], split: Split) -> tuple[list[Floats], NDArray[np.bool_]]:
+    def _embed(self, hashers: list[Hasher], split: Split) -> tuple[list[Floats], NDArray[np.bool_]]:
         """Return nu of each length, in one pass over the images of the protocol, and which of these could be read."""
         whole = joined(hashers)
         with tempfile.TemporaryDirectory(prefix="proxyhash-") as folder:
@@ -107,23 +107,22 @@ class Bench:
         ends = np.cumsum([hasher.head.outputs for hasher in hashers])
         return np.split(nu, ends[:-1], axis=1), readable
 
-    def _fitted(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
+    def _fit(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
         """Yield the same for a method without a network."""
         features = self._features()
-        split = without(self.splits[trial.round], np.flatnonzero(~features.readable))
+        split = without(self.splits[trial.fold], np.flatnonzero(~features.readable))
         dataset, train = self.dataset, split.train
-        classes = train_classes(dataset, train)
-        labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])
-        tags = None if dataset.tags is None else dataset.tags[np.ix_(train, classes)]
-        for bits in trial.lengths:
-            lesson = Lesson(bits, features.values[train], labels, tags, trial.seed, self.progress)
+        known = dataset.require_labels().subset(train)
+        arrays = class_and_tag_arrays(known.select_classes(known.present_classes()))
+        for bits in trial.code_lengths:
+            lesson = Lesson(bits, features.values[train], *arrays, trial.seed, self.progress)
             encoder = fit_method(trial.method, lesson, **trial.settings)
             fitted = time.monotonic()
             asked = features.values[split.query]
             parts = np.array_split(split.database, 1 + len(split.database) // PIECE)
             codes = np.concatenate([encoder.encode(features.values[part]) for part in parts])
-            coded = outcome.Coded(encoder.queries(asked), encoder.encode(asked), codes, bits)
-            yield bits, outcome.retrieval(coded, dataset, split), fitted
+            coded = EncodedSplit(encoder.queries(asked), encoder.encode(asked), codes, bits)
+            yield bits, retrieval_metrics(coded, dataset, split), fitted
 
     def _features(self) -> Features:
         name = self.grid.backbone
@@ -132,8 +131,8 @@ class Bench:
         return cached_features(self.dataset, backbone, transform, progress=self.progress)
 
     def _key(self, trial: Trial) -> str:
-        split = self.splits[trial.round]
-        protocol = [split.protocol, split.version, split.fingerprint(), self.grid.judged_on]
+        split = self.splits[trial.fold]
+        protocol = [split.protocol, split.version, split.fingerprint(), self.grid.eval_on]
         return fingerprint({"trial": self._facts(trial), "data": self._data(), "protocol": protocol})
 
     def _data(self) -> dict[str, Any]:
@@ -141,9 +140,9 @@ class Bench:
         return facts | {"backbone": self.grid.backbone, "image_size": self.grid.image_size, "finetune": self.grid.finetune}
 
     def _record(self, trial: Trial, bits: int, metrics: dict[str, Any], seconds: dict[str, float]) -> Record:
-        protocol = {**self.splits[trial.round].record(), "judged_on": self.grid.judged_on}
+        protocol = {**self.splits[trial.fold].record(), "judged_on": self.grid.eval_on}
         facts = self._facts(trial)
         return Record(self._key(trial), self._data(), protocol, facts, bits, metrics, seconds, versions(), machine())
 
     def _facts(self, trial: Trial) -> dict[str, Any]:
-        return trial.facts(tags=self.dataset.tags is not None)
+        return trial.as_dict(tags=self.dataset.kind == "tags")
