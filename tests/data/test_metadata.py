@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import write_pictures
 
+from helpers.images import write_images
 from proxyhash.data import Dataset, load_dataset
 from proxyhash.data.sources.metadata import parse_tags
 from proxyhash.utils.errors import InputError
@@ -12,7 +12,7 @@ from proxyhash.utils.errors import InputError
 
 def table(tmp_path: Path, text: str | bytes, *names: str) -> Path:
     root = tmp_path / "photos"
-    write_pictures(root, names or ("a.png", "b.png", "c.png"))
+    write_images(root, names or ("a.png", "b.png", "c.png"))
     (root / "metadata.csv").write_bytes(text.encode() if isinstance(text, str) else text)
     return root
 
@@ -101,7 +101,7 @@ def test_without_labels_it_is_a_list(tmp_path: Path) -> None:
 
 def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
     names = ["a.png", "./a.png", "absent.png", "", "../outside.png", "/etc/passwd", "x" * 300 + ".png", "nul\0.png", ".."]
-    write_pictures(tmp_path, ["outside.png"])
+    write_images(tmp_path, ["outside.png"])
     root = table(tmp_path, "file_name,label\n" + "".join(f"{name},x\n" for name in names) + "link.png,x\nloop.png,x\n")
     (root / "link.png").symlink_to(tmp_path / "outside.png")
     (root / "loop.png").symlink_to("loop.png")

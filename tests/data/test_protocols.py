@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import labeled, tagged
 
+from helpers.datasets import labeled_dataset, tagged_dataset
 from proxyhash.data import Dataset, Split, default_protocol, find_protocol, list_protocols, make_split
 from proxyhash.data.catalog import RECORDS
 from proxyhash.data.dataset import PARTS
@@ -18,12 +18,12 @@ from proxyhash.data.protocols.transfer import quarters
 from proxyhash.labels import ClassLabels
 from proxyhash.utils.errors import InputError
 
-CIFAR10 = labeled("cifar10", np.arange(60_000) % 10, queries=10_000)
-CIFAR100 = labeled("cifar100", np.arange(60_000) % 100, queries=10_000)
-ILSVRC = labeled("ilsvrc2012", np.arange(12_000) % 1000, queries=2_000)
-NUSWIDE = tagged("nuswide", 40_000)
-FOLDER = labeled("photos", np.arange(900) % 9)
-TAGGED = tagged("photos", 500, 30)
+CIFAR10 = labeled_dataset("cifar10", np.arange(60_000) % 10, queries=10_000)
+CIFAR100 = labeled_dataset("cifar100", np.arange(60_000) % 100, queries=10_000)
+ILSVRC = labeled_dataset("ilsvrc2012", np.arange(12_000) % 1000, queries=2_000)
+NUSWIDE = tagged_dataset("nuswide", 40_000)
+FOLDER = labeled_dataset("photos", np.arange(900) % 9)
+TAGGED = tagged_dataset("photos", 500, 30)
 
 CASES = [
     (data, name)
@@ -192,7 +192,7 @@ def test_transfer_without_parts_holds_queries_out_of_the_unseen() -> None:
 @given(st.lists(st.integers(0, 12), min_size=2, max_size=200), st.integers(0, 3))
 def test_a_hold_out_survives_singletons_and_long_tails(values: list[int], seed: int) -> None:
     labels = np.unique(np.array(values), return_inverse=True)[1]
-    data = labeled("photos", labels)
+    data = labeled_dataset("photos", labels)
     counts = np.bincount(labels)
     if counts.max() == 1:
         with pytest.raises(InputError, match=r"photos is too small for the protocol holdout: it leaves .* 0 queries"):
@@ -247,7 +247,7 @@ def test_what_is_held_out_moves_with_the_seed() -> None:
 def test_images_without_labels_are_left_out() -> None:
     labels = np.arange(100) % 5
     labels[90:] = -1
-    split = make_split(labeled("photos", labels))
+    split = make_split(labeled_dataset("photos", labels))
     assert max(split.database.max(), split.query.max()) < 90
 
 
@@ -280,8 +280,8 @@ def test_short_names_and_defaults() -> None:
         (FOLDER, {"round": 1}, "The protocol holdout has no rounds."),
         (FOLDER, {"round": -1}, "The round must be at least 0, not -1."),
         (FOLDER, {"seed": -1}, "The seed must be at least 0, not -1."),
-        (labeled("photos", np.arange(70) % 7), {"protocol": "transfer"}, "has 7 classes; transfer needs at least 8"),
-        (labeled("photos", np.arange(30) % 3), {"validation": "classes"}, "trains on 3 classes: too few"),
+        (labeled_dataset("photos", np.arange(70) % 7), {"protocol": "transfer"}, "has 7 classes; transfer needs at least 8"),
+        (labeled_dataset("photos", np.arange(30) % 3), {"validation": "classes"}, "trains on 3 classes: too few"),
         (Dataset("photos", FOLDER.images), {}, "photos has no labels: nothing says which images are alike"),
     ],
 )

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from miniatures import labeled, picture, write_pictures
 from PIL import Image
 
+from helpers.datasets import labeled_dataset
+from helpers.images import smooth_image, write_images
 from proxyhash.data.images import ArrayImages, FileImages, Indices
 from proxyhash.data.problems import Problems
 from proxyhash.data.read_ahead import load_batches
@@ -22,7 +23,7 @@ BATCHES = [np.array([5, 0, 3]), np.array([1]), np.array([2, 4, 11, 10]), np.arra
 @pytest.fixture
 def files(tmp_path: Path) -> FileImages:
     names = [f"{number}.png" for number in range(12)]
-    write_pictures(tmp_path, names)
+    write_images(tmp_path, names)
     return FileImages(tmp_path, names)
 
 
@@ -40,7 +41,7 @@ def test_batches_come_in_order_on_any_number_of_workers(files: FileImages, augme
 def test_each_image_is_its_own_file_s(files: FileImages) -> None:
     for batch in load_batches(files, BATCHES, PHOTO, workers=2):
         for index, image in zip(batch.indices, batch.images, strict=True):
-            centre = picture(int(index)).astype(np.float64)  # 12 x 12, of which 10.5 x 10.5 are enlarged to 24 x 24
+            centre = smooth_image(int(index)).astype(np.float64)  # 12 x 12, of which 10.5 x 10.5 are enlarged to 24 x 24
             places = np.clip(0.75 + (np.arange(24) + 0.5) * 10.5 / 24 - 0.5, 0, 11)
             first = np.minimum(places.astype(int), 10)
             share = (places - first)[:, None]
@@ -50,7 +51,7 @@ def test_each_image_is_its_own_file_s(files: FileImages) -> None:
 
 
 def test_parts_of_files_are_what_parts_of_memory_are(tmp_path: Path) -> None:
-    pixels = np.stack([picture(seed, 20, 20) for seed in range(8)])
+    pixels = np.stack([smooth_image(seed, 20, 20) for seed in range(8)])
     names = [f"{seed}.png" for seed in range(8)]
     for name, image in zip(names, pixels, strict=True):
         Image.fromarray(image).save(tmp_path / name)
@@ -119,7 +120,7 @@ def test_whoever_stops_early_does_not_wait(files: FileImages) -> None:
 
 
 def test_images_in_memory_skip_decoding() -> None:
-    pixels = np.stack([picture(seed) for seed in range(6)])
+    pixels = np.stack([smooth_image(seed) for seed in range(6)])
     small, draws = find_transform("small", 12), augmentation_draws(6, 0, 0)
     images = ArrayImages(pixels)
     order = [np.array([4, 1]), np.array([0, 5, 3, 2])]
@@ -133,6 +134,6 @@ def test_images_in_memory_skip_decoding() -> None:
 
 def test_nothing_gives_nothing(files: FileImages) -> None:
     assert list(load_batches(files, [], PHOTO)) == []
-    assert list(load_batches(labeled("x", np.zeros(2, int)).images, [], PHOTO)) == []
+    assert list(load_batches(labeled_dataset("x", np.zeros(2, int)).images, [], PHOTO)) == []
     with pytest.raises(InputError, match="The number of workers must be at least 1, not 0"):
         next(load_batches(files, BATCHES, PHOTO, workers=0))

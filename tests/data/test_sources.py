@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from miniatures import python2_pickle, write_cifar, write_ilsvrc, write_nuswide, write_pictures
 
+from helpers.datasets import python2_pickle, write_cifar, write_ilsvrc, write_nuswide
+from helpers.images import write_images
 from proxyhash.data import load_dataset
 from proxyhash.data.catalog import CIFAR10, CIFAR100, ILSVRC2012, NUSWIDE, Record
 from proxyhash.data.sources.cifar import load_cifar
@@ -62,7 +63,7 @@ def test_digits_need_no_download() -> None:
 
 def test_ilsvrc_is_read_from_class_folders(tmp_path: Path) -> None:
     write_ilsvrc(tmp_path / "ilsvrc2012")
-    write_pictures(tmp_path / "ilsvrc2012", ["test/unlabeled.JPEG", "devkit/figure.png"])
+    write_images(tmp_path / "ilsvrc2012", ["test/unlabeled.JPEG", "devkit/figure.png"])
     data = load_dataset("ilsvrc2012", data_dir=tmp_path)
     assert (data.name, len(data), len(data.class_names)) == ("ilsvrc2012", 64, 8)
     assert (len(data.part("train")), len(data.part("query"))) == (48, 16)
@@ -77,7 +78,7 @@ def test_other_ilsvrc_layouts_are_explained(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="2 classes in only one of train and val, the first is n01440764"):
         load_ilsvrc(ILSVRC2012, folder)
     shutil.rmtree(folder / "val")
-    write_pictures(folder / "val", ["ILSVRC2012_val_00000001.JPEG"])
+    write_images(folder / "val", ["ILSVRC2012_val_00000001.JPEG"])
     with pytest.raises(InputError, match="has no class folders; sort its images into val/n01440764/"):
         load_ilsvrc(ILSVRC2012, folder)
     shutil.rmtree(folder / "val")
@@ -122,7 +123,7 @@ def test_missing_images_of_nuswide_are_counted(tmp_path: Path) -> None:
 def test_a_list_cannot_lead_out_of_nuswide(tmp_path: Path) -> None:
     folder = tmp_path / "nus-wide"
     write_nuswide(folder)
-    write_pictures(tmp_path, ["secret.jpg"])
+    write_images(tmp_path, ["secret.jpg"])
     lines = (folder / "ImageList" / "Imagelist.txt").read_text().splitlines()
     lines[0], lines[1] = "..\\..\\secret.jpg", str(tmp_path / "secret.jpg")
     (folder / "ImageList" / "Imagelist.txt").write_text("\n".join(lines))

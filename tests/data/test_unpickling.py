@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from miniatures import python2_pickle
 
+from helpers.datasets import python2_pickle
 from proxyhash.data.unpickling import read_pickle
 from proxyhash.utils.errors import InputError
 

@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from small_run import small_trainer
 
+from helpers.small_training import small_trainer
 from proxyhash.training.checkpoint import BEST, CHECKPOINT, LOG, SETTINGS, CheckpointManager, TrainerState
 from proxyhash.training.model import build_optimizer
 from proxyhash.utils.errors import InputError

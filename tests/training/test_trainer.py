@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from small_run import BITS, STEPS, TRAIN, Recorded, digits, small_trainer
 
+from helpers.small_training import BITS, STEPS, TRAIN, RecordingTrainer, digits, small_trainer
 from proxyhash.data.images import FileImages
 from proxyhash.data.transforms import find_transform
 from proxyhash.training.checkpoint import CHECKPOINT, LOG
@@ -21,7 +21,7 @@ from proxyhash.training.trainer import TrainingStoppedError
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import generator
 
-SCRIPT = str(Path(__file__).with_name("small_run.py"))
+MODULE = "helpers.small_training"
 FROZEN: dict[str, Any] = {"dropout": 0.3, "ema_decay": 0.9}
 FINETUNED: dict[str, Any] = {"finetune": True, "backbone_lr": 2e-3, "hidden_dim": 0, "dropout": 0.2, "ema_decay": 0.8}
 
@@ -32,7 +32,7 @@ def _one_thread() -> None:
 
 
 def stop_at(folder: Path, config: dict[str, Any], stop: str, step: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, SCRIPT, str(folder), json.dumps(config), "--stop", stop, "--at", str(step)]
+    command = [sys.executable, "-m", MODULE, str(folder), json.dumps(config), "--stop", stop, "--at", str(step)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -101,7 +101,7 @@ def test_the_best_epoch_is_used(tmp_path: Path) -> None:
     assert all(torch.equal(used[name], tensor) for name, tensor in seen[2].items())
 
 
-def fail_at(trainer: Recorded, step: int, failure: torch.Tensor | Exception) -> None:
+def fail_at(trainer: RecordingTrainer, step: int, failure: torch.Tensor | Exception) -> None:
     """Let the loss of a step be another, or fail."""
     usual = trainer.model.loss
 
@@ -168,7 +168,7 @@ def test_a_vanished_image_is_named_and_its_return_continues_the_run(tmp_path: Pa
         FileImages(tmp_path, [f"{n}.png" for n in range(len(pixels))]), find_transform("small", 8), OptimConfig()
     )
 
-    def trainer(folder: str) -> Recorded:
+    def trainer(folder: str) -> RecordingTrainer:
         made = small_trainer(tmp_path / folder, **FINETUNED, epochs=2)
         made.source, made.validate = images, None
         return made

@@ -1,38 +1,31 @@
-"""What pages take for granted, made small: a folder of photographs, a model trained on it, its codes."""
+"""Small inputs that documentation pages need: a folder of photographs, a model trained on it, its codes."""
 
 import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
-
+from helpers.images import class_image
 from proxyhash.cli.app import main
 
-SIDE, IMAGES = 16, 12
+IMAGES = 12
 CLASSES = ("boats", "cats", "dogs")
 
+_image = partial(class_image, palette=0)
 
-def prepare(names: Sequence[str]) -> None:
-    """Make what a page names, in the current folder."""
+
+def make_inputs(names: Sequence[str]) -> None:
+    """Make the files and folders with these names in the current folder."""
     for name in names:
         _MAKERS[name]()
 
 
-def _picture(kind: int, number: int) -> Image.Image:
-    """Return coarse colors of a class, and noise."""
-    colors = np.random.default_rng(kind).integers(0, 256, (4, 4, 3))
-    noise = np.random.default_rng([kind, number]).normal(0, 25, (SIDE, SIDE, 3))
-    pixels = np.kron(colors, np.ones((SIDE // 4, SIDE // 4, 1))) + noise
-    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
-
-
 def _photos(folder: str, first: int) -> Callable[[], None]:
     def make() -> None:
-        for kind, name in enumerate(CLASSES):
+        for label, name in enumerate(CLASSES):
             Path(folder, name).mkdir(parents=True)
             for number in range(first, first + IMAGES):
-                _picture(kind, number).save(Path(folder, name, f"{number}.jpg"))
+                _image(label, number).save(Path(folder, name, f"{number}.jpg"))
 
     return make
 
@@ -53,7 +46,7 @@ def _command(line: str) -> Callable[[], None]:
 _MAKERS: dict[str, Callable[[], None]] = {
     "photos": _photos("photos", 0),
     "more-photos": _photos("more-photos", 100),
-    "query.jpg": lambda: _picture(1, 50).save("query.jpg"),
+    "query.jpg": lambda: _image(1, 50).save("query.jpg"),
     "model": _model("model", 0),
     "better": _model("better", 1),
     "photos.index": _command("index add photos/ --model model --index photos.index"),

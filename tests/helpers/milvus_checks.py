@@ -4,34 +4,34 @@ import itertools
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from material import clustered, keys_of
 
+from helpers.codes import clustered_codes, make_keys
 from proxyhash import Index
 from proxyhash.index import Matches
 
 _numbers = itertools.count()
 
 
-def counted_name() -> str:
+def unique_name() -> str:
     """Return a name that no other collection has."""
     return f"c{next(_numbers)}"
 
 
-def check_same_answers(server: str, bits: int, items: int, k: int, seed: int) -> None:
+def check_same_matches(server: str, bits: int, items: int, k: int, seed: int) -> None:
     """Compare with the embedded index: equal distances, equal sets below the k-th one, and all within a radius."""
     width = (bits + 7) // 8
     last = np.array([0xFF] * (width - 1) + [0xFF >> (-bits % 8)], np.uint8)
-    codes, queries = clustered(items, width, seed) & last, clustered(5, width, seed + 1) & last
-    name = counted_name()
+    codes, queries = clustered_codes(items, width, seed) & last, clustered_codes(5, width, seed + 1) & last
+    name = unique_name()
     with (
         TemporaryDirectory() as folder,
         Index.open(f"{folder}/i", bits=bits) as embedded,
         Index.open(f"{server}/{name}", bits=bits) as milvus,
     ):
         for index in (embedded, milvus):
-            index.add(codes, keys_of(items))
-            index.add(codes[: items // 2][::-1], keys_of(items // 2))  # other codes for the same keys
-            index.remove(keys_of(items // 3))
+            index.add(codes, make_keys(items))
+            index.add(codes[: items // 2][::-1], make_keys(items // 2))  # other codes for the same keys
+            index.remove(make_keys(items // 3))
         assert len(milvus) == len(embedded)
         for ours, theirs in zip(embedded.search(queries, k), milvus.search(queries, k), strict=True):
             assert distances(ours) == distances(theirs)

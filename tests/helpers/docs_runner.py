@@ -1,6 +1,6 @@
-"""Runs the steps of a page as a person would: `python running.py PAGE FOLDER`.
+"""Runner for the commands and the Python code of one documentation page: `python -m helpers.docs_runner PAGE FOLDER`.
 
-A page gets a process of its own, because some register methods and networks.
+Each page runs in its own process, because some pages register methods and networks.
 """
 
 import contextlib
@@ -16,73 +16,60 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ingredients import prepare
-from pages import Page, Step, differs, read_page
-
+from helpers.docs_inputs import make_inputs
+from helpers.docs_pages import Page, Step, differs, read_page
 from proxyhash.cli.app import main
 
 _NEEDS_A_SHELL = re.compile(r"[|<>&;$*]|^(?!proxyhash )")
 
 
 class PageError(AssertionError):
-    """A page tells people something that is not so."""
+    """A step of a page fails, or prints something else than the page shows."""
 
 
-@contextlib.contextmanager
-def visitor(folder: Path) -> Iterator["Visitor"]:
-    """Follow a page in a folder; programs that it leaves in the background end with it."""
-    person = Visitor(folder)
-    with contextlib.chdir(folder):
-        try:
-            yield person
-        finally:
-            person.leave()
+class PageRunner:
+    """Runs the steps of a page; one Python namespace and one port for the whole page."""
 
-
-class Visitor:
-    """Somebody who types what a page says."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.background: list[subprocess.Popen[bytes]] = []
         self.port = str(_free_port())
 
-    def follow(self, page: Page) -> None:
-        """Do every step, and compare what comes back with what the page shows."""
+    def run(self, page: Page) -> None:
+        """Run every step and compare its output with the output on the page."""
         for step in page.steps:
             where = f"{page.path.name}:{step.line}: {step.text.strip()}"
             try:
-                output = self.do(step)
+                output = self.run_step(step)
             except PageError as error:
                 raise PageError(f"{where}\n{error}") from error.__cause__
             if step.output is not None and (problem := differs(step.output, output)):
                 raise PageError(f"{where}\n{problem}; the page shows\n{step.output}\nand this came\n{output}")
 
-    def do(self, step: Step) -> str:
-        """Return what one step printed."""
+    def run_step(self, step: Step) -> str:
+        """Run one step and return its output."""
         if step.language == "python":
             return self._python(step.text)
-        command = step.text.replace("8000", self.port)  # the page's port may be taken here
+        command = step.text.replace("8000", self.port)  # the port on the page may be in use
         if command.endswith(" &"):
             self.background.append(subprocess.Popen(["bash", "-c", f"exec {command[:-2]}"], stderr=subprocess.DEVNULL))
             return ""
         return self._shell(command) if _NEEDS_A_SHELL.search(command) else self._command(command)
 
     def _python(self, text: str) -> str:
-        with _printed() as printed:
+        with _captured() as captured:
             exec(compile(text, "page", "exec"), self.names)
-        return printed.getvalue()
+        return captured.getvalue()
 
     def _command(self, command: str) -> str:
-        """Run `proxyhash` in this process: loading torch again for each command would take longer than the commands."""
-        with _printed() as printed:
+        """Run `proxyhash` in this process, because importing torch takes longer than most commands."""
+        with _captured() as captured:
             try:
                 main(shlex.split(command, comments=True)[1:])
             except SystemExit as end:
                 if end.code:
-                    raise PageError(f"it ended with {end.code}:\n{printed.getvalue()}") from end
-        return printed.getvalue()
+                    raise PageError(f"it ended with {end.code}:\n{captured.getvalue()}") from end
+        return captured.getvalue()
 
     def _shell(self, command: str) -> str:
         done = subprocess.run(
@@ -92,8 +79,8 @@ class Visitor:
             raise PageError(f"it ended with {done.returncode}:\n{done.stdout}")
         return done.stdout
 
-    def leave(self) -> None:
-        """End what runs in the background, as Ctrl-C would."""
+    def stop_background(self) -> None:
+        """Stop background processes as Ctrl-C does."""
         for process in self.background:
             process.send_signal(signal.SIGINT)
         for process in self.background:
@@ -101,8 +88,8 @@ class Visitor:
 
 
 @contextlib.contextmanager
-def _printed() -> Iterator[io.StringIO]:
-    """Collect both streams, in order, as a terminal shows them."""
+def _captured() -> Iterator[io.StringIO]:
+    """Collect standard output and standard error in order."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
         yield text
@@ -114,19 +101,22 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def follow(path: Path, folder: Path) -> None:
-    """Follow one page in an empty folder, with what it says must be there."""
+def run_page(path: Path, folder: Path) -> None:
+    """Make the inputs of a page in an empty folder and run its steps there."""
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     os.environ["COLUMNS"] = "120"
-    page = read_page(path)
-    with visitor(folder) as person:
-        with _printed():
-            prepare(page.ingredients)
-        person.follow(page)
+    page, runner = read_page(path), PageRunner()
+    with contextlib.chdir(folder):
+        with _captured():
+            make_inputs(page.inputs)
+        try:
+            runner.run(page)
+        finally:
+            runner.stop_background()
 
 
 if __name__ == "__main__":
     try:
-        follow(Path(sys.argv[1]), Path(sys.argv[2]))
-    except PageError as problem:
-        sys.exit(str(problem))
+        run_page(Path(sys.argv[1]), Path(sys.argv[2]))
+    except PageError as error:
+        sys.exit(str(error))

@@ -5,7 +5,7 @@ import numpy as np
 from proxyhash.codes.bits import Packed
 
 
-def clustered(count: int, width: int, seed: int, centres: int = 20, flips: float = 0.06) -> Packed:
+def clustered_codes(count: int, width: int, seed: int, centres: int = 20, flips: float = 0.06) -> Packed:
     """Packed codes around random centres; the centres do not depend on the seed."""
     random = np.random.default_rng(seed)
     middle = np.random.default_rng(99).integers(0, 256, (centres, width), dtype=np.uint8)
@@ -13,5 +13,5 @@ def clustered(count: int, width: int, seed: int, centres: int = 20, flips: float
     return middle[random.integers(0, centres, count)] ^ noise
 
 
-def keys_of(count: int, first: int = 0) -> list[str]:
+def make_keys(count: int, first: int = 0) -> list[str]:
     return [f"item/{number:05d}" for number in range(first, first + count)]

@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 import numpy as np
-from PIL import Image
 
+from helpers.images import save_image
 from proxyhash.index import Calibration
 from proxyhash.index.folder_sync import add_folder
 from proxyhash.index.local.index import EmbeddedIndex
@@ -34,7 +34,7 @@ serve(Path(sys.argv[1]), Settings(port=0, token=token, limits=Limits(**limits)),
 
 
 @dataclass(frozen=True)
-class Running:
+class Service:
     """Where a service is, what it serves, and where it logs."""
 
     url: str
@@ -50,7 +50,7 @@ class Running:
 
 
 @contextmanager
-def serving(index: Path, token: str | None = TOKEN, **limits: float) -> Iterator[Running]:
+def serving(index: Path, token: str | None = TOKEN, **limits: float) -> Iterator[Service]:
     """Serve an index until the block ends; the service must then end by itself."""
     log = index.with_suffix(".log")
     command = [sys.executable, "-c", SCRIPT, str(index), json.dumps([token, limits])]
@@ -61,7 +61,7 @@ def serving(index: Path, token: str | None = TOKEN, **limits: float) -> Iterator
         url = process.stdout.readline().strip()
         assert url, log.read_text(encoding="utf-8")
         wait_until_ready(url)
-        yield Running(url, index, log, process)
+        yield Service(url, index, log, process)
         if process.poll() is None:
             process.terminate()
             assert process.wait(30) == 0
@@ -84,8 +84,8 @@ def make_photo_index(folder: Path, model: Path) -> Path:
     """Index pictures of two classes and one with a nasty name; only equal codes are matches."""
     random = np.random.default_rng(0)
     for number in range(12):
-        save_picture(random.integers(0, 256, (20, 30, 3)), folder / "photos" / "cd"[number % 2] / f"{number}.png")
-    save_picture(random.integers(0, 256, (20, 30, 3)), folder / "photos" / NASTY / f"{NASTY}.png")
+        save_image(random.integers(0, 256, (20, 30, 3)), folder / "photos" / "cd"[number % 2] / f"{number}.png")
+    save_image(random.integers(0, 256, (20, 30, 3)), folder / "photos" / NASTY / f"{NASTY}.png")
     from proxyhash.data import Problems
 
     with EmbeddedIndex.open_folder(folder / "i", model=model) as index:
@@ -103,8 +103,3 @@ def make_code_index(folder: Path, count: int = 500, bits: int = 16) -> Path:
             codes, [f"item {number}" for number in range(count)], [("even", "odd")[number % 2] for number in range(count)]
         )
     return folder
-
-
-def save_picture(pixels: np.ndarray, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels.astype(np.uint8)).save(path)

@@ -1,35 +1,21 @@
-"""Data sets in their official layouts, only small, and pictures to fill folders with."""
+"""Small data sets in their official layouts."""
 
 import hashlib
 import io
 import pickle
 import struct
 import tarfile
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from PIL import Image
 
+from helpers.images import write_images
 from proxyhash.data.catalog import CIFAR10, Archive, Record
 from proxyhash.data.dataset import PARTS, Dataset
-from proxyhash.data.decoding import Pixels
 from proxyhash.data.images import ArrayImages
 from proxyhash.labels import ClassLabels, TagLabels
-
-
-def picture(seed: int, width: int = 12, height: int = 12) -> Pixels:
-    """Random smooth pixels (height, width, 3): no two seeds give the same."""
-    small = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), dtype=np.uint8)
-    return np.asarray(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC))
-
-
-def write_pictures(root: Path, names: Iterable[str], first_seed: int = 0) -> None:
-    for seed, name in enumerate(names, first_seed):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(picture(seed)).save(root / name)
 
 
 class _Python2Pickler(pickle._Pickler):
@@ -87,8 +73,8 @@ def pack_tar(folder: Path, archive: Path) -> Archive:
 
 def write_ilsvrc(folder: Path, classes: int = 8, train: int = 6, val: int = 2) -> None:
     names = [f"n{1440764 + number:08d}" for number in range(classes)]
-    write_pictures(folder, (f"train/{name}/{name}_{image}.JPEG" for name in names for image in range(train)))
-    write_pictures(folder, (f"val/{name}/val_{image}.JPEG" for name in names for image in range(val)), 10_000)
+    write_images(folder, (f"train/{name}/{name}_{image}.JPEG" for name in names for image in range(train)))
+    write_images(folder, (f"val/{name}/val_{image}.JPEG" for name in names for image in range(val)), 10_000)
 
 
 def write_nuswide(folder: Path, images: int = 60, tags: int = 25, *, flat: bool = False) -> "np.ndarray[Any, Any]":
@@ -103,11 +89,11 @@ def write_nuswide(folder: Path, images: int = 60, tags: int = 25, *, flat: bool 
         lines = "\n".join("1" if flag else "0" for flag in held[:, tag])
         (folder / "Groundtruth" / "AllLabels" / f"Labels_tag{tag:02d}.txt").write_text(lines + "\n")
     paths = (name.rsplit("\\", 1)[-1] if flat else name.replace("\\", "/") for name in names)
-    write_pictures(folder / ("images" if flat else "Flickr"), paths)
+    write_images(folder / ("images" if flat else "Flickr"), paths)
     return held
 
 
-def labeled(name: str, labels: "np.ndarray[Any, Any]", queries: int = 0) -> Dataset:
+def labeled_dataset(name: str, labels: "np.ndarray[Any, Any]", queries: int = 0) -> Dataset:
     """A data set of one-pixel images with these classes; the last `queries` images are its own queries."""
     pixels = np.zeros((len(labels), 1, 1, 3), np.uint8)
     names = tuple(f"class{number}" for number in range(int(labels.max()) + 1))
@@ -116,7 +102,7 @@ def labeled(name: str, labels: "np.ndarray[Any, Any]", queries: int = 0) -> Data
     return Dataset(name, ArrayImages(pixels), ClassLabels(labels, names), parts=parts)
 
 
-def tagged(name: str, images: int, tags: int = 21) -> Dataset:
+def tagged_dataset(name: str, images: int, tags: int = 21) -> Dataset:
     """A data set of one-pixel images with a long tail of tags, at least one for each image, by arithmetic alone."""
     mixed = (np.arange(1, images + 1)[:, None] * (2 * np.arange(tags) + 3) * 2_654_435_761) % 2**32
     held = mixed < np.linspace(0.02, 0.3, tags) * 2**32

@@ -1,4 +1,4 @@
-"""What a page of the documentation tells a person to type, in order, and what it says comes back."""
+"""Steps of documentation pages: commands and Python code, with the output that the page shows."""
 
 import re
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ PROJECT = Path(__file__).parents[2]
 RUN = ("console", "python")
 _FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"<!-- not run: (.+) -->\n+\Z")
-_INGREDIENTS = re.compile(r"<!-- in a folder with: (.+) -->")
+_INPUTS = re.compile(r"<!-- in a folder with: (.+) -->")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command or one piece of Python, with the output that the page shows (None: it shows none)."""
+    """One command or one block of Python, with the output on the page; None if the page shows none."""
 
     line: int
     language: str
@@ -23,21 +23,21 @@ class Step:
 
 @dataclass(frozen=True)
 class Page:
-    """The steps of a page that are run, those that are marked as impossible here with the reason, and what must be there."""
+    """A page: steps to run, steps that cannot run here with the reason, and the inputs it needs."""
 
     path: Path
     steps: tuple[Step, ...]
     not_run: tuple[tuple[Step, str], ...]
-    ingredients: tuple[str, ...]
+    inputs: tuple[str, ...]
 
 
 def all_pages() -> list[Path]:
-    """Return every page that people read: the README and all of docs."""
+    """Return the README and all pages in docs."""
     return [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
 
 
 def read_page(path: Path) -> Page:
-    """Return what a page tells people to do."""
+    """Read the steps of a page."""
     text = path.read_text(encoding="utf-8")
     steps: list[Step] = []
     not_run: list[tuple[Step, str]] = []
@@ -53,7 +53,7 @@ def read_page(path: Path) -> Page:
                 not_run += [(step, mark[1]) for step in found]
             else:
                 steps += found
-    wanted = _INGREDIENTS.search(text)
+    wanted = _INPUTS.search(text)
     return Page(path, tuple(steps), tuple(not_run), tuple(wanted[1].split(", ")) if wanted else ())
 
 
@@ -102,7 +102,7 @@ def differs(shown: str, actual: str) -> str | None:
 
 
 def _close(expected: str, found: str) -> bool:
-    """Whether two numbers agree."""
+    """Compare two numbers: integers exactly, decimals to 5 % or 0.05."""
     if "." not in expected:
         return expected == found
     first, second = float(expected.replace(",", "")), float(found.replace(",", ""))

@@ -5,7 +5,7 @@ from typing import Any
 from proxyhash.experiments import Record
 
 
-def made(label: str, bits: int, value: float, seed: int = 0, **changes: Any) -> Record:
+def make_record(label: str, bits: int, value: float, seed: int = 0, **changes: Any) -> Record:
     """Return a record of CIFAR-100 with this mAP."""
     method = label.partition(":")[0]
     settings = {"triplet": 1.0} if "triplet" in label else {}
@@ -46,10 +46,10 @@ PROXIES = {
     "proxies": {"min_distance": 5.0, "nearest_mean": 5.5, "assignment": None},
 }
 RECORDS = [
-    made("lsh", 16, 0.03),
-    made("lsh", 32, 0.05),
-    made("shclm", 16, 0.70, 0, metrics=PROXIES),
-    made("shclm", 16, 0.72, 1, metrics=PROXIES),
-    made("shclm", 32, 0.76, metrics=PROXIES),
-    made("shclm:triplet=1", 32, 0.74, metrics=PROXIES),
+    make_record("lsh", 16, 0.03),
+    make_record("lsh", 32, 0.05),
+    make_record("shclm", 16, 0.70, 0, metrics=PROXIES),
+    make_record("shclm", 16, 0.72, 1, metrics=PROXIES),
+    make_record("shclm", 32, 0.76, metrics=PROXIES),
+    make_record("shclm:triplet=1", 32, 0.74, metrics=PROXIES),
 ]

@@ -39,7 +39,7 @@ TRANSFORM = replace(find_transform("small", 8), flip=False)  # a mirrored digit 
 
 
 @dataclass
-class Recorded(Trainer):
+class RecordingTrainer(Trainer):
     """A trainer that remembers every step's loss."""
 
     losses: list[float] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Recorded(Trainer):
 
 
 @dataclass
-class Watched:
+class RecordingSource:
     """A source that remembers which images it gave."""
 
     source: InputSource
@@ -78,7 +78,7 @@ def small_trainer(
     settings: dict[str, Any] | None = None,
     processes: Processes | None = None,
     **changes: Any,
-) -> Recorded:
+) -> RecordingTrainer:
     pixels, labels = digits()
     torch.manual_seed(0)
     task = Task(BITS, tuple("0123456789"), labels[:TRAIN], features=lambda: flat(pixels[:TRAIN]))
@@ -96,10 +96,10 @@ def small_trainer(
     validation = EvalSubset(np.arange(TRAIN, ALL), labels[TRAIN:], labels[TRAIN:])
     searched = EvalSubset(np.arange(TRAIN), labels[:TRAIN], labels[:TRAIN])
     processes = processes or Processes()
-    return Recorded(
+    return RecordingTrainer(
         MultiHeadModel(trunk, [head], [objective], freeze_bn=optim.freeze_bn),
         optim,
-        Watched(source),
+        RecordingSource(source),
         TrainSubset(np.arange(TRAIN), labels[:TRAIN]),
         CheckpointManager(folder, processes.first),
         lambda model: compute_validation_metrics(model, source, validation, searched, [BITS]),
@@ -130,7 +130,7 @@ def shared(folder: Path, configs: list[dict[str, Any]]) -> None:
     for number, config in enumerate(configs):
         trainer = small_trainer(folder / str(number), processes=processes, **config)
         weights = trainer.fit().state_dict()
-        assert isinstance(trainer.source, Watched)
+        assert isinstance(trainer.source, RecordingSource)
         seen = {"losses": trainer.losses, "given": trainer.source.given, "weights": weights}
         torch.save(seen, folder / f"{number}-{processes.rank}.pt")
 
