@@ -17,16 +17,16 @@ import torch
 
 from proxyhash.data import ArrayImages, Dataset
 from proxyhash.data.transforms import find_transform
+from proxyhash.methods import TrainingData, build_method
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.engines import OnnxRunner, TorchRunner
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalized
 from proxyhash.models.onnx_export import export_onnx
+from proxyhash.models.runtime import OnnxRunner, TorchRunner
 from proxyhash.training.checkpoint import CheckpointManager
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import FeatureSource, ImageSource
 from proxyhash.training.model import MultiHeadModel
-from proxyhash.training.objectives import Task, build_objective
 from proxyhash.training.trainer import Trainer, TrainSubset
 from proxyhash.utils.memory import keep_freed_memory
 from proxyhash.utils.parallel import available_threads
@@ -67,7 +67,7 @@ def _finetune() -> tuple[float, float, float]:
     random = np.random.default_rng(0)
     images = ArrayImages(random.integers(0, 256, (BATCH * STEPS, 32, 32, 3), dtype=np.uint8))
     labels = np.arange(len(images)) % CLASSES
-    objective = build_objective("random", Task(BITS, tuple(map(str, range(CLASSES))), labels), {})
+    objective = build_method("random", TrainingData.from_arrays(BITS, None, labels), {})
     plan = OptimConfig.finetune(epochs=1, batch_size=BATCH)
     learner = MultiHeadModel(
         Normalized(create_backbone("efficientnet_lite0")), [HashHead(HeadShape(1280, BITS))], [objective]

@@ -10,7 +10,7 @@ from helpers.images import smooth_image, write_images
 from proxyhash.data import ArrayImages, ClassLabels, Dataset, load_dataset, make_split
 from proxyhash.data.checks import Finding, Report, check_dataset
 from proxyhash.data.checks.pixels import digests, readable, same_picture
-from proxyhash.data.problems import Problems
+from proxyhash.data.skipped import Problems
 from proxyhash.utils.errors import InputError
 
 

@@ -7,7 +7,7 @@ from helpers.datasets import labeled_dataset, tagged_dataset
 from helpers.images import smooth_image, write_images
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import ArrayImages, FileImages, Some, in_memory
-from proxyhash.data.problems import Problems
+from proxyhash.data.skipped import Problems
 from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.utils.errors import InputError
 

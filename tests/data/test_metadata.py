@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from helpers.images import write_images
 from proxyhash.data import Dataset, load_dataset
-from proxyhash.data.sources.metadata import parse_tags
+from proxyhash.data.readers.metadata import parse_tags
 from proxyhash.utils.errors import InputError
 
 

@@ -1,7 +1,7 @@
 """A training run of fractions of a second, for tests; as a script, one that is killed or that shares its work.
 
-python small_run.py FOLDER CONFIG --stop SIGKILL --at STEP    train until the step, then be killed
-torchrun ... small_run.py FOLDER CONFIG...                  train each one, and write what every process saw
+python small_training.py FOLDER CONFIG --stop SIGKILL --at STEP    train until the step, then be killed
+torchrun ... small_training.py FOLDER CONFIG...                  train each one, and write what every process saw
 """
 
 import argparse
@@ -21,13 +21,13 @@ from torch import Tensor, nn
 
 from proxyhash.data.images import ArrayImages, Indices
 from proxyhash.data.transforms import find_transform
+from proxyhash.methods import TrainingData, build_method
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.network import HeadShape, Normalized
 from proxyhash.training.checkpoint import CheckpointManager
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import FeatureSource, ImageSource, InputSource
 from proxyhash.training.model import MultiHeadModel
-from proxyhash.training.objectives import Task, build_objective
 from proxyhash.training.processes import Processes, join_processes
 from proxyhash.training.trainer import Trainer, TrainSubset
 from proxyhash.training.validation import EvalSubset, compute_validation_metrics
@@ -81,15 +81,15 @@ def small_trainer(
 ) -> RecordingTrainer:
     pixels, labels = digits()
     torch.manual_seed(0)
-    task = Task(BITS, tuple("0123456789"), labels[:TRAIN], features=lambda: flat(pixels[:TRAIN]))
+    data = TrainingData.from_arrays(BITS, flat(pixels[:TRAIN]), labels[:TRAIN])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ProxyhashWarning)
-        objective = build_objective(method, task, settings or {})
+        objective = build_method(method, data, settings or {})
     backbone = create_backbone("convnet", pretrained=False)
     optim = OptimConfig(**{"epochs": 3, "batch_size": 32, "lr": 5e-3, "hidden_dim": 24, **changes})
     trunk: nn.Module = Normalized(backbone) if finetune else nn.Identity()
     width = backbone.facts.width if finetune else 64
-    head = objective.head(HeadShape(width, BITS, optim.hidden_dim, optim.dropout))
+    head = objective.build_head(HeadShape(width, BITS, optim.hidden_dim, optim.dropout))
     source: InputSource = (
         ImageSource(ArrayImages(pixels), TRANSFORM, OptimConfig()) if finetune else FeatureSource(flat(pixels))
     )

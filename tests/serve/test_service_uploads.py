@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from helpers.service import Service
-from proxyhash.data.parts import Part
+from proxyhash.data.crop import Part
 from proxyhash.serve.decoder import Crop, Job, Square, Thumbnail
 from proxyhash.serve.decoding import Decoders
 from proxyhash.serve.http import RefusalError

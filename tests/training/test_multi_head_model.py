@@ -1,18 +1,19 @@
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from proxyhash.methods import TrainingData, build_method
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.network import HashHead, HeadShape, Normalized
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.model import ModelEma, MultiHeadModel, build_optimizer, set_lr
-from proxyhash.training.objectives import Task, build_objective
 
 
 def build_model(method: str = "learned", lengths: tuple[int, ...] = (8, 12)) -> MultiHeadModel:
     torch.manual_seed(0)
     trunk = Normalized(create_backbone("convnet", pretrained=False))
-    objectives = [build_objective(method, Task(bits, tuple("abcd")), {}) for bits in lengths]
+    objectives = [build_method(method, TrainingData.from_arrays(bits, None, np.arange(4)), {}) for bits in lengths]
     return MultiHeadModel(trunk, [HashHead(HeadShape(256, bits, hidden=16)) for bits in lengths], objectives)
 
 

@@ -139,11 +139,10 @@ def train(
     output
         The folder of the model.
     """
-    import proxyhash.methods  # noqa: F401  every system registers its objective
     from proxyhash.data import load_dataset, make_split
     from proxyhash.experiments.trial import parse_method
-    from proxyhash.methods.shallow.network import ShallowOrder, is_shallow
     from proxyhash.training.config import OptimConfig
+    from proxyhash.training.fit import ShallowOrder, is_shallow
     from proxyhash.training.processes import join_processes
     from proxyhash.training.train import TrainConfig
 
@@ -203,7 +202,7 @@ def _hashers(
     report: "Callable[[dict[str, float]], None]",
 ) -> "list[Hasher]":
     """Fit or train, as the order says."""
-    from proxyhash.methods.shallow.network import ShallowOrder, fit_hashers
+    from proxyhash.training.fit import ShallowOrder, fit_hashers
     from proxyhash.training.train import train_hashers
 
     if isinstance(order, ShallowOrder):
@@ -240,9 +239,9 @@ def _united(own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse_plan(method: str, changes: dict[str, Any], *, finetune: bool) -> None:
     """Refuse what only means something for a network that is trained."""
-    from proxyhash.methods import find_method
+    from proxyhash.methods import get_method
 
-    title = find_method(method).title
+    title = get_method(method).title
     if finetune:
         raise InputError(f"{title} trains no network and cannot be fine-tuned.")
     if changes:
@@ -291,7 +290,7 @@ def _lengths(text: str) -> tuple[int, ...]:
 
 def _folders(output: Path, lengths: tuple[int, ...]) -> list[Path]:
     """Return the folder of each model, once it is sure that they can be written and nothing else is lost."""
-    from proxyhash.models.model_folder import CONFIG, check_replaceable
+    from proxyhash.models.storage import CONFIG, check_replaceable
 
     folders = [output] if len(lengths) == 1 else [output / str(bits) for bits in lengths]
     if len(lengths) > 1 and (output / CONFIG).is_file():

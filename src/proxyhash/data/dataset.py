@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data.images import Images, Indices, Some
-from proxyhash.data.problems import Problems
+from proxyhash.data.skipped import Problems
 from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.utils.errors import InputError
 

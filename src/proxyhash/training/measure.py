@@ -13,11 +13,11 @@ from proxyhash.data.images import Indices, Some
 from proxyhash.evaluation import Metric
 from proxyhash.labels import ClassLabels
 from proxyhash.models.card import card_renewed
-from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.model_folder import MEASURED
 from proxyhash.models.running import BATCH
+from proxyhash.models.runtime import Floats
+from proxyhash.models.storage import MEASURED
 from proxyhash.training.processes import Processes
 from proxyhash.training.shared_evaluation import evaluate_shared
 from proxyhash.training.train import without
@@ -99,7 +99,7 @@ def measure_hasher(
         processes=processes,
         progress=progress,
     )
-    error = float(((np.abs(nu[split.query]) - 1) ** 2).mean()) if hasher.head.searches == "Hamming" else None
+    error = float(((np.abs(nu[split.query]) - 1) ** 2).mean()) if hasher.head.metric == "hamming" else None
     return Measured(metrics, proxy_accuracy(hasher, dataset, split.query, nu), error, split)
 
 

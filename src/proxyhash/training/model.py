@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from proxyhash.methods import HashingMethod
 from proxyhash.models.heads import Head
 from proxyhash.training.config import OptimConfig
-from proxyhash.training.objectives import Objective
 
 Item = TypeVar("Item", bound=nn.Module)
 
@@ -30,13 +30,13 @@ class MultiHeadModel(nn.Module):
     """One trunk, and a head and an objective for each code length. The trunk is the identity for frozen features."""
 
     heads: TypedModuleList[Head]
-    objectives: TypedModuleList[Objective]
+    objectives: TypedModuleList[HashingMethod]
 
     def __init__(
         self,
         trunk: nn.Module,
         heads: Sequence[Head],
-        objectives: Sequence[Objective],
+        objectives: Sequence[HashingMethod],
         *,
         freeze_bn: bool = False,
     ) -> None:

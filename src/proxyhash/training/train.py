@@ -14,9 +14,10 @@ from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices, in_memory
 from proxyhash.data.transforms import Transform, default_transform, find_transform
-from proxyhash.labels import ClassLabels, TagLabels
+from proxyhash.labels import ClassLabels
+from proxyhash.methods import TrainingData, build_method, check_settings
 from proxyhash.models.backbones import create_backbone, trained_on
-from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashNetwork, HeadShape, Normalized
@@ -24,7 +25,6 @@ from proxyhash.training.checkpoint import CheckpointManager
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import FeatureSource, ImageSource, InputSource
 from proxyhash.training.model import MultiHeadModel
-from proxyhash.training.objectives import Task, build_objective, check_settings
 from proxyhash.training.processes import join_processes
 from proxyhash.training.trainer import Metrics, Trainer, TrainSubset
 from proxyhash.training.validation import EvalSubset, compute_validation_metrics
@@ -180,33 +180,25 @@ def _build_model(
     features: Features,
     progress: Progress,
 ) -> MultiHeadModel:
-    """Build objectives and heads; the draws depend on the seed only."""
-    known = dataset.require_labels().subset(train).select_classes(classes)
+    """Build methods and heads; the draws depend on the seed only."""
+    labels = dataset.require_labels().subset(train).select_classes(classes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         objectives, heads = [], []
         for bits in config.bits:
-            task = Task(
+            data = TrainingData(
                 bits,
-                known.names,
-                *class_and_tag_arrays(known),
                 lambda: features.values[train],
-                config.seed,
-                progress,
-                config.finetune,
+                labels,
+                seed=config.seed,
+                progress=progress,
+                finetune=config.finetune,
             )
-            objectives.append(build_objective(config.method, task, config.settings))
+            objectives.append(build_method(config.method, data, config.settings))
             shape = HeadShape(backbone.facts.width, bits, config.optim.hidden_dim, config.optim.dropout)
-            heads.append(objectives[-1].head(shape))
+            heads.append(objectives[-1].build_head(shape))
     trunk = Normalized(backbone) if config.finetune else nn.Identity()
     return MultiHeadModel(trunk, heads, objectives, freeze_bn=config.optim.freeze_bn)
-
-
-def class_and_tag_arrays(
-    labels: ClassLabels | TagLabels,
-) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_] | None]:
-    """Return the classes (n,) and the tags (n, T), one of them None, as `Task` and `Lesson` take them."""
-    return (labels.values, None) if isinstance(labels, ClassLabels) else (None, labels.values)
 
 
 def _build_targets(dataset: Dataset, images: Indices, classes: Indices) -> NDArray[np.int64] | NDArray[np.float32]:

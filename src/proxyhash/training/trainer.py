@@ -168,7 +168,7 @@ class Trainer:
         start, progress = time.monotonic(), state.progress
         self._seed_step(progress)
         for number, (objective, head) in enumerate(zip(state.model.objectives, state.model.heads, strict=True)):
-            objective.after_epoch(partial(self._embed_train_subset, state.model, number), head)
+            objective.on_epoch_end(partial(self._embed_train_subset, state.model, number), head)
         if state.ema is not None:
             state.ema.copy_buffers(state.model)
         metrics = {"epoch": progress.epoch + 1, **metrics}

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from proxyhash.data.images import Indices
 from proxyhash.evaluation import mean_average_precision
+from proxyhash.losses import binarization_error
 from proxyhash.training.inputs import InputSource
-from proxyhash.training.losses import binarisation_error
 from proxyhash.training.model import MultiHeadModel
 
 BATCH_SIZE = 256
@@ -57,8 +57,8 @@ def compute_validation_metrics(
     for length, nu, db_nu, objective, head in rows:
         search = head.queries(nu), queries.relevance, head.codes(db_nu), database.relevance
         metrics[f"map_{length}"] = mean_average_precision(*search, top).value
-        if head.searches == "Hamming":
-            metrics[f"binarisation_error_{length}"] = float(binarisation_error(torch.from_numpy(nu)).mean())
+        if head.metric == "hamming":
+            metrics[f"binarisation_error_{length}"] = float(binarization_error(torch.from_numpy(nu)).mean())
         scores = objective.scores(torch.from_numpy(nu).to(device))
         if scores is not None and queries.classes is not None:
             known = queries.classes >= 0

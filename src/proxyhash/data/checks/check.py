@@ -9,9 +9,9 @@ from proxyhash.data.checks.duplicates import duplicates
 from proxyhash.data.checks.pixels import UNREADABLE, digests, readable, same_picture
 from proxyhash.data.checks.report import Finding, Level, Report
 from proxyhash.data.dataset import PARTS, Dataset
-from proxyhash.data.problems import EXAMPLES, Problems
 from proxyhash.data.protocols import Split
-from proxyhash.data.sources.folder import EMPTY_CLASS
+from proxyhash.data.readers.folder import EMPTY_CLASS
+from proxyhash.data.skipped import EXAMPLES, Problems
 from proxyhash.utils.progress import Progress, no_progress
 
 FEW = 5  # images of a class below which neither training nor a hold-out is meaningful

@@ -9,8 +9,8 @@ from proxyhash.data.catalog import RECORDS
 from proxyhash.data.checks.report import Finding, Level
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import Indices
-from proxyhash.data.problems import EXAMPLES
 from proxyhash.data.protocols import Split
+from proxyhash.data.skipped import EXAMPLES
 from proxyhash.labels import ClassLabels
 
 Groups = NDArray[np.int64]
