@@ -28,9 +28,9 @@ from proxyhash.training.checkpoint import CheckpointManager
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import FeatureSource, ImageSource, InputSource
 from proxyhash.training.model import MultiHeadModel
-from proxyhash.utils.distributed import DistributedContext, init_distributed
 from proxyhash.training.trainer import Trainer, TrainSubset
 from proxyhash.training.validation import EvalSubset, compute_validation_metrics
+from proxyhash.utils.distributed import DistributedContext, init_distributed
 from proxyhash.utils.errors import ProxyhashWarning
 
 TRAIN, ALL, BITS = 160, 220, 12

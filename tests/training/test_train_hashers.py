@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from proxyhash.data import load_dataset, make_split
-from proxyhash.models.backbones import create_backbone
 from proxyhash.data.protocols.split import drop_indices
+from proxyhash.models.backbones import create_backbone
 from proxyhash.training.train import resolve_transform
 
 

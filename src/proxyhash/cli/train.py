@@ -143,8 +143,8 @@ def train(
     from proxyhash.experiments.trial import parse_method
     from proxyhash.training.config import OptimConfig
     from proxyhash.training.fit import ShallowOrder, is_shallow
-    from proxyhash.utils.distributed import init_distributed
     from proxyhash.training.train import TrainConfig
+    from proxyhash.utils.distributed import init_distributed
 
     lengths = _lengths(bits)
     folders = _folders(output, lengths)

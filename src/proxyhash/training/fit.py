@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from proxyhash.data import Dataset, Split
-from proxyhash.data.protocols.split import drop_indices
 from proxyhash.data.images import Indices
+from proxyhash.data.protocols.split import drop_indices
 from proxyhash.labels import Labels
 from proxyhash.methods import LinearEncoder, TrainingData, get_method
 from proxyhash.models.backbones import create_backbone, trained_on

@@ -12,8 +12,8 @@ from torch import nn
 
 from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
-from proxyhash.data.protocols.split import drop_indices
 from proxyhash.data.images import Indices, in_memory
+from proxyhash.data.protocols.split import drop_indices
 from proxyhash.data.transforms import Transform, default_transform, find_transform
 from proxyhash.labels import ClassLabels
 from proxyhash.methods import TrainingData, build_method, check_settings
@@ -26,9 +26,9 @@ from proxyhash.training.checkpoint import CheckpointManager
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import FeatureSource, ImageSource, InputSource
 from proxyhash.training.model import MultiHeadModel
-from proxyhash.utils.distributed import init_distributed
 from proxyhash.training.trainer import Metrics, Trainer, TrainSubset
 from proxyhash.training.validation import EvalSubset, compute_validation_metrics
+from proxyhash.utils.distributed import init_distributed
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import downgrade_optim_config
 from proxyhash.utils.memory import keep_freed_memory

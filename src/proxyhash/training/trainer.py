@@ -18,9 +18,9 @@ from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import InputSource
 from proxyhash.training.interruption import InterruptHandler
 from proxyhash.training.model import ModelEma, MultiHeadModel, build_optimizer, set_lr
-from proxyhash.utils.distributed import DistributedContext
 from proxyhash.training.samplers import class_balanced_batches, shuffled_batches
 from proxyhash.training.validation import embed_subset
+from proxyhash.utils.distributed import DistributedContext
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import generator
