@@ -1,6 +1,5 @@
 """One training of a comparison: a method, its settings, a seed, and the lengths that it is trained to."""
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -47,16 +46,16 @@ class Trial:
             "label": self.label,
             "method": self.method,
             "settings": self.resolved_settings(tags=tags),
-            "lengths": list(self.code_lengths),
+            "code_lengths": list(self.code_lengths),
             "seed": self.seed,
-            "round": self.fold,
-            "plan": plan if find_method(self.method).trains else None,
+            "fold": self.fold,
+            "optim": plan if find_method(self.method).trains else None,
         }
 
     def title(self) -> str:
         """Return what a progress bar calls it."""
         lengths = ", ".join(map(str, self.code_lengths))
-        return f"{self.label}, {lengths} bits, seed {self.seed}" + (f", round {self.fold}" if self.fold else "")
+        return f"{self.label}, {lengths} bits, seed {self.seed}" + (f", fold {self.fold}" if self.fold else "")
 
 
 def parse_method(text: str) -> tuple[str, dict[str, Any]]:
@@ -72,8 +71,3 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
         except ValueError:
             settings[key] = value
     return name, settings
-
-
-def fingerprint(facts: dict[str, Any]) -> str:
-    """Return 12 hexadecimal digits that stand for these facts."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
