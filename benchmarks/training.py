@@ -18,10 +18,10 @@ import torch
 from proxyhash.data import ArrayImages, Dataset
 from proxyhash.data.transforms import find_transform
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.engines import OnnxRunner, TorchRunner
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalized
 from proxyhash.models.onnx_export import export_onnx
+from proxyhash.models.runtime import OnnxRunner, TorchRunner
 from proxyhash.training.learner import Learner
 from proxyhash.training.objectives import Task, build_objective
 from proxyhash.training.plan import Plan

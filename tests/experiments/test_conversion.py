@@ -27,7 +27,12 @@ OLD = {
         "plan": OPTIM,
     },
     "bits": 16,
-    "metrics": {"map": 0.1 + 0.2, "all": {"precision@1 [ties expected]": 1 / 3}, "binarisation_error": 0.05, "accuracy": None},
+    "metrics": {
+        "map": 0.1 + 0.2,
+        "all": {"precision@1 [ties expected]": 1 / 3},
+        "binarisation_error": 0.05,
+        "accuracy": None,
+    },
     "seconds": {"fit": 1.0, "all": 2.5},
     "versions": {"python": "3.11"},
     "machine": {"cores": 2},

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from miniatures import write_cifar, write_ilsvrc, write_nuswide
 
+from helpers.datasets import write_cifar, write_ilsvrc, write_nuswide
 from proxyhash.data import catalog
 from proxyhash.experiments import Grid, read_records, run_grid
 from proxyhash.experiments.recipes import read_recipe

@@ -78,8 +78,8 @@ def test_each_round_is_tuned_by_itself_on_classes_that_its_test_does_not_search(
         test = make_split(digits, "transfer", round=number)
         tried = validation_split(test)
         assert (record.protocol["eval_on"], record.protocol["fingerprint"]) == ("validation", tried.fingerprint())
-        assert digits.labels is not None
-        searched, judged, trained = (set(digits.labels[part]) for part in (test.database, tried.database, tried.train))
+        classes = digits.require_classes().values
+        searched, judged, trained = (set(classes[part]) for part in (test.database, tried.database, tried.train))
         assert judged, "some of the seen classes are kept from training"
         assert judged.isdisjoint(trained | searched)
         assert f"{record.metrics['map']:.4f}" in (tmp_path / f"chosen-fold-{number}.toml").read_text()

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from digit_features import digits, retrieval
 
+from helpers.digits import digits, retrieval
 from proxyhash.evaluation import mean_average_precision
 from proxyhash.methods import Lesson, find_method, fit_method, list_methods
 from proxyhash.methods.deep.fitting import HeadHasher

@@ -5,11 +5,11 @@ from math import log
 import numpy as np
 import pytest
 import torch
-from digit_features import digits, retrieval
 from hypothesis import given
 from hypothesis import strategies as st
-from objectives import LABELS, NU, built, value
 
+from helpers.digits import digits, retrieval
+from helpers.objectives import LABELS, NU, build, loss_value
 from proxyhash.evaluation.average_precision import average_precision
 from proxyhash.evaluation.counts import TieCounts
 from proxyhash.methods import Lesson, fit_method
@@ -54,9 +54,9 @@ def test_losses_of_saturated_embeddings_by_hand() -> None:
     nu = torch.tensor([[1.0, 1.0], [1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0]], dtype=torch.float64)
     labels = torch.tensor([0, 0, 1, 1])
     # The two of class 0 find each other first. The third has class 1 and class 0 (twice) at distance 1, the fourth is fine.
-    assert value(built("talr-ap"), nu, labels) == pytest.approx(1 - (1 + 1 + (0 + 1 + 1) / (0 + 3 + 1) + 1) / 4)
+    assert loss_value(build("talr-ap"), nu, labels) == pytest.approx(1 - (1 + 1 + (0 + 1 + 1) / (0 + 3 + 1) + 1) / 4)
     certain, mixed = log(3) - 2 / 3 * log(2), 0.0
-    assert value(built("mihash"), nu, labels) == pytest.approx(-(3 * certain + mixed) / 4)
+    assert loss_value(build("mihash"), nu, labels) == pytest.approx(-(3 * certain + mixed) / 4)
 
 
 @given(st.integers(0, 10_000))
@@ -109,11 +109,11 @@ def test_graded_triplets_are_what_loops_give() -> None:
 def test_ninh_and_dsrh_by_hand() -> None:
     squares = (NU[:, None] - NU).square().sum(2) / 4
     hinges = [max(0.0, float(1 + squares[0, 1] - squares[0, 2])), max(0.0, float(1 + squares[0, 1] - squares[1, 2]))]
-    assert value(built("ninh", margin=1.0)) == pytest.approx(sum(hinges) / 2)
+    assert loss_value(build("ninh", margin=1.0)) == pytest.approx(sum(hinges) / 2)
     distance = (2 - NU @ NU.T) / 2
     hinges = [max(0.0, float(1 + distance[0, 1] - distance[0, 2])), max(0.0, float(1 + distance[0, 1] - distance[1, 2]))]
     balance = ((1 / 3) ** 2 + (0.5 / 3) ** 2) / 2
-    assert value(built("dsrh", margin=0.5, balance=3.0)) == pytest.approx(sum(hinges) / 2 + 1.5 * balance)
+    assert loss_value(build("dsrh", margin=0.5, balance=3.0)) == pytest.approx(sum(hinges) / 2 + 1.5 * balance)
 
 
 def test_rankers_are_within_reach_of_the_proxies() -> None:

@@ -5,10 +5,10 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.linalg
-from digit_features import digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.digits import digits
 from proxyhash.methods import Lesson, fit_method
 from proxyhash.methods.shallow.discrete import cyclic_descent, discrete_objective
 from proxyhash.methods.shallow.itq import moments

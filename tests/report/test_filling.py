@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from made_records import RECORDS, made
 
+from helpers.records import RECORDS, make_record
 from proxyhash.experiments.records import RecordStore
 from proxyhash.report.markdown_tables import fill_tables
 from proxyhash.utils.errors import InputError
@@ -43,7 +43,7 @@ def test_with_several_metrics_rows_say_which(folder: Path) -> None:
 
 
 def test_the_best_is_the_best_of_what_is_shown(folder: Path) -> None:
-    RecordStore(folder / "mine").append(made("itq", 16, 0.9))
+    RecordStore(folder / "mine").append(make_record("itq", 16, 0.9))
     assert "| shclm | **71.0" in fill_tables(asked("mine rows=lsh,shclm"), folder)
     assert "| shclm | 71.0" in fill_tables(asked("mine rows=itq,shclm"), folder)
 
@@ -73,7 +73,7 @@ def test_what_cannot_be_shown_is_refused(folder: Path, words: str, reason: str) 
 
 
 def test_two_comparisons_do_not_become_one_table(folder: Path) -> None:
-    RecordStore(folder / "mine").append(made("itq", 16, 0.1, data={**RECORDS[0].data, "finetune": True}))
+    RecordStore(folder / "mine").append(make_record("itq", 16, 0.1, data={**RECORDS[0].data, "finetune": True}))
     with pytest.raises(InputError, match=r"has 2 with that title: .*fine-tuned.*frozen"):
         fill_tables(asked("mine"), folder)
     assert "| itq | 10.0 (paper" in fill_tables(asked("mine title=fine-tuned"), folder)

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from made_records import RECORDS
 from playwright.sync_api import Browser
 
+from helpers.records import RECORDS
 from proxyhash.report import compare, write_page
 from proxyhash.report.gallery import Gallery, Thumb
 

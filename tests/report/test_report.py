@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_records import RECORDS, made
 
+from helpers.records import RECORDS, make_record
 from proxyhash.methods import list_methods
 from proxyhash.report import compare, to_csv, to_markdown, write_page
 from proxyhash.report.comparison import paper_row
@@ -34,8 +34,8 @@ def test_cells_hold_mean_spread_and_the_papers_number() -> None:
 
 
 def test_only_what_was_measured_alike_stands_in_one_table() -> None:
-    other = made("itq", 16, 0.1, protocol={"protocol": "cifar100-paper", "version": 1, "eval_on": "validation"})
-    network = made("itq", 16, 0.1, data={**RECORDS[0].data, "finetune": True, "image_size": 112})
+    other = make_record("itq", 16, 0.1, protocol={"protocol": "cifar100-paper", "version": 1, "eval_on": "validation"})
+    network = make_record("itq", 16, 0.1, data={**RECORDS[0].data, "finetune": True, "image_size": 112})
     titles = [comparison.title for comparison in compare([*RECORDS, other, network])]
     assert titles == [
         "cifar100: cifar100-paper@1, fine-tuned convnet at 112 pixels",
@@ -49,10 +49,16 @@ def test_only_what_was_measured_alike_stands_in_one_table() -> None:
 
 
 def test_a_method_that_was_run_in_several_ways_has_several_rows() -> None:
-    short, long = ({**made("shclm", 32, 0.5).trial, "optim": {"epochs": epochs, "seed": epochs}} for epochs in (3, 12))
+    short, long = (
+        {**make_record("shclm", 32, 0.5).trial, "optim": {"epochs": epochs, "seed": epochs}} for epochs in (3, 12)
+    )
     shared = {**short, "code_lengths": [16, 32]}
-    records = [made("shclm", 32, 0.7, trial=long), made("shclm", 32, 0.5, trial=short), made("shclm", 32, 0.6, trial=shared)]
-    (comparison,) = compare([*records, made("lsh", 32, 0.1)])
+    records = [
+        make_record("shclm", 32, 0.7, trial=long),
+        make_record("shclm", 32, 0.5, trial=short),
+        make_record("shclm", 32, 0.6, trial=shared),
+    ]
+    (comparison,) = compare([*records, make_record("lsh", 32, 0.1)])
     assert comparison.labels == [
         "lsh",
         "shclm (epochs 3, trained alone)",
@@ -75,9 +81,9 @@ def test_the_papers_numbers() -> None:
 
 
 def test_what_each_round_chose_for_itself_is_one_row() -> None:
-    trial = made("shclm", 32, 0.5).trial
+    trial = make_record("shclm", 32, 0.5).trial
     tuned = [
-        made("shclm", 32, 0.5 + number / 10, trial={**trial, "fold": number, "settings": {"tau": 4.0 + number}})
+        make_record("shclm", 32, 0.5 + number / 10, trial={**trial, "fold": number, "settings": {"tau": 4.0 + number}})
         for number in (0, 1)
     ]
     (comparison,) = compare(tuned)
@@ -85,7 +91,7 @@ def test_what_each_round_chose_for_itself_is_one_row() -> None:
     cell = comparison.cell("shclm", 32, "map")
     assert cell is not None
     assert (cell.count, round(cell.mean, 6)) == (2, 55.0)
-    other = made("shclm", 32, 0.4, trial={**trial, "fold": 1, "settings": {"tau": 4.0}})
+    other = make_record("shclm", 32, 0.4, trial={**trial, "fold": 1, "settings": {"tau": 4.0}})
     (comparison,) = compare([*tuned, other])
     assert comparison.labels == ["shclm (tau 4.0)", "shclm (tau 5.0)"], "within a round it is another way"
 
@@ -102,11 +108,11 @@ def test_markdown_has_the_best_in_bold() -> None:
     assert "| lsh | 3.0 (paper 3.4) | 5.0 (paper 4.7) |" in text
     assert "| shclm | **71.0 ± 1.4** (paper 71.1) | **76.0** (paper 75.6) |" in text
     assert "| shclm:triplet=1 |  | 74.0 (paper 76.1) |" in text
-    assert to_markdown(compare([made("a|b*c", 16, 0.5)])).count(r"a\|b\*c") == 1
+    assert to_markdown(compare([make_record("a|b*c", 16, 0.5)])).count(r"a\|b\*c") == 1
 
 
 def test_csv_is_one_line_a_cell_and_no_formula() -> None:
-    evil = made("=HYPERLINK(1)", 16, 0.5, data={**RECORDS[0].data, "name": "@sum"})
+    evil = make_record("=HYPERLINK(1)", 16, 0.5, data={**RECORDS[0].data, "name": "@sum"})
     rows = list(csv.DictReader(io.StringIO(to_csv(compare([*RECORDS, evil])))))
     assert {row["method"] for row in rows} == {"lsh", "shclm", "shclm:triplet=1", "'=HYPERLINK(1)"}
     assert not any(value.startswith(("=", "+", "@")) for row in rows for value in row.values())
@@ -139,7 +145,7 @@ class Elements(HTMLParser):
 
 @pytest.fixture
 def page(tmp_path: Path) -> Elements:
-    nasty = made("<img onerror=alert(1)>", 16, 0.4, data={**RECORDS[0].data, "name": "<script>x</script>"})
+    nasty = make_record("<img onerror=alert(1)>", 16, 0.4, data={**RECORDS[0].data, "name": "<script>x</script>"})
     query = Thumb("data:image/jpeg;base64,AAAA", "<b>cat</b>")
     found = Gallery("shclm, 32 bits", ((query, Thumb("data:image/jpeg;base64,AAAA", "dog", 3, is_relevant=False)),))
     write_page(compare([*RECORDS, nasty]), tmp_path / "report.html", title="A & B", galleries=[found])
@@ -171,7 +177,7 @@ def test_the_page_shows_tables_figures_and_what_was_found(page: Elements) -> Non
 def test_retrieval_is_drawn_against_the_geometry_of_proxies() -> None:
     floors = {"hclm": (4.0, None), "code": (6.0, None), "shclm": (4.0, 0.3), "scode": (6.0, 0.2), "joint": (5.0, 0.7)}
     records = [
-        made(label, 16, 0.6, metrics={"map": 0.6, "all": {}, "proxies": _geometry(distance, correlation)})
+        make_record(label, 16, 0.6, metrics={"map": 0.6, "all": {}, "proxies": _geometry(distance, correlation)})
         for label, (distance, correlation) in floors.items()
     ]
     captions = [caption for caption, _ in draw_figures(*compare(records))]

@@ -192,7 +192,7 @@ def write(
         Print JSON instead of a sentence.
     """
     from proxyhash.data import load_dataset
-    from proxyhash.data.writing import write_folder
+    from proxyhash.data.folder_export import write_folder
 
     check_int("--enlarge", enlarge, minimum=1)
     with progress_bars() as progress:

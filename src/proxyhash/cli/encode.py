@@ -98,7 +98,7 @@ def _encode_file(model: Path, images: Path, output: Path, problems: "Problems", 
 def _encode_shards(
     model: Path, images: Path, shards: Path, size: int | None, problems: "Problems", device: str | None
 ) -> Said:
-    from proxyhash.data.pieces import PIECE, list_pieces
+    from proxyhash.data.shards import PIECE, list_pieces
     from proxyhash.models.hasher import Hasher
     from proxyhash.models.shard_encoding import encode_pieces
 

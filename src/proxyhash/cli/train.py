@@ -289,7 +289,7 @@ def _lengths(text: str) -> tuple[int, ...]:
 
 def _folders(output: Path, lengths: tuple[int, ...]) -> list[Path]:
     """Return the folder of each model, once it is sure that they can be written and nothing else is lost."""
-    from proxyhash.models.model_folder import CONFIG, check_replaceable
+    from proxyhash.models.storage import CONFIG, check_replaceable
 
     folders = [output] if len(lengths) == 1 else [output / str(bits) for bits in lengths]
     if len(lengths) > 1 and (output / CONFIG).is_file():

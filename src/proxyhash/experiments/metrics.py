@@ -8,9 +8,9 @@ import numpy as np
 from proxyhash.codes.bits import Packed
 from proxyhash.data import Dataset, Split
 from proxyhash.evaluation import classify_codes, evaluate, precision_recall_curve
-from proxyhash.models.engines import Floats
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.heads import Queries
+from proxyhash.models.runtime import Floats
 from proxyhash.proxies.geometry import unit_rows
 from proxyhash.training.measure import proxy_accuracy
 
@@ -38,7 +38,8 @@ def retrieval_metrics(coded: EncodedSplit, dataset: Dataset, split: Split) -> di
 
     Where none of the database's classes was learned, its codes are also classified.
     """
-    asked, searched = dataset.relevance(split.query), dataset.relevance(split.database)
+    labels = dataset.require_labels()
+    asked, searched = labels.values[split.query], labels.values[split.database]
     search = (coded.queries, asked, coded.database_codes, searched)
     metrics = evaluate(*search, top=split.top, ks=PRECISION_KS)
     found = {
@@ -49,7 +50,7 @@ def retrieval_metrics(coded: EncodedSplit, dataset: Dataset, split: Split) -> di
     if coded.queries.dtype == np.uint8:  # distances are whole numbers, and few
         curve = precision_recall_curve(*search)
         found["precision_recall"] = {"recall": curve.recall.tolist(), "precision": curve.precision.tolist()}
-    if dataset.labels is not None and not np.isin(searched, split.classes).any():
+    if not labels.is_multi_label and not np.isin(searched, split.classes).any():
         accuracy = classify_codes(
             coded.query_codes, asked, coded.database_codes, searched, coded.bits, symbol=coded.subcode_bits
         )

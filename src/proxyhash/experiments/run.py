@@ -121,7 +121,7 @@ def _warn_if_stale(records: list[Record]) -> None:
 def _check(trials: list[Trial], dataset: Dataset) -> None:
     """Refuse a method that cannot learn from the data set."""
     for found in {trial.method: find_method(trial.method) for trial in trials}.values():
-        if found.learns_from == "classes" and dataset.labels is None:
+        if found.learns_from == "classes" and dataset.kind != "classes":
             raise InputError(f"{found.title} learns from classes, and {dataset.name} has tags.")
 
 

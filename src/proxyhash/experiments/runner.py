@@ -18,13 +18,13 @@ from proxyhash.experiments.records import Record, RecordStore, settings_key
 from proxyhash.experiments.trial import Trial
 from proxyhash.methods import Lesson, find_method, fit_method
 from proxyhash.models.backbones import create_backbone, trained_on
-from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import joined
+from proxyhash.models.runtime import Floats
 from proxyhash.training.measure import PIECE, embed_split
 from proxyhash.training.run_folder import CHECKPOINT, RunFolder
-from proxyhash.training.train import Order, seen_classes, suitable_transform, train_hashers, without
+from proxyhash.training.train import Order, class_and_tag_arrays, suitable_transform, train_hashers, without
 from proxyhash.utils.environment import machine, versions
 from proxyhash.utils.progress import Progress
 
@@ -111,11 +111,10 @@ class TrialRunner:
         features = self._features()
         split = without(self.splits[trial.fold], np.flatnonzero(~features.readable))
         dataset, train = self.dataset, split.train
-        classes = seen_classes(dataset, train)
-        labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])
-        tags = None if dataset.tags is None else dataset.tags[np.ix_(train, classes)]
+        known = dataset.require_labels().subset(train)
+        arrays = class_and_tag_arrays(known.select_classes(known.present_classes()))
         for bits in trial.code_lengths:
-            lesson = Lesson(bits, features.values[train], labels, tags, trial.seed, self.progress)
+            lesson = Lesson(bits, features.values[train], *arrays, trial.seed, self.progress)
             encoder = fit_method(trial.method, lesson, **trial.settings)
             fitted = time.monotonic()
             asked = features.values[split.query]
@@ -141,7 +140,7 @@ class TrialRunner:
         return {**self.splits[trial.fold].record(), "eval_on": self.grid.eval_on}
 
     def _trial(self, trial: Trial) -> dict[str, Any]:
-        return trial.as_dict(tags=self.dataset.tags is not None)
+        return trial.as_dict(tags=self.dataset.kind == "tags")
 
     def _record(self, trial: Trial, bits: int, metrics: dict[str, Any], seconds: dict[str, float]) -> Record:
         settings = self._data(), self._protocol(trial), self._trial(trial)

@@ -84,7 +84,7 @@ def tune(
     best = {}
     for fold in grid.folds:
         path = folder / (TUNED_FOLD_FILE.format(fold) if _has_folds(grid, dataset) else TUNED_FILE)
-        scores = _scores(replace(grid, folds=(fold,)), run, tags=dataset.tags is not None)
+        scores = _scores(replace(grid, folds=(fold,)), run, tags=dataset.kind == "tags")
         best[path] = {row: best_candidate(candidates) for row, candidates in scores.items()}
         write_tuned(scores, path)
     return best

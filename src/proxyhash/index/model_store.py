@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from proxyhash.codes.bits import Packed, pack
 from proxyhash.index.calibration import FILE as CALIBRATION
-from proxyhash.models.model_folder import fingerprint
+from proxyhash.models.storage import fingerprint
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.atomic_io import atomic_folder
 from proxyhash.utils.errors import InputError

@@ -8,7 +8,7 @@ import numpy as np
 from proxyhash.index.local import blocks
 from proxyhash.index.local.index import EmbeddedIndex
 from proxyhash.index.model_store import model_folder
-from proxyhash.models.model_folder import check_files, fingerprint, read_config
+from proxyhash.models.storage import check_files, fingerprint, read_config
 from proxyhash.utils.errors import InputError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from proxyhash.index.local.index import EmbeddedIndex
-from proxyhash.models.model_folder import fingerprint as model_fingerprint
+from proxyhash.models.storage import fingerprint as model_fingerprint
 from proxyhash.quickstart.steps import Places, Step, upgrade
 from proxyhash.training.run_folder import CHECKPOINT
 from proxyhash.utils.atomic_io import atomic_write

@@ -10,7 +10,6 @@ from PIL import Image
 
 from proxyhash.codes import top_k
 from proxyhash.data import Dataset, Split
-from proxyhash.data.dataset import UNKNOWN
 from proxyhash.data.images import Indices
 from proxyhash.models.hasher import Hasher
 from proxyhash.training.measure import embed_split
@@ -77,12 +76,9 @@ def _random_queries(dataset: Dataset, queries: int) -> Split:
 
 
 def _relevant(dataset: Dataset, query: int, others: Indices) -> NDArray[np.bool_]:
-    known = dataset.relevance(np.array([query, *others]))
-    if known.ndim == 1:
-        same: NDArray[np.bool_] = known[1:] == known[0]
-        return same
-    shared: NDArray[np.bool_] = (known[1:].astype(bool) & known[0].astype(bool)).any(1)
-    return shared
+    labels = dataset.require_labels()
+    relevant: NDArray[np.bool_] = labels.subset(np.array([query])).relevance(labels.subset(others))[0]
+    return relevant
 
 
 def _thumb(dataset: Dataset, image: int, distance: int | None = None, right: bool | None = None) -> Thumb:
@@ -91,12 +87,7 @@ def _thumb(dataset: Dataset, image: int, distance: int | None = None, right: boo
 
 def _caption(dataset: Dataset, image: int) -> str:
     """Return an image's class or tags, or the name of its file if it has neither."""
-    found = []
-    if dataset.labels is not None and dataset.labels[image] != UNKNOWN:
-        found = [dataset.names[dataset.labels[image]]]
-    elif dataset.tags is not None:
-        found = [dataset.names[tag] for tag in np.flatnonzero(dataset.tags[image])]
-    return ", ".join(found) or dataset.images.key(image)
+    return ", ".join(dataset.labels_of(image)) or dataset.images.key(image)
 
 
 def _thumbnail(dataset: Dataset, image: int) -> str:

@@ -14,8 +14,9 @@ from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices, in_memory
 from proxyhash.data.transforms import Transform, default_transform, find_transform
+from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.models.backbones import create_backbone, trained_on
-from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashNetwork, HeadShape, Normalized
@@ -116,7 +117,7 @@ def train_hashers(
         report,
     )
     trained = trainer.fit().cpu()
-    names = tuple(dataset.names[number] for number in classes)
+    names = tuple(dataset.class_names[number] for number in classes)
     hashers = [_hasher(number, trained, backbone, transform, names, split, order) for number in range(len(order.bits))]
     for hasher in hashers:
         hasher.record["validation"] = folder.best_epoch(hasher.bits)
@@ -157,10 +158,7 @@ def _suitable_size(dataset: Dataset, backbone: Backbone, finetunes: bool) -> int
 
 def seen_classes(dataset: Dataset, train: Indices) -> Indices:
     """Return the classes, or tags, that training sees: not those of which all images are held out or cannot be read."""
-    if dataset.labels is not None:
-        return np.unique(dataset.labels[train])
-    assert dataset.tags is not None
-    return np.flatnonzero(dataset.tags[train].any(0))
+    return dataset.require_labels().subset(train).present_classes()
 
 
 def _learner(
@@ -173,15 +171,19 @@ def _learner(
     progress: Progress,
 ) -> Learner:
     """Build heads and objectives, the same ones for the same seed."""
-    names = tuple(dataset.names[number] for number in classes)
-    labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])
-    tags = None if dataset.tags is None else dataset.tags[np.ix_(train, classes)]
+    known = dataset.require_labels().subset(train).select_classes(classes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(order.plan.seed)
         objectives, heads = [], []
         for bits in order.bits:
             task = Task(
-                bits, names, labels, tags, lambda: features.values[train], order.plan.seed, progress, order.finetunes
+                bits,
+                known.names,
+                *class_and_tag_arrays(known),
+                lambda: features.values[train],
+                order.plan.seed,
+                progress,
+                order.finetunes,
             )
             objectives.append(build_objective(order.method, task, order.settings))
             shape = HeadShape(backbone.facts.width, bits, order.plan.hidden, order.plan.dropout)
@@ -190,15 +192,16 @@ def _learner(
     return Learner(trunk, heads, objectives, freeze_statistics=order.plan.freeze_statistics)
 
 
+def class_and_tag_arrays(
+    labels: ClassLabels | TagLabels,
+) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_] | None]:
+    """Return the classes (n,) and the tags (n, T), one of them None, as `Task` and `Lesson` take them."""
+    return (labels.values, None) if isinstance(labels, ClassLabels) else (None, labels.values)
+
+
 def _targets(dataset: Dataset, images: Indices, classes: Indices) -> NDArray[np.int64] | NDArray[np.float32]:
     """Return classes as training numbers them (n,), -1 for one that it does not see; or its tags (n, T)."""
-    if dataset.labels is not None:
-        numbers = np.full(len(dataset.names), -1, np.int64)
-        numbers[classes] = np.arange(len(classes))
-        found: NDArray[np.int64] = numbers[dataset.labels[images]]
-        return found
-    assert dataset.tags is not None
-    return dataset.tags[np.ix_(images, classes)].astype(np.float32)
+    return dataset.require_labels().subset(images).select_classes(classes).targets()
 
 
 def _validator(
@@ -206,8 +209,9 @@ def _validator(
 ) -> Callable[[Learner], Metrics]:
     def judged(images: Indices) -> Judged:
         chosen = images[np.linspace(0, len(images) - 1, limit).astype(int)] if limit and len(images) > limit else images
-        classes = _targets(dataset, chosen, seen) if dataset.labels is not None else None
-        return Judged(chosen, dataset.relevance(chosen), classes)  # type: ignore[arg-type]
+        labels = dataset.require_labels().subset(chosen)
+        classes = labels.select_classes(seen).values if isinstance(labels, ClassLabels) else None
+        return Judged(chosen, labels.values, classes)
 
     queries, database = judged(split.validation), judged(split.validation_database)
     return lambda learner: validation_metrics(learner, source, queries, database, lengths, split.top)

@@ -22,7 +22,7 @@ from proxyhash.index.model_store import keep_copy, load_hasher, model_folder, pr
 from proxyhash.index.queries import Anything, Queries, as_items, as_queries
 from proxyhash.index.reranking import asymmetric_distances, reranked
 from proxyhash.index.results import Added, Info, Matches
-from proxyhash.models.model_folder import fingerprint
+from proxyhash.models.storage import fingerprint
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 

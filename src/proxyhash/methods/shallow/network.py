@@ -12,11 +12,11 @@ from proxyhash.methods.lesson import Lesson
 from proxyhash.methods.registry import find_method, fit_method
 from proxyhash.methods.shallow.feature_hasher import FeatureHasher
 from proxyhash.models.backbones import create_backbone, trained_on
-from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape
-from proxyhash.training.train import seen_classes, suitable_transform, without
+from proxyhash.training.train import class_and_tag_arrays, seen_classes, suitable_transform, without
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -88,7 +88,7 @@ def _network(backbone: Backbone, head: HashHead) -> HashNetwork:
 
 
 def _names(dataset: Dataset, train: Indices) -> tuple[str, ...]:
-    return tuple(dataset.names[number] for number in seen_classes(dataset, train))
+    return tuple(dataset.class_names[number] for number in seen_classes(dataset, train))
 
 
 def _lesson(
@@ -102,7 +102,6 @@ def _lesson(
 ) -> Lesson:
     if not labeled:
         return Lesson(bits, features, seed=seed, progress=progress)
-    classes = seen_classes(dataset, train)
-    labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])
-    tags = None if dataset.tags is None else dataset.tags[np.ix_(train, classes)]
-    return Lesson(bits, features, labels, tags, seed, progress)
+    known = dataset.require_labels().subset(train)
+    arrays = class_and_tag_arrays(known.select_classes(known.present_classes()))
+    return Lesson(bits, features, *arrays, seed, progress)

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from proxyhash.codes.bits import Packed
 from proxyhash.codes.tables import pack_symbols, symbol_bits
-from proxyhash.models.heads.head import Floats, Head, HeadShape, layers_before
+from proxyhash.models.heads.base import Floats, Head, HeadShape, layers_before
 from proxyhash.models.heads.registry import head_kind
 
 

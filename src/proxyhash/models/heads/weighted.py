@@ -6,8 +6,8 @@ from torch import Tensor
 
 from proxyhash.codes import signs
 from proxyhash.codes.tables import bit_tables
-from proxyhash.models.heads.head import Floats, HeadShape
-from proxyhash.models.heads.plain import LinearHead
+from proxyhash.models.heads.base import Floats, HeadShape
+from proxyhash.models.heads.linear import LinearHead
 from proxyhash.models.heads.registry import head_kind
 
 
