@@ -139,10 +139,9 @@ def train(
     output
         The folder of the model.
     """
-    import proxyhash.methods  # noqa: F401  every system registers its objective
     from proxyhash.data import load_dataset, make_split
     from proxyhash.experiments.trial import parse_method
-    from proxyhash.methods.shallow.network import ShallowOrder, is_shallow
+    from proxyhash.training.fit import ShallowOrder, is_shallow
     from proxyhash.training.plan import Plan
     from proxyhash.training.processes import join_processes
     from proxyhash.training.train import Order
@@ -201,7 +200,7 @@ def _hashers(
     report: "Callable[[dict[str, float]], None]",
 ) -> "list[Hasher]":
     """Fit or train, as the order says."""
-    from proxyhash.methods.shallow.network import ShallowOrder, fit_hashers
+    from proxyhash.training.fit import ShallowOrder, fit_hashers
     from proxyhash.training.train import train_hashers
 
     if isinstance(order, ShallowOrder):
@@ -238,9 +237,9 @@ def _united(own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse_plan(method: str, changes: dict[str, Any], *, finetune: bool) -> None:
     """Refuse what only means something for a network that is trained."""
-    from proxyhash.methods import find_method
+    from proxyhash.methods import get_method
 
-    title = find_method(method).title
+    title = get_method(method).title
     if finetune:
         raise InputError(f"{title} trains no network and cannot be fine-tuned.")
     if changes:

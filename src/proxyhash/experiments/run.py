@@ -14,7 +14,7 @@ from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record
 from proxyhash.experiments.runner import TrialRunner
 from proxyhash.experiments.trial import Trial
-from proxyhash.methods import find_method
+from proxyhash.methods import get_method
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -120,7 +120,7 @@ def _warn_if_stale(records: list[Record]) -> None:
 
 def _check(trials: list[Trial], dataset: Dataset) -> None:
     """Refuse a method that cannot learn from the data set."""
-    for found in {trial.method: find_method(trial.method) for trial in trials}.values():
+    for found in {trial.method: get_method(trial.method) for trial in trials}.values():
         if found.learns_from == "classes" and dataset.kind != "classes":
             raise InputError(f"{found.title} learns from classes, and {dataset.name} has tags.")
 

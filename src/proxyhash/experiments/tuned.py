@@ -9,7 +9,7 @@ from typing import Any
 
 from proxyhash.experiments.grid import Grid, read_toml
 from proxyhash.experiments.trial import parse_method
-from proxyhash.methods import find_method
+from proxyhash.methods import get_method
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.config import check_keys
 from proxyhash.utils.errors import InputError
@@ -111,7 +111,7 @@ def _settings(row: str, best: Candidate) -> dict[str, Any]:
     method, settings = parse_method(best.label)
     if row == method:
         return settings
-    complete = asdict(find_method(method).settings(**settings))
+    complete = asdict(get_method(method).settings(**settings))
     return {name: value for name, value in complete.items() if value is not None}  # TOML has no null
 
 

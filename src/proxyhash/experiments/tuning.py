@@ -17,7 +17,7 @@ from proxyhash.experiments.records import Record
 from proxyhash.experiments.run import run_grid
 from proxyhash.experiments.trial import parse_method
 from proxyhash.experiments.tuned import TUNED_FILE, TUNED_FOLD_FILE, Candidate, best_candidate, write_tuned
-from proxyhash.methods import find_method
+from proxyhash.methods import get_method
 from proxyhash.utils.progress import Progress, no_progress
 
 MAX_CANDIDATES = 6  # per method
@@ -31,11 +31,8 @@ def initial_candidates(row: str, *, lr: float = BASE_LR, tags: bool = False) -> 
     A row with settings of its own, such as shclm:triplet=1, may have another search space, and so may tagged images.
     """
     name, own = parse_method(row)
-    found = find_method(name)
-    proposed: tuple[dict[str, Any], ...] = getattr(found.settings, "TRIES", ({},))
-    proposed = getattr(found.settings, "TRIES_FOR_TAGS", proposed) if tags else proposed
-    for setting, instead in getattr(found.settings, "TRIES_WITH", {}).items():
-        proposed = instead if own.get(setting) else proposed
+    found = get_method(name)
+    proposed = found.settings.search_space(tags=tags, fixed=own)
     optim = (("rate", lr),) if found.trains else ()
     free = [{key: value for key, value in each.items() if key not in own} for each in proposed]
     labels = [":".join([row, *(f"{key}={json.dumps(value)}" for key, value in each.items())]) for each in free]
