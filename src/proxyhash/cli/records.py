@@ -5,7 +5,8 @@ from typing import Annotated
 
 from cyclopts import App
 
-from proxyhash.cli.output import Flag, Json, answer
+from proxyhash.cli.output import print_result
+from proxyhash.cli.parameters import Flag, Json
 from proxyhash.utils.errors import InputError
 
 records = App(name="records", help="Convert the records of experiments.", help_format="plaintext")
@@ -41,4 +42,4 @@ def convert(
     count = f"{done.records:,} records with {done.values:,} values are converted; all values are equal."
     deleted = f"{len(done.old_files):,} old files are deleted." if delete_old else ""
     facts = {"records": done.records, "values": done.values, "deleted": len(done.old_files) if delete_old else 0}
-    answer(facts, *filter(None, (count, deleted)), as_json=json_)
+    print_result(facts, *filter(None, (count, deleted)), as_json=json_)
