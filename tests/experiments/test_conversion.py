@@ -64,7 +64,7 @@ def test_records_of_release_0_1_are_read_in_current_names(folder: Path) -> None:
     first, second = read_records(folder)
     assert (first.trial["fold"], first.protocol["eval_on"], first.trial["code_lengths"]) == (1, "test", [16])
     assert first.metrics["binarization_error"] == 0.05
-    assert first.trial["optim"]["epochs"] == 12
+    assert first.trial["optim"] == {"epochs": 12, "batch_size": 256, "lr": 0.005, "backbone_lr": 0.0, "hidden_dim": 1024}
     assert (first.trial["seed"], second.trial["seed"]) == (0, 1)
 
 
@@ -99,5 +99,6 @@ def test_tuned_settings_get_current_names(folder: Path) -> None:
     text = (folder / "new" / "inside" / "chosen-fold-1.toml").read_text()
     assert '[optim_by_method."shclm"]' in text
     assert "# lsh: mAP 0.0376" in text
-    assert "0.015: mAP 0.6510" in text
+    assert "# shclm:tau=4.0, lr 0.015: mAP 0.6510" in text
+    assert "\nlr = 0.015" in text
     assert "plans" not in text

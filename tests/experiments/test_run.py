@@ -15,11 +15,11 @@ from proxyhash.experiments.records import RECORDS_FILE, RecordStore
 from proxyhash.experiments.runner import TrialRunner
 from proxyhash.experiments.trial import Trial
 from proxyhash.models.hasher import Hasher
-from proxyhash.training.run_folder import CHECKPOINT
+from proxyhash.training.checkpoint import CHECKPOINT
 from proxyhash.training.train import train_hashers
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 
-GRID = Grid("digits", ("lsh", "itq", "shclm"), (8,), backbone="convnet", optim={"epochs": 2, "hidden": 64})
+GRID = Grid("digits", ("lsh", "itq", "shclm"), (8,), backbone="convnet", optim={"epochs": 2, "hidden_dim": 64})
 
 
 @pytest.fixture(scope="module", autouse=True)

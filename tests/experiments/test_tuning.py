@@ -11,10 +11,10 @@ from proxyhash.experiments.trial import Trial, parse_method
 from proxyhash.experiments.tuned import TUNED_FILE, tuned_grids
 from proxyhash.experiments.tuning import BASE_LR, LR_FACTORS, MAX_CANDIDATES, initial_candidates, lr_candidates, tune
 from proxyhash.methods import list_methods
-from proxyhash.training.plan import Plan
+from proxyhash.training.config import OptimConfig
 from proxyhash.utils.errors import InputError
 
-GRID = Grid("digits", ("lsh", "itq-cca", "shclm"), (8,), backbone="convnet", optim={"epochs": 1, "hidden": 16}, seeds=3)
+GRID = Grid("digits", ("lsh", "itq-cca", "shclm"), (8,), backbone="convnet", optim={"epochs": 1, "hidden_dim": 16}, seeds=3)
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def test_every_method_has_a_few_tries_that_it_can_make(name: str, tags: bool) ->
     assert 1 <= len(proposed) <= MAX_CANDIDATES
     assert len(set(proposed)) == len(proposed)
     for each in proposed:
-        Trial(each.label, *parse_method(each.label), (8,), 0, 0, Plan.frozen(**dict(each.optim)))
+        Trial(each.label, *parse_method(each.label), (8,), 0, 0, OptimConfig.frozen(**dict(each.optim)))
 
 
 def test_the_best_on_held_out_images_is_chosen(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_the_best_on_held_out_images_is_chosen(tmp_path: Path) -> None:
     records = read_records(tmp_path)
     assert {record.protocol["eval_on"] for record in records} == {"validation"}
     scores = {
-        (record.trial["label"], record.trial["optim"]["rate"]): record.metrics["map"]
+        (record.trial["label"], record.trial["optim"]["lr"]): record.metrics["map"]
         for record in records
         if record.trial["method"] == "shclm"
     }
@@ -46,7 +46,7 @@ def test_the_best_on_held_out_images_is_chosen(tmp_path: Path) -> None:
     favorite = max(first, key=lambda each: first[each])
     others = {(favorite[0], round(times * BASE_LR, 6)) for times in LR_FACTORS}
     assert scores.keys() - first.keys() == others, "only it is tried at other rates"
-    assert (best["shclm"].label, dict(best["shclm"].optim)["rate"]) == max(scores, key=lambda each: scores[each])
+    assert (best["shclm"].label, dict(best["shclm"].optim)["lr"]) == max(scores, key=lambda each: scores[each])
     text = (tmp_path / TUNED_FILE).read_text()
     assert all(f"{value:.4f}" in text for value in scores.values()), "every try is reported"
     assert best["itq-cca"].optim == ()
@@ -110,7 +110,7 @@ def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> No
     assert [each.label.partition("triplet=1:")[2].split("=")[0] for each in joint] == ["margin"] * len(joint)
     assert initial_candidates("shclm", tags=True) != initial_candidates("shclm"), "tags want another tau"
     slow = lr_candidates(initial_candidates("bhc", lr=0.001)[0])
-    assert [dict(each.optim)["rate"] for each in slow] == [0.0003, 0.003, 0.006], "around the rate of the grid's plan"
+    assert [dict(each.optim)["lr"] for each in slow] == [0.0003, 0.003, 0.006], "around the rate of the grid's plan"
     assert initial_candidates("shclm:triplet=1", tags=True) == initial_candidates("shclm:triplet=1"), (
         "a row's own tries come first"
     )
@@ -125,8 +125,8 @@ def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> No
         next(trial for trial in tuned_grids(grid, tmp_path / TUNED_FILE)[0].trials() if trial.label == label)
         for label in grid.methods
     )
-    assert plain.optim.rate == dict(best["shclm"].optim)["rate"]
-    assert bits.optim.rate == dict(best["shclm:loss=bits"].optim)["rate"]
+    assert plain.optim.lr == dict(best["shclm"].optim)["lr"]
+    assert bits.optim.lr == dict(best["shclm:loss=bits"].optim)["lr"]
     assert plain.settings["tau"] > 0
     assert (bits.settings["loss"], bits.settings["tau"]) == ("bits", 0.0), "what was tried, not what another row chose"
 
@@ -134,11 +134,11 @@ def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> No
 def test_a_grid_starts_from_what_was_chosen(tmp_path: Path) -> None:
     chosen = tmp_path / TUNED_FILE
     chosen.write_text(
-        '[settings.shclm]\ntau = 4.0\nloss = "nca"\n[optim_by_method.shclm]\nrate = 0.001\n[settings.ksh]\nanchors = 9\n'
+        '[settings.shclm]\ntau = 4.0\nloss = "nca"\n[optim_by_method.shclm]\nlr = 0.001\n[settings.ksh]\nanchors = 9\n'
     )
     trial = next(each for each in tuned_grids(GRID, chosen)[0].trials() if each.method == "shclm")
     assert trial.settings == {"tau": 4.0, "loss": "nca"}
-    assert (trial.optim.rate, trial.optim.epochs) == (0.001, 1)
+    assert (trial.optim.lr, trial.optim.epochs) == (0.001, 1)
     own = tuned_grids(replace(GRID, settings={"shclm": {"tau": 9.0}}), chosen)[0]
     assert own.settings == {"shclm": {"tau": 9.0}}
     chosen.write_text("bits = 3\n")

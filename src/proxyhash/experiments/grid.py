@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from proxyhash.experiments.trial import Trial, parse_method
 from proxyhash.methods import get_method
-from proxyhash.training.plan import Plan
+from proxyhash.training.config import OptimConfig
 from proxyhash.utils.config import from_mapping
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
@@ -73,12 +73,12 @@ class Grid:
                     name, own = parse_method(label)
                     settings = {**_row_table(self.settings, name, label), **own}
                     for together in lengths:
-                        yield Trial(label, name, settings, together, seed, number, self.optim_config(label, seed))
+                        yield Trial(label, name, settings, together, seed, number, self.optim_config(label))
 
-    def optim_config(self, label: str, seed: int) -> Plan:
-        """Return how the networks of a row and a seed are trained."""
-        begin = Plan.finetune if self.finetune else Plan.frozen
-        return begin(**{**self.optim, **_row_table(self.optim_by_method, parse_method(label)[0], label), "seed": seed})
+    def optim_config(self, label: str) -> OptimConfig:
+        """Return the optimizer settings of a row."""
+        preset = OptimConfig.finetune if self.finetune else OptimConfig.frozen
+        return preset(**{**self.optim, **_row_table(self.optim_by_method, parse_method(label)[0], label)})
 
     @classmethod
     def from_toml(cls, path: Path) -> Self:

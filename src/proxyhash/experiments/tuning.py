@@ -33,7 +33,7 @@ def initial_candidates(row: str, *, lr: float = BASE_LR, tags: bool = False) -> 
     name, own = parse_method(row)
     found = get_method(name)
     proposed = found.settings.search_space(tags=tags, fixed=own)
-    optim = (("rate", lr),) if found.trains else ()
+    optim = (("lr", lr),) if found.trains else ()
     free = [{key: value for key, value in each.items() if key not in own} for each in proposed]
     labels = [":".join([row, *(f"{key}={json.dumps(value)}" for key, value in each.items())]) for each in free]
     return [Candidate(label, optim) for label in dict.fromkeys(labels)]
@@ -103,7 +103,7 @@ def _scores(grid: Grid, run: Callable[[Grid], list[Record]], *, tags: bool) -> d
                 scores[Candidate(label, optim)] = mean(r.metrics["map"] for r in records if r.trial["label"] == label)
         return scores
 
-    first = {row: initial_candidates(row, lr=grid.optim.get("rate", BASE_LR), tags=tags) for row in grid.methods}
+    first = {row: initial_candidates(row, lr=grid.optim.get("lr", BASE_LR), tags=tags) for row in grid.methods}
     scores = score([each for candidates in first.values() for each in candidates])
     best = {row: best_candidate({each: scores[each] for each in candidates}) for row, candidates in first.items()}
     further = {row: lr_candidates(candidate) for row, candidate in best.items()}
