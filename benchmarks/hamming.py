@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from proxyhash import codes
 from proxyhash.evaluation import mean_average_precision
 from proxyhash.evaluation.counts import count_ties
-from proxyhash.support.parallel import available_threads
+from proxyhash.utils.parallel import available_threads
 from reporting import Row, options_of, run, timed
 
 Packed = NDArray[np.uint8]
@@ -58,7 +58,7 @@ def map_rows() -> Iterator[Row]:
     seconds = best_of(1, torch_histogram, *tensors)
     ratio = seconds * 10 / ours
     yield Row(
-        "... times a vectorised torch histogram", ratio, ">= 20", ratio >= 20, seconds, note="measured on 1,000 queries"
+        "... times a vectorized torch histogram", ratio, ">= 20", ratio >= 20, seconds, note="measured on 1,000 queries"
     )
 
     tags, db_tags = (random.random((count, 100)) < 0.02 for count in (10_000, 50_000))

@@ -110,7 +110,7 @@ def joint_rows() -> Iterator[Row]:
         similarity, _ = instance(*size)
         classes, bits = len(similarity), size[2]
         for kind in ("joint", "shclm", "scode") if classes <= 100 else ("joint",):
-            STAGES.forget()  # or the packing of another row would come for nothing
+            STAGES.clear()  # or the packing of another row would come for nothing
             proxies, seconds = timed(design_proxies, classes, bits, kind, similarity)
             quality, target = proxies.quality, kind == "joint"
             assert quality.assignment is not None

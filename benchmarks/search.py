@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from proxyhash import codes, design_proxies
 from proxyhash.codes.bits import Packed
-from proxyhash.index import writing
-from proxyhash.index.centres import assign
-from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.index.storage import blocks
+from proxyhash.index.clusters.centroids import assign
+from proxyhash.index.local import blocks, transactions
+from proxyhash.index.local.index import EmbeddedIndex
 from reporting import Row, options_of, run, timed
 
 ITEMS = 10_000_000
@@ -59,11 +58,11 @@ def thousand_centres(count: int, seed: int) -> Packed:
 def filled(folder: Path, stored: Packed, proxies: Packed | None) -> EmbeddedIndex:
     """Return an index of codes in memory, as reading its file would make it; keys would only cost time here."""
     index = EmbeddedIndex.open_folder(folder, bits=BITS)
-    writing.regroup_if_grown(index.store, stored, lambda: proxies)
-    _, centres = writing.live_centres(index.store)
+    transactions.regroup_if_grown(index.store, stored, lambda: proxies)
+    _, centres = transactions.live_centres(index.store)
     with index.store.writing() as generation:
-        for first in range(0, len(stored), writing.BATCH):
-            part = stored[first : first + writing.BATCH]
+        for first in range(0, len(stored), transactions.BATCH):
+            part = stored[first : first + transactions.BATCH]
             positions = np.arange(first, first + len(part), dtype=np.uint32)
             block = blocks.Block(positions, assign(part, centres), part)
             blocks.append(index.store, 1, block, generation)
@@ -84,17 +83,17 @@ def against_scan(
     with TemporaryDirectory() as folder, filled(Path(folder) / "i", stored, proxies) as index:
         plan = index.info().plan
         for kind, asked in queries.items():
-            index.neighbours(asked[:20], 10), codes.top_k(asked[:20], stored, 10)  # compiles
+            index.neighbors(asked[:20], 10), codes.top_k(asked[:20], stored, 10)  # compiles
             for batch, count in ((1, 20), (1000, 1000)):
                 turns = [
                     [
                         seconds_a_query(search, np.roll(asked, turn * count, axis=0), batch, count)
-                        for search in (lambda q: index.neighbours(q, 10), lambda q: codes.top_k(q, stored, 10))
+                        for search in (lambda q: index.neighbors(q, 10), lambda q: codes.top_k(q, stored, 10))
                     ]
                     for turn in range(TURNS)
                 ]
                 ours, scan = np.median(turns, axis=0).tolist()
-                found, expected = index.neighbours(asked[:100], 10), codes.top_k(asked[:100], stored, 10)
+                found, expected = index.neighbors(asked[:100], 10), codes.top_k(asked[:100], stored, 10)
                 equal = np.array_equal(found.distances, expected.distances)
                 equal &= np.array_equal(found.indices, expected.indices)
                 ratio = scan / ours if faster else ours / scan
@@ -134,8 +133,7 @@ def codes_of_images(model: Path, data_dir: Path | None) -> tuple[Packed, dict[st
     dataset = load_dataset("cifar100", data_dir=data_dir)
     features = cached_features(dataset, hasher.network.features.backbone, hasher.transform).values
     packed = codes.pack(codes.signs(hasher.hash_features(features)))
-    assert dataset.labels is not None
-    seen = np.isin(dataset.labels, [dataset.names.index(name) for name in hasher.names])
+    seen = np.isin(dataset.require_classes().values, [dataset.class_names.index(name) for name in hasher.names])
     test = np.random.default_rng(0).permutation(dataset.part("query"))
     queries = {
         ", seen classes": packed[test[seen[test]][:1000]],
@@ -214,7 +212,7 @@ def _opened(folder: str) -> tuple[float, int, int]:
     index = EmbeddedIndex.open_folder(Path(folder))
     index.memory.snapshot()
     seconds = time.perf_counter() - begun
-    index.neighbours(uniform(3, 0), 10)
+    index.neighbors(uniform(3, 0), 10)
     return seconds, _resident("VmRSS"), _resident("VmHWM")
 
 

@@ -25,7 +25,7 @@ import numpy as np
 import uvloop
 from PIL import Image
 
-from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.local.index import EmbeddedIndex
 from reporting import Row, options_of, run, timed
 
 ITEMS, BITS, CLIENTS, K = 1_000_000, 64, 200, 10

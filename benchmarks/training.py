@@ -17,19 +17,19 @@ import torch
 
 from proxyhash.data import ArrayImages, Dataset
 from proxyhash.data.transforms import find_transform
+from proxyhash.methods import TrainingData, build_method
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.engines import OnnxRunner, TorchRunner
 from proxyhash.models.feature_cache import cached_features
-from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalised
+from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalized
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.support.memory import keep_freed_memory
-from proxyhash.support.parallel import available_threads
+from proxyhash.models.runtime import OnnxRunner, TorchRunner
 from proxyhash.training.learner import Learner
-from proxyhash.training.objectives import Task, build_objective
 from proxyhash.training.plan import Plan
 from proxyhash.training.run_folder import RunFolder
 from proxyhash.training.sources import FeatureSource, ImageSource
 from proxyhash.training.trainer import Material, Trainer
+from proxyhash.utils.memory import keep_freed_memory
+from proxyhash.utils.parallel import available_threads
 from reporting import Row, options_of, run, timed
 
 BATCH, SIZE, STEPS = 128, 96, 6
@@ -67,9 +67,9 @@ def _finetune() -> tuple[float, float, float]:
     random = np.random.default_rng(0)
     images = ArrayImages(random.integers(0, 256, (BATCH * STEPS, 32, 32, 3), dtype=np.uint8))
     labels = np.arange(len(images)) % CLASSES
-    objective = build_objective("random", Task(BITS, tuple(map(str, range(CLASSES))), labels), {})
+    objective = build_method("random", TrainingData.from_arrays(BITS, None, labels), {})
     plan = Plan.finetune(epochs=1, batch=BATCH)
-    learner = Learner(Normalised(create_backbone("efficientnet_lite0")), [HashHead(HeadShape(1280, BITS))], [objective])
+    learner = Learner(Normalized(create_backbone("efficientnet_lite0")), [HashHead(HeadShape(1280, BITS))], [objective])
     learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     with tempfile.TemporaryDirectory() as folder:
         source = ImageSource(images, find_transform("small", SIZE), Plan())

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.index.searching.grouped import GroupedSegment, grouped_segment
-from proxyhash.index.searching.segment import Take, distances_of
+from proxyhash.index.clusters.clustered import GroupedSegment, grouped_segment
+from proxyhash.index.clusters.segment import Take, distances_of
 from reporting import Row, timed
 
 PIECE = 1_000_000

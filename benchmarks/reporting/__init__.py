@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from proxyhash.support.parallel import available_threads
+from proxyhash.utils.parallel import available_threads
 
 Result = TypeVar("Result")
 

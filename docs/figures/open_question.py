@@ -16,7 +16,7 @@ from proxyhash.experiments import Record, read_records
 
 RESULTS = Path(__file__).parents[2] / "results"
 ROWS = ("hclm", "code", "shclm", "scode", "joint:floor=0.9", "joint:floor=0.75", "joint:floor=0.5")
-COLOURS = ("#9aa5ab", "#54646d", "#c0392b", "#e08e45", "#a9cce3", "#5499c7", "#154f7a")
+COLORS = ("#9aa5ab", "#54646d", "#c0392b", "#e08e45", "#a9cce3", "#5499c7", "#154f7a")
 SHAPES = {16: "o", 32: "s", 64: "^"}
 
 
@@ -34,14 +34,14 @@ def correlation(record: Record) -> float | None:
 def draw(axes: Axes, records: list[Record], across: str, title: str) -> None:
     """Draw a point for each kind and length, the mean over seeds or rounds."""
     for bits, shape in SHAPES.items():
-        for row, colour in zip(ROWS, COLOURS, strict=True):
+        for row, color in zip(ROWS, COLORS, strict=True):
             found = [record for record in records if (record.trial["label"], record.bits) == (row, bits)]
             values = [distance(r) if across == "distance" else correlation(r) for r in found]
             known = [value for value in values if value is not None]
             if known:
                 name = row.replace("joint:floor=", "joint, floor ") if bits == 16 else "_"
                 up = 100 * mean(record.metrics["map"] for record in found)
-                axes.plot(mean(known), up, shape, color=colour, markersize=8, label=name)
+                axes.plot(mean(known), up, shape, color=color, markersize=8, label=name)
     axes.set_title(title, loc="left", fontsize=10)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from proxyhash.codes import pack
 from proxyhash.evaluation import mean_average_precision
-from proxyhash.support.seeds import generator
+from proxyhash.utils.random import generator
 
 Floats = NDArray[np.float64]
 
-COLOURS = ("#0b6e99", "#c0392b", "#1a7f4b", "#8e5ea2")
+COLORS = ("#0b6e99", "#c0392b", "#1a7f4b", "#8e5ea2")
 CORNERS = np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]], float)
 IMAGES = 40  # of each class
 SPREAD = 0.22  # of the embeddings around their proxy
@@ -55,10 +55,10 @@ def draw(path: Path) -> dict[str, tuple[float, float]]:
         turn = rotation(degrees).T
         points, proxies = nu @ turn, CORNERS @ turn
         numbers[name] = cross_entropy(points, proxies, classes), map_of_codes(points, classes)
-        for kind, colour in enumerate(COLOURS):
+        for kind, color in enumerate(COLORS):
             own = points[classes == kind]
-            axes.scatter(own[:, 0], own[:, 1], 14, colour, alpha=0.55, linewidths=0)
-            axes.annotate("", proxies[kind], (0, 0), arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 2.2})
+            axes.scatter(own[:, 0], own[:, 1], 14, color, alpha=0.55, linewidths=0)
+            axes.annotate("", proxies[kind], (0, 0), arrowprops={"arrowstyle": "-|>", "color": color, "lw": 2.2})
         axes.axhline(0, color="#1b1f24", lw=1)
         axes.axvline(0, color="#1b1f24", lw=1)
         for place, bits in (((1.75, 1.75), "11"), ((-1.75, 1.75), "01"), ((-1.75, -1.75), "00"), ((1.75, -1.75), "10")):

@@ -1,4 +1,4 @@
-"""Turn labelled images into short binary codes that retrieve by meaning, and search them.
+"""Turn labeled images into short binary codes that retrieve by meaning, and search them.
 
 A name is imported when it is first used: `import proxyhash` costs nothing, and who designs proxies need not wait for torch.
 """
@@ -6,7 +6,7 @@ A name is imported when it is first used: `import proxyhash` costs nothing, and 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from proxyhash.support.errors import InputError, ProxyhashWarning
+from proxyhash.utils.errors import InputError, ProxyhashWarning
 
 if TYPE_CHECKING:
     from proxyhash.index import Index

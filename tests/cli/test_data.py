@@ -108,7 +108,7 @@ def test_problems_are_named_counted_or_fatal(photos: Path, capsys: pytest.Captur
     assert code == 0
     flat = " ".join(out.split())
     assert "unreadable image, skipped: 2" in flat
-    assert "fake [bold]:cat:.jpg cannot be decoded as an image (its format is not recognised)" in flat
+    assert "fake [bold]:cat:.jpg cannot be decoded as an image (its format is not recognized)" in flat
     assert "b\\xffd.jpg" in flat
     assert "class without images, skipped: 1 (birds)" in flat
     assert json.loads(run(capsys, "check", str(photos), "--json")[0])["worst"] == "warning"

@@ -66,7 +66,7 @@ def test_words_for_people(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     assert "networks: training and encoding" in out
     assert "has 1.0 GiB left: make room" in out
     assert "set PROXYHASH_CACHE to a folder of your own" in out
-    assert "\x1b[" not in out  # no colours: this is no terminal
+    assert "\x1b[" not in out  # no colors: this is no terminal
 
 
 def test_every_part_says_what_it_is_for() -> None:

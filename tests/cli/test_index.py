@@ -71,7 +71,7 @@ def test_codes_are_imported_and_their_duplicates_listed(capsys: pytest.CaptureFi
 
 
 def test_a_damaged_index_has_exit_code_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from proxyhash.index.embedded import EmbeddedIndex
+    from proxyhash.index.local.index import EmbeddedIndex
 
     with EmbeddedIndex.open_folder(tmp_path / "i", bits=8) as index:
         index.add(np.zeros((2, 1), np.uint8), ["a", "b"])

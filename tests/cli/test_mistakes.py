@@ -125,7 +125,7 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> Sentence:
         (f"train loose {TRAIN} -o model", "--method itq"),
         (f"train broken {TRAIN} -o model", "None of the images of broken that are to be trained on can be read."),
         ("train photos --backbone convnet --bits 1 -o model", "3 classes cannot have different codes of 1 bits"),
-        (f"train photos {TRAIN} --method shcml -o model", "There is no training method 'shcml'; did you mean shclm?"),
+        (f"train photos {TRAIN} --method shcml -o model", "There is no method 'shcml'; did you mean shclm?"),
         ("train photos --backbone convnt -o model", "There is no backbone 'convnt'; try 'convnet'."),
         (f"train photos {TRAIN} --protocol paper -o model", "There is no protocol 'paper' for photos; choose from"),
         (f"train photos {TRAIN} --protocol transfer -o model", "transfer needs at least 8, two in each quarter."),
@@ -155,11 +155,11 @@ def test_one_sentence(command: str, said: str, sentence: Sentence) -> None:
     assert not Path("model").exists()
 
 
-def test_grey_images_are_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+def test_gray_images_are_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     for number, mode in enumerate(("L", "LA", "1", "I;16")):
-        pictures(Path(f"grey/class{number}"), 4, mode)
-    main(f"train grey {TRAIN} -o model".split())
-    main("encode model grey -o out.npz".split())
+        pictures(Path(f"gray/class{number}"), 4, mode)
+    main(f"train gray {TRAIN} -o model".split())
+    main("encode model gray -o out.npz".split())
     output = capsys.readouterr()
     assert "16 codes of 8 bits" in output.out
     assert output.err == ""
@@ -267,7 +267,7 @@ def test_no_space_for_an_index(sentence: Sentence, model: Path, monkeypatch: pyt
 
     main(f"index add photos --model {model} --index photos.index".split())
     pictures(Path("photos/owls"), 3)
-    monkeypatch.setattr("proxyhash.index.writing.add_batch", fails)
+    monkeypatch.setattr("proxyhash.index.local.transactions.add_batch", fails)
     assert FULL in sentence("index add photos --index photos.index")
 
 

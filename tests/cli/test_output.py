@@ -1,4 +1,4 @@
-"""Quiet, JSON, colours and completion: the same for every command."""
+"""Quiet, JSON, colors and completion: the same for every command."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def test_commands_that_change_something_answer_in_json(
     assert run(f"export {model} -o {tmp_path}/model.onnx")["nu"] == [None, 32]
 
 
-def test_a_terminal_gets_colours_and_a_pipe_does_not(tmp_path: Path) -> None:
+def test_a_terminal_gets_colors_and_a_pipe_does_not(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from proxyhash.cli.app import main; main(['--help'])"]
     piped = subprocess.run(command, capture_output=True, check=True).stdout
     assert b"\x1b[" not in piped

@@ -2,7 +2,7 @@ import pytest
 from rich.progress import Progress
 
 from proxyhash.cli import show
-from proxyhash.support.progress import silent
+from proxyhash.utils.progress import no_progress
 
 
 def test_what_changes_about_a_work_does_not_add_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,4 +24,4 @@ def test_what_changes_about_a_work_does_not_add_a_bar(monkeypatch: pytest.Monkey
         ("training: loss 1.000, 12 images/s", 0.5),
     ]
     with show.progress_bars(shown=False) as listen:
-        assert listen is silent
+        assert listen is no_progress

@@ -1,4 +1,4 @@
-"""From labelled images to a model and its numbers, by the commands a person types."""
+"""From labeled images to a model and its numbers, by the commands a person types."""
 
 import json
 import shutil
@@ -117,28 +117,28 @@ def test_export_writes_what_others_can_run(models: Path, tmp_path: Path, capsys:
     np.testing.assert_array_equal(pack(nu >= 0), Hasher.load(models / "16").encode(stored))
 
 
-def write_photos(folder: Path, colours: dict[str, tuple[int, int, int]], count: int) -> None:
-    """Write noisy images of one colour each, class by class."""
+def write_photos(folder: Path, colors: dict[str, tuple[int, int, int]], count: int) -> None:
+    """Write noisy images of one color each, class by class."""
     random = np.random.default_rng(0)
-    for name, colour in colours.items():
+    for name, color in colors.items():
         (folder / name).mkdir(parents=True)
         for number in range(count):
-            noisy = np.clip(np.array(colour) + random.normal(0, 40, (12, 16, 3)), 0, 255).astype(np.uint8)
+            noisy = np.clip(np.array(color) + random.normal(0, 40, (12, 16, 3)), 0, 255).astype(np.uint8)
             Image.fromarray(noisy).save(folder / name / f"{number}.png")
 
 
-COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200), "grey": (120, 120, 120)}
+COLORS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200), "neutral": (120, 120, 120)}
 
 
 def test_a_folder_of_images_is_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_photos(tmp_path / "photos", COLOURS, 20)
+    write_photos(tmp_path / "photos", COLORS, 20)
     (tmp_path / "photos" / "red" / "bad.png").write_bytes(b"no image")
     plan = "--backbone convnet --bits 6 --epochs 8 --batch 16 --hidden 32"
     out = run(f"train {tmp_path}/photos {plan} --triplet 1 -o {tmp_path}/model", capsys)
     assert "Left out: unreadable image: 1 (red/bad.png)" in out
     assert json.loads(run(f"evaluate model {tmp_path}/model --json", capsys))["map"] > 0.9
     loaded = Hasher.load(tmp_path / "model")
-    assert loaded.names == ("blue", "green", "grey", "red")
+    assert loaded.names == ("blue", "green", "neutral", "red")
     assert loaded.classify(tmp_path / "photos" / "red" / "3.png") == ["red"]
     shutil.move(tmp_path / "photos", tmp_path / "moved")
     assert f"There is no folder {tmp_path}/photos." in error(f"evaluate model {tmp_path}/model", capsys)
@@ -146,9 +146,9 @@ def test_a_folder_of_images_is_trained_on(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_tagged_images_are_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_photos(tmp_path, COLOURS, 20)
-    tags = {"red": "warm;colour", "green": "colour", "blue": "cold;colour", "grey": "cold"}
-    rows = [f"{name}/{number}.png,{tags[name]}" for name in COLOURS for number in range(20)]
+    write_photos(tmp_path, COLORS, 20)
+    tags = {"red": "warm;color", "green": "color", "blue": "cold;color", "neutral": "cold"}
+    rows = [f"{name}/{number}.png,{tags[name]}" for name in COLORS for number in range(20)]
     (tmp_path / "metadata.csv").write_text("\n".join(["file_name,tags", *rows]))
     plan = "--backbone convnet --bits 8 --epochs 6 --batch 16 --hidden 32"
     run(f"train {tmp_path} {plan} -o {tmp_path}/../tagged", capsys)
@@ -156,7 +156,7 @@ def test_tagged_images_are_trained_on(tmp_path: Path, capsys: pytest.CaptureFixt
     assert numbers["map"] > 0.8
     assert numbers["accuracy"] is None
     assert numbers["protocol"]["protocol"] == "multi-label"
-    assert Hasher.load(tmp_path / ".." / "tagged").names == ("cold", "colour", "warm")
+    assert Hasher.load(tmp_path / ".." / "tagged").names == ("cold", "color", "warm")
     shutil.rmtree(tmp_path / ".." / "tagged")
 
 
@@ -199,13 +199,13 @@ def test_a_failed_run_leaves_the_good_model(tmp_path: Path, capsys: pytest.Captu
     [
         (
             "train digits --backbone convnet --method shcml -o new",
-            "There is no training method 'shcml'; did you mean shclm?",
+            "There is no method 'shcml'; did you mean shclm?",
         ),
         (
             "train digits --backbone convnet --method shclm:tau=4 --tau 3 -o new",
             "tau is given twice: with --method and as --tau.",
         ),
-        ("train digits --backbone convnet --method joint:flor=0.5 -o new", "has no setting flor"),
+        ("train digits --backbone convnet --method joint:flor=0.5 -o new", "has no setting 'flor'"),
         ("train digits --backbone convnet --method joint:floor -o new", "typed name:setting=value, not joint:floor."),
         ("train digits --backbone convnt -o new", "There is no backbone 'convnt'; try 'convnet'."),
         ("train digits --backbone convnet --protocol cifar -o new", "There is no protocol 'cifar' for digits"),
@@ -278,10 +278,10 @@ def test_other_systems_train_networks_by_their_name(tmp_path: Path, capsys: pyte
     run(f"{TRAIN} --bits 16 --epochs 1 --method joint:floor=0.5 --tau 4 -o {tmp_path}/joint", capsys)
     order = Hasher.load(tmp_path / "joint").record["order"]
     assert (order["method"], order["settings"]["floor"], order["settings"]["tau"]) == ("joint", 0.5, 4.0)
-    assert "has no setting tau" in error(f"{TRAIN} --bits 8 --method dpsh --tau 3 -o {tmp_path}/other", capsys)
+    assert "has no setting 'tau'" in error(f"{TRAIN} --bits 8 --method dpsh --tau 3 -o {tmp_path}/other", capsys)
     listed = {row["name"]: row for row in json.loads(run("methods --json", capsys))}
     assert (listed["itq"]["family"], listed["dpsh"]["year"]) == ("shallow", 2016)
-    assert listed["subic"]["searches"] == "one-hot blocks"
+    assert listed["subic"]["metric"] == "one-hot blocks"
 
 
 def test_a_system_that_does_not_search_by_bits_is_measured_and_has_no_index(
@@ -294,4 +294,4 @@ def test_a_system_that_does_not_search_by_bits_is_measured_and_has_no_index(
     assert numbers["map"] > 0.3
     assert "Binarisation" not in run(f"evaluate model {tmp_path}/model", capsys)
     message = error(f"index add {tmp_path} --model {tmp_path}/model --index {tmp_path}/index", capsys)
-    assert "This model searches by product quantiser, and an index only by Hamming distance; use evaluate model." in message
+    assert "This model searches by product quantizer, and an index only by Hamming distance; use evaluate model." in message

@@ -93,7 +93,7 @@ def test_a_large_k_is_answered_for_few_queries_at_a_time(monkeypatch: pytest.Mon
 
 def test_results_print_themselves() -> None:
     q, db = some_codes(2, 2, 0, tied=False), some_codes(9, 2, 1, tied=False)
-    assert repr(codes.top_k(q, db, 3)).startswith("Neighbours(3 of each of 2 queries, ")
+    assert repr(codes.top_k(q, db, 3)).startswith("Neighbors(3 of each of 2 queries, ")
     assert repr(codes.within(q, db, 16)) == "WithinRadius(18 items for 2 queries)"
 
 

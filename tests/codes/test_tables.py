@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from proxyhash.codes import distances, pack, tables
 from proxyhash.codes.tables import bit_tables, pack_symbols, symbol_bits, table_distances, unpack_symbols
 from proxyhash.evaluation import evaluate, mean_average_precision
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 @given(st.integers(0, 1000), st.integers(1, 8), st.integers(1, 5))

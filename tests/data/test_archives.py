@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxyhash.data.archives import unpack
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def write_tar(path: Path, *members: tuple[str, bytes] | tarfile.TarInfo) -> Path:

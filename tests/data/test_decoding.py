@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from miniatures import picture
 from PIL import Image, ImageOps
 
+from helpers.images import smooth_image
 from proxyhash.data.decoding import MAX_PIXELS, Pixels, UnreadableImageError, decode, decode_pixels, decode_square
 
 RED, WHITE = (255, 0, 0), (255, 255, 255)
@@ -16,7 +16,7 @@ RED, WHITE = (255, 0, 0), (255, 255, 255)
 def oriented(path: Path, orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    Image.fromarray(picture(1, 32, 16)).save(path, exif=exif)
+    Image.fromarray(smooth_image(1, 32, 16)).save(path, exif=exif)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -28,7 +28,7 @@ def test_every_orientation_is_turned_upright(orientation: int, extension: str, t
         upright = ImageOps.exif_transpose(stored).convert("RGB")
     np.testing.assert_array_equal(decode_pixels(path), np.asarray(upright))
     if extension == "png":  # by hand, too: the camera's right is the picture's bottom, and so on
-        pixels = picture(1, 32, 16)
+        pixels = smooth_image(1, 32, 16)
         turned = [
             pixels,
             pixels[:, ::-1],
@@ -47,12 +47,12 @@ def saved(tmp_path: Path, image: Image.Image, name: str = "a.png", **options: ob
     return tmp_path / name
 
 
-def test_grey_and_one_bit_pictures(tmp_path: Path) -> None:
-    grey = np.arange(256, dtype=np.uint8).reshape(16, 16)
-    np.testing.assert_array_equal(decode_pixels(saved(tmp_path, Image.fromarray(grey))), np.repeat(grey[..., None], 3, 2))
-    bits = Image.fromarray(grey > 99)
+def test_gray_and_one_bit_pictures(tmp_path: Path) -> None:
+    gray = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    np.testing.assert_array_equal(decode_pixels(saved(tmp_path, Image.fromarray(gray))), np.repeat(gray[..., None], 3, 2))
+    bits = Image.fromarray(gray > 99)
     assert bits.mode == "1"
-    np.testing.assert_array_equal(decode_pixels(saved(tmp_path, bits))[..., 1], np.where(grey > 99, 255, 0))
+    np.testing.assert_array_equal(decode_pixels(saved(tmp_path, bits))[..., 1], np.where(gray > 99, 255, 0))
 
 
 def test_deep_greys_keep_their_high_byte(tmp_path: Path) -> None:
@@ -99,9 +99,9 @@ def test_transparency_lies_over_white(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         decode_pixels(saved(tmp_path, Image.fromarray(pixels)))[0], [(200, 0, 0), WHITE, (244, 204, 204)]
     )
-    grey = Image.fromarray(pixels[..., [0, 3]])
-    assert grey.mode == "LA"
-    np.testing.assert_array_equal(decode_pixels(saved(tmp_path, grey))[0, :2], [(200, 200, 200), WHITE])
+    gray = Image.fromarray(pixels[..., [0, 3]])
+    assert gray.mode == "LA"
+    np.testing.assert_array_equal(decode_pixels(saved(tmp_path, gray))[0, :2], [(200, 200, 200), WHITE])
     key = Image.new("RGB", (2, 1), RED)
     key.putpixel((1, 0), (1, 2, 3))
     np.testing.assert_array_equal(decode_pixels(saved(tmp_path, key, "k.png", transparency=(1, 2, 3)))[0], [RED, WHITE])
@@ -114,7 +114,7 @@ def test_cmyk_photographs(tmp_path: Path) -> None:
 
 
 def test_an_animation_is_its_first_picture(tmp_path: Path) -> None:
-    frames = [Image.new("RGB", (6, 6), colour) for colour in ("red", "blue")]
+    frames = [Image.new("RGB", (6, 6), color) for color in ("red", "blue")]
     path = saved(tmp_path, frames[0], "a.gif", save_all=True, append_images=frames[1:])
     np.testing.assert_array_equal(decode_pixels(path), np.full((6, 6, 3), RED))
 
@@ -144,8 +144,8 @@ def test_a_decompression_bomb_is_refused_whatever_becomes_of_warnings(
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "its format is not recognised"),
-        (b"this is text", "its format is not recognised"),
+        (b"", "its format is not recognized"),
+        (b"this is text", "its format is not recognized"),
         (b"\xff\xd8\xff\xe0 nearly", "a.jpg cannot be decoded as an image"),
         (b"\x89PNG\r\n\x1a\n", "a.jpg cannot be decoded as an image"),
         (b"GIF89a", "a.jpg cannot be decoded as an image"),
@@ -162,12 +162,12 @@ def test_what_is_no_image_is_named(content: bytes, why: str, tmp_path: Path) -> 
 def test_postscript_is_never_run(tmp_path: Path) -> None:
     path = tmp_path / "picture.jpg"
     path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(x) print showpage\n%%EOF\n")
-    with pytest.raises(UnreadableImageError, match="its format is not recognised"):
+    with pytest.raises(UnreadableImageError, match="its format is not recognized"):
         decode(path)
 
 
 def test_truncated_missing_and_other_things_are_named(tmp_path: Path) -> None:
-    path = saved(tmp_path, Image.fromarray(picture(0, 64, 64)), "a.jpg")
+    path = saved(tmp_path, Image.fromarray(smooth_image(0, 64, 64)), "a.jpg")
     path.write_bytes(path.read_bytes()[:-300])
     for read in (lambda: decode(path), lambda: decode_square(path, 8, "cover")):
         with pytest.raises(UnreadableImageError, match=r"a.jpg cannot be decoded as an image \(.*truncated"):
@@ -180,7 +180,7 @@ def test_truncated_missing_and_other_things_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
 def test_broken_exif_is_passed_over(tmp_path: Path) -> None:
-    pixels = picture(2, 16, 16)
+    pixels = smooth_image(2, 16, 16)
     for name, exif in (("a.jpg", b"Exif\x00\x00garbage here"), ("b.jpg", b"Exif\x00\x00II*\x00\x08\x00\x00\x00\xff\xff")):
         path = saved(tmp_path, Image.fromarray(pixels), name, exif=exif, quality=95)
         assert decode_pixels(path).shape == (16, 16, 3)
@@ -189,7 +189,7 @@ def test_broken_exif_is_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(40, 30), (31, 47), (20, 20), (16, 18)])
 def test_squash_and_cover_are_what_pillow_gives(width: int, height: int, tmp_path: Path) -> None:
-    image = Image.fromarray(picture(3, width, height))
+    image = Image.fromarray(smooth_image(3, width, height))
     path = saved(tmp_path, image)
     squashed = np.asarray(image.resize((16, 16), Image.Resampling.BILINEAR))
     np.testing.assert_array_equal(decode_square(path, 16, "squash"), squashed)

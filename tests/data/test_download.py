@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from proxyhash.data.catalogue import Archive
+from proxyhash.data.catalog import Archive
 from proxyhash.data.download import download
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 CONTENT = bytes(range(256)) * 12_000  # 3 MB: several reads
 

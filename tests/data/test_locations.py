@@ -2,12 +2,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from miniatures import pack_tar, write_cifar
 
-from proxyhash.data import catalogue, load_dataset
-from proxyhash.data.catalogue import CIFAR10, CIFAR100, ILSVRC2012, Archive, Record, find_record, list_datasets
+from helpers.datasets import pack_tar, write_cifar
+from proxyhash.data import catalog, load_dataset
+from proxyhash.data.catalog import CIFAR10, CIFAR100, ILSVRC2012, Archive, Record, find_record, list_datasets
 from proxyhash.data.locations import check_files, data_folders, find_archive, find_folder, obtain_folder
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +100,7 @@ def test_changed_and_missing_files_are_named(tmp_path: Path) -> None:
 
 def test_names_and_paths_meet_at_one_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = write_cifar(tmp_path / CIFAR10.folder, CIFAR10)
-    monkeypatch.setitem(catalogue.RECORDS, "cifar10", record)
+    monkeypatch.setitem(catalog.RECORDS, "cifar10", record)
     assert len(load_dataset("cifar10", data_dir=tmp_path)) == 120
     for name, sentence in (
         ("cifar-10", "There is no data set and no folder called cifar-10; did you mean cifar10?"),

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from miniatures import write_cifar, write_ilsvrc, write_nuswide
 
-from proxyhash.data import catalogue
+from helpers.datasets import write_cifar, write_ilsvrc, write_nuswide
+from proxyhash.data import catalog
 from proxyhash.experiments import Grid, read_records, run_grid
 from proxyhash.experiments.recipes import read_recipe
 from proxyhash.report import compare, write_page
@@ -24,7 +24,7 @@ def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reproduced(name: str, folder: Path) -> tuple[Grid, Path]:
     """Run a recipe with everything but its network and its code lengths as it is, and write its report."""
-    grid = replace(read_recipe(name), backbone="convnet", image_size=16, bits=(16,), plan=SMALL)
+    grid = replace(read_recipe(name), backbone="convnet", image_size=16, bits=(16,), optim=SMALL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so few images are not worth some words
         records = run_grid(grid, folder / "results", data_dir=folder)
@@ -60,5 +60,5 @@ def test_nuswide(tmp_path: Path) -> None:
 
 
 def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(catalogue.RECORDS, "cifar10", write_cifar(tmp_path / catalogue.CIFAR10.folder, catalogue.CIFAR10))
+    monkeypatch.setitem(catalog.RECORDS, "cifar10", write_cifar(tmp_path / catalog.CIFAR10.folder, catalog.CIFAR10))
     check(*reproduced("cifar10", tmp_path))

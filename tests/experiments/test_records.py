@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from proxyhash.experiments.records import Record, read_record, read_records
-from proxyhash.support.errors import InputError, ProxyhashWarning
+from proxyhash.utils.errors import InputError, ProxyhashWarning
 
 RECORD = Record(
     "0123456789ab",
@@ -33,7 +33,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         lambda _: "[1, 2]",
         lambda text: text.replace("record/1", "record/9"),
         lambda text: text.replace('"bits": 16', '"bits": "many"'),
-        lambda text: json.dumps({**json.loads(text), "colour": "red"}),
+        lambda text: json.dumps({**json.loads(text), "color": "red"}),
     ],
 )
 def test_a_damaged_record_is_named_and_left_out(tmp_path: Path, damage: object) -> None:

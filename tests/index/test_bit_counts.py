@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from proxyhash.index.searching.bit_counts import add_differences, list_planes, reaches, reaches_far
-from proxyhash.index.searching.visits import _PLANES_OF
+from proxyhash.index.clusters.bit_counts import add_differences, list_planes, reaches, reaches_far
+from proxyhash.index.clusters.candidates import _PLANES_OF
 
 
 @njit

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from proxyhash.codes import pack, reference
 from proxyhash.codes.bits import Packed, words
-from proxyhash.index.centres import assign
-from proxyhash.index.positions import positions_from
-from proxyhash.index.searching.grouped import GroupedSegment, grouped_segment
-from proxyhash.index.searching.segment import distances_of, positions_of
+from proxyhash.index.clusters.centroids import assign
+from proxyhash.index.clusters.clustered import GroupedSegment, grouped_segment
+from proxyhash.index.clusters.segment import distances_of, positions_of
+from proxyhash.index.item_ids import positions_from
 
 
 def codes_around(count: int, bits: int, seed: int, flips: float, centres: Packed) -> Packed:

@@ -9,12 +9,12 @@ from PIL import Image
 
 from proxyhash import InputError
 from proxyhash.data import Problems
-from proxyhash.index import adding
-from proxyhash.index.adding import add_folder
-from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index import folder_sync
+from proxyhash.index.folder_sync import add_folder
+from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.transactions import Batch, add_batch
 from proxyhash.index.maintenance import compact, upgrade
 from proxyhash.index.verifying import verify
-from proxyhash.index.writing import Batch, add_batch
 from proxyhash.models.hasher import Hasher
 
 
@@ -95,7 +95,7 @@ def test_a_second_folder_needs_keys_of_its_own(index: EmbeddedIndex, tmp_path: P
 def test_work_that_was_done_before_an_error_is_kept(
     index: EmbeddedIndex, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adding, "COMMIT_IMAGES", 1)
+    monkeypatch.setattr(folder_sync, "COMMIT_IMAGES", 1)
     for number in range(100):  # two batches of the network
         picture(photos / "new" / f"{number:03d}.png", number)
     (photos / "new" / "090.png").write_bytes(b"no picture")
@@ -204,11 +204,11 @@ def test_compacting_fills_blocks_and_shrinks_the_file(tmp_path: Path) -> None:
     with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(stored, keys)
         index.remove([key for number, key in enumerate(keys) if number % 4])
-        near = index.neighbours(stored[:5], 5)
+        near = index.neighbors(stored[:5], 5)
         blocks_before = verify(index).blocks
         before, after = compact(index)
         assert after < before / 2
         assert (blocks_before, verify(index).blocks, verify(index).problems) == (4, 1, ())
-        np.testing.assert_array_equal(index.neighbours(stored[:5], 5).indices, near.indices)
+        np.testing.assert_array_equal(index.neighbors(stored[:5], 5).indices, near.indices)
         index.add(stored[1:2], ["again"])
         assert index.search(stored[1:2], 1)[0][0].key == "again"

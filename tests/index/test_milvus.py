@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from material import clustered, keys_of
-from milvus_contract import check_same_answers, counted_name
 
+from helpers.codes import clustered_codes, make_keys
+from helpers.milvus_checks import check_same_matches, unique_name
 from proxyhash import Index
 from proxyhash.cli.app import main
-from proxyhash.index.milvus import patience, rows, searching
+from proxyhash.index.milvus import retry, rows, search
 from proxyhash.index.milvus.index import MilvusIndex
 from proxyhash.index.milvus.location import is_milvus, parse_location
 from proxyhash.index.results import Match
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # milvus-lite reads its version by way of pkg_resources
@@ -43,18 +43,18 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def index(file: str) -> Iterator[MilvusIndex]:
-    with MilvusIndex.open_address(f"{file}/{counted_name()}", bits=32) as opened:
+    with MilvusIndex.open_address(f"{file}/{unique_name()}", bits=32) as opened:
         yield opened
 
 
 @given(st.integers(1, 70), st.integers(1, 120), st.integers(1, 30), st.integers(0, 2**32 - 1))
 @settings(max_examples=12)
 def test_same_codes_give_the_same_answers(file: str, bits: int, items: int, k: int, seed: int) -> None:
-    check_same_answers(file, bits, items, k, seed)
+    check_same_matches(file, bits, items, k, seed)
 
 
 def test_adding_twice_is_adding_once(index: MilvusIndex) -> None:
-    codes, keys = clustered(300, 4, 1), keys_of(300)
+    codes, keys = clustered_codes(300, 4, 1), make_keys(300)
     first, second = index.add(codes, keys, ["a"] * 300), index.add(codes[:40], keys[:40], ["b"] * 40)
     assert (first.added, first.replaced, second.added, second.replaced) == (300, 0, 0, 40)
     assert len(index) == 300
@@ -63,7 +63,7 @@ def test_adding_twice_is_adding_once(index: MilvusIndex) -> None:
 
 def test_any_text_is_a_key_and_a_label(index: MilvusIndex) -> None:
     keys = ["it's", 'say "hi"', "back\\slash", "ünï ☃", "50%", "%25", "a\nb", "{x}", "' or key like '%", "x" * 1300]
-    codes = clustered(len(keys), 4, 2)
+    codes = clustered_codes(len(keys), 4, 2)
     index.add(codes, keys, [(key, "plain") for key in keys])
     for key, code in zip(keys, codes, strict=True):
         assert np.array_equal(index.code(key), code[None])
@@ -74,18 +74,19 @@ def test_any_text_is_a_key_and_a_label(index: MilvusIndex) -> None:
 
 
 def test_removing_is_all_or_nothing(index: MilvusIndex) -> None:
-    index.add(clustered(5, 4, 3), keys_of(5))
+    index.add(clustered_codes(5, 4, 3), make_keys(5))
     with pytest.raises(InputError, match="no item x and 1 more; nothing was removed"):
-        index.remove([*keys_of(2), "x", "y"])
+        index.remove([*make_keys(2), "x", "y"])
     assert len(index) == 5
-    assert index.remove(keys_of(2)) == 2
-    assert [match.key for match in sorted(index.search(clustered(1, 4, 3), 10)[0], key=lambda m: m.key)] == keys_of(3, 2)
+    assert index.remove(make_keys(2)) == 2
+    (found,) = index.search(clustered_codes(1, 4, 3), 10)
+    assert sorted(match.key for match in found) == make_keys(3, 2)
 
 
 def test_more_than_milvus_lists_at_once_is_all_listed(index: MilvusIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    codes, keys = clustered(500, 4, 4), keys_of(500)
+    codes, keys = clustered_codes(500, 4, 4), make_keys(500)
     index.add(codes, keys)
-    monkeypatch.setattr(searching, "MOST", 16)
+    monkeypatch.setattr(search, "MOST", 16)
     found = index.within(codes[:2], 32)
     assert [sorted(matches.keys) for matches in found] == [keys, keys]
     distances = [match.distance for match in found[0]]
@@ -97,7 +98,7 @@ def test_more_than_milvus_lists_at_once_is_all_listed(index: MilvusIndex, monkey
 def test_requests_carry_a_limited_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "BATCH_ROWS", 10)
     monkeypatch.setattr(rows, "BATCH_BYTES", 400)
-    stored = rows.rows_of(np.zeros((30, 4), np.uint8), keys_of(30), ["", "x" * 90] + [None] * 28, range(30))
+    stored = rows.rows_of(np.zeros((30, 4), np.uint8), make_keys(30), ["", "x" * 90] + [None] * 28, range(30))
     parts = list(stored.batches())
     assert [number for part in parts for number in range(part.start, part.stop)] == list(range(30))
     assert parts[0] == slice(0, 1)  # the second is larger than a request
@@ -115,7 +116,7 @@ def test_servers_may_call_the_key_of_a_hit_by_either_name(name: str) -> None:
     labels = schema_pb2.FieldData(field_name="labels", type=schema_pb2.VarChar)
     labels.scalars.string_data.data.extend(['["cat"]', ""])
     hits = HybridHits(0, 2, ["a%25", "b"], [3.0, 4.0], [position, labels], ["position", "labels"], [], name)
-    assert searching._matches(hits) == [Match("a%", 3, 7, ("cat",)), Match("b", 4, 5, ())]
+    assert search._matches(hits) == [Match("a%", 3, 7, ("cat",)), Match("b", 4, 5, ())]
 
 
 def test_a_write_whose_answer_is_lost_is_repeated_and_counts_once(
@@ -136,8 +137,8 @@ def test_a_write_whose_answer_is_lost_is_repeated_and_counts_once(
     monkeypatch.setattr(handler, "upsert", unreliable)
     monkeypatch.setattr(index.client, "_get_connection", lambda: handler)
     monkeypatch.setattr(rows, "BATCH_ROWS", 20)
-    monkeypatch.setattr(patience.patiently, "__kwdefaults__", {"patience": 300.0, "sleep": pauses.append})
-    codes, keys = clustered(50, 4, 5), keys_of(50)
+    monkeypatch.setattr(retry.patiently, "__kwdefaults__", {"patience": 300.0, "sleep": pauses.append})
+    codes, keys = clustered_codes(50, 4, 5), make_keys(50)
     assert index.add(codes, keys).added == 50
     assert calls == [20, 20, 20, 20, 10, 10]
     assert len(pauses) == 3
@@ -153,7 +154,7 @@ def test_pauses_grow_and_end() -> None:
             raise error
         return "answer"
 
-    assert patience.patiently(ask, "there", sleep=pauses.append) == "answer"
+    assert retry.patiently(ask, "there", sleep=pauses.append) == "answer"
     assert len(pauses) == 9
     limits = [min(0.1 * 2**turn, 5.0) for turn in range(9)]
     assert all(0.5 * limit <= pause <= 1.5 * limit for pause, limit in zip(pauses, limits, strict=True))
@@ -175,17 +176,17 @@ def test_errors_become_sentences(error: Any, lasting: bool) -> None:
         raise error()
 
     with pytest.raises(InputError, match=r"^Milvus at there failed: [^\n]*[a-z]\.$"):
-        patience.patiently(ask, "there", patience=0.02 if lasting else 300.0)
+        retry.patiently(ask, "there", patience=0.02 if lasting else 300.0)
     assert (len(asked) > 1) == lasting
 
 
 def test_our_own_errors_pass_through() -> None:
     with pytest.raises(ZeroDivisionError):
-        patience.patiently(lambda: 1 // 0, "there")
+        retry.patiently(lambda: 1 // 0, "there")
 
 
 def test_an_index_keeps_its_bits_and_its_model(file: str, model: Path, other_model: Path, photos: Path) -> None:
-    address = f"{file}/{counted_name()}"
+    address = f"{file}/{unique_name()}"
     with pytest.raises(InputError, match="There is no index at"):
         Index.open(address)
     pictures = sorted(photos.rglob("*.png"))
@@ -202,7 +203,7 @@ def test_an_index_keeps_its_bits_and_its_model(file: str, model: Path, other_mod
 def test_a_model_that_was_never_here_is_asked_for(
     file: str, model: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = f"{file}/{counted_name()}"
+    address = f"{file}/{unique_name()}"
     Index.open(address, model=model).close()
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "another machine"))
     with Index.open(address) as opened, pytest.raises(InputError, match="not on this machine; give --model"):
@@ -210,7 +211,7 @@ def test_a_model_that_was_never_here_is_asked_for(
 
 
 def test_collections_of_others_are_refused(file: str) -> None:
-    name = counted_name()
+    name = unique_name()
     with Index.open(f"{file}/first") as opened:
         assert isinstance(opened, MilvusIndex)
         opened.client.create_collection(name, dimension=4)
@@ -221,7 +222,7 @@ def test_collections_of_others_are_refused(file: str) -> None:
 def test_a_folder_is_added_searched_and_pruned_by_the_command_line(
     file: str, model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    address = f"{file}/{counted_name()}"
+    address = f"{file}/{unique_name()}"
     main(["index", "add", str(photos), "--model", str(model), "--index", address])
     assert f"12 added, 0 replaced, 0 unchanged, 0 removed. {address} holds 12 items." in capsys.readouterr().out
     (photos / "cats" / "1.png").unlink()

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.index.storage import items
-from proxyhash.index.storage.store import Store
+from proxyhash.index.local import items
+from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.store import Store
 
 CODES = np.arange(20, dtype=np.uint8)[:, None]
 

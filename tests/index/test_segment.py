@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from proxyhash.codes import reference
 from proxyhash.codes.bits import Packed, words
-from proxyhash.index.centres import assign, choose_centres, share_looked_at
-from proxyhash.index.searching.grouped import grouped_segment
-from proxyhash.index.searching.segment import Segment, distances_of, plain_segment, positions_of
+from proxyhash.index.clusters.centroids import assign, choose_centres, share_looked_at
+from proxyhash.index.clusters.clustered import grouped_segment
+from proxyhash.index.clusters.segment import Segment, distances_of, plain_segment, positions_of
 
 
 def some_codes(count: int, width: int, seed: int, tied: bool) -> Packed:

@@ -11,7 +11,7 @@ import pytest
 from proxyhash.index.calibration import Calibration
 from proxyhash.models.card import card_renewed, model_card
 from proxyhash.models.hasher import Hasher
-from proxyhash.support.markdown import escaped
+from proxyhash.utils.markdown import escape_markdown
 
 EVIL = "<script>alert(1)</script>\n# [big](javascript:x) `code` | **b** & ![i](u)"
 PROTOCOL = {
@@ -68,13 +68,13 @@ def test_no_text_of_the_data_is_markup(model: Path, tmp_path: Path) -> None:
     for mark in ("](javascript", "\n# [", " `code`", "| **b**", "![i]", " & "):
         assert mark not in card
     assert card.count("\n# ") == 1
-    assert escaped("a\nb\x00<c>") == "a b\N{REPLACEMENT CHARACTER}\\<c\\>"
+    assert escape_markdown("a\nb\x00<c>") == "a b\N{REPLACEMENT CHARACTER}\\<c\\>"
 
 
 def test_a_model_without_history_has_a_card_too(model: Path) -> None:
     card = (model / "README.md").read_text()
     assert "What it learned from was not recorded." in card
-    assert "Nothing: no labelled images were held out" in card
+    assert "Nothing: no labeled images were held out" in card
 
 
 def test_what_is_measured_later_is_added_unless_a_person_edited_the_card(model: Path, tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_what_is_measured_later_is_added_unless_a_person_edited_the_card(model: 
         curve.save(folder)
     assert "right than wrong up to 16 bits" in (folder / "README.md").read_text()
     with (folder / "README.md").open("a") as card:
-        card.write("Licence: ours.\n")
+        card.write("License: ours.\n")
     with card_renewed(folder):
         (folder / "measured.json").write_text(json.dumps({"map": 0.5}))
-    assert (folder / "README.md").read_text().endswith("Licence: ours.\n")
+    assert (folder / "README.md").read_text().endswith("License: ours.\n")
     assert "| mAP | 0.5000 |" in model_card(folder)
     assert Hasher.load(folder).bits == 32

@@ -13,10 +13,10 @@ from proxyhash.data.images import ArrayImages, FileImages
 from proxyhash.data.transforms import find_transform
 from proxyhash.models import feature_cache
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.backbones.backbone import Backbone
-from proxyhash.models.engines import TorchRunner
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import cached_features
-from proxyhash.support.errors import InputError
+from proxyhash.models.runtime import TorchRunner
+from proxyhash.utils.errors import InputError
 
 TRANSFORM = find_transform("small", 8)
 
@@ -50,7 +50,7 @@ def test_features_are_mapped_and_computed_once(tmp_path: Path, backbone: Backbon
     stored = small().images.stored(np.arange(150))
     assert stored is not None
     with torch.inference_mode():
-        expected = backbone(backbone.facts.normalise(stored)).numpy()
+        expected = backbone(backbone.facts.normalize(stored)).numpy()
     np.testing.assert_allclose(first.values, expected, atol=1e-5)
     assert first.readable.all()
     assert {file.name for file in first.folder.iterdir()} == {"features.npy", "readable.npy"}

@@ -14,7 +14,7 @@ constants = pytest.importorskip("huggingface_hub.constants")
 from proxyhash.cli.app import main  # noqa: E402
 from proxyhash.models.hasher import Hasher  # noqa: E402
 from proxyhash.models.hub import FETCHED, local_folder  # noqa: E402
-from proxyhash.support.errors import InputError  # noqa: E402
+from proxyhash.utils.errors import InputError  # noqa: E402
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype=np.uint8)

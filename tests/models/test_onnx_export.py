@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from proxyhash.models import onnx_export
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.engines import OnnxRunner, TorchRunner
-from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalised
+from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalized
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.support.errors import InputError
+from proxyhash.models.runtime import OnnxRunner, TorchRunner
+from proxyhash.utils.errors import InputError
 
 
 def network(bits: int = 10) -> HashNetwork:
@@ -59,11 +59,11 @@ def test_what_torch_cannot_export_is_said_so(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_normalisation_travels_with_the_network() -> None:
+def test_the_normalization_travels_with_the_network() -> None:
     backbone = create_backbone("convnet", pretrained=False).eval()
     pixels = torch.randint(0, 256, (3, 3, 8, 8), dtype=torch.uint8)
     with torch.inference_mode():
-        torch.testing.assert_close(Normalised(backbone)(pixels.float()), backbone(backbone.facts.normalise(pixels)))
+        torch.testing.assert_close(Normalized(backbone)(pixels.float()), backbone(backbone.facts.normalize(pixels)))
 
 
 def test_the_head_is_the_papers_unless_told_otherwise() -> None:

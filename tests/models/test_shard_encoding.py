@@ -15,13 +15,13 @@ from PIL import Image
 from proxyhash import Index
 from proxyhash.cli.app import main
 from proxyhash.data import Problems
-from proxyhash.data.pieces import list_pieces
+from proxyhash.data.shards import list_pieces
 from proxyhash.models.code_shards import read_shard, shard_path
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.shard_encoding import encode_pieces
-from proxyhash.support.errors import InputError
-from proxyhash.support.parallel import available_threads
-from proxyhash.support.ranks import Rank, rank_of_this_process
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.parallel import available_threads
+from proxyhash.utils.process_rank import ProcessRank, get_process_rank
 
 
 def tar_of(photos: Path, path: Path) -> Path:
@@ -36,7 +36,7 @@ def tar_of(photos: Path, path: Path) -> Path:
     return path
 
 
-def encoded(model: Path, source: Path, folder: Path, size: int = 5, rank: Rank | None = None) -> tuple[int, int]:
+def encoded(model: Path, source: Path, folder: Path, size: int = 5, rank: ProcessRank | None = None) -> tuple[int, int]:
     done = encode_pieces(Hasher.load(model), list_pieces(source, size), folder, Problems(), rank=rank)
     return done.written, done.there
 
@@ -74,7 +74,7 @@ def test_folders_lists_and_tars_give_the_same_codes(model: Path, photos: Path, t
 
 def test_processes_share_the_pieces_and_any_number_goes_on(model: Path, photos: Path, tmp_path: Path) -> None:
     folder = tmp_path / "shards"
-    assert encoded(model, photos, folder, 2, Rank(1, 4)) == (2, 0)
+    assert encoded(model, photos, folder, 2, ProcessRank(1, 4)) == (2, 0)
     assert {path.name for path in folder.iterdir()} == {"000001-of-000006.npz", "000005-of-000006.npz"}
     times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert encoded(model, photos, folder, 2) == (4, 2)
@@ -147,8 +147,8 @@ def test_shards_come_together_in_an_index(
     model: Path, other_model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here, there, index = tmp_path / "here", tmp_path / "there", str(tmp_path / "index")
-    encoded(model, photos, here, rank=Rank(0, 2))
-    encoded(model, photos, there, rank=Rank(1, 2))
+    encoded(model, photos, here, rank=ProcessRank(0, 2))
+    encoded(model, photos, there, rank=ProcessRank(1, 2))
     with pytest.raises(SystemExit):
         main(["index", "import", str(here), "--index", index, "--model", str(model)])
     assert "lacks 1 shards, the first is number 1" in capsys.readouterr().err
@@ -166,7 +166,7 @@ def test_shards_come_together_in_an_index(
 
 
 def test_a_folder_of_two_runs_is_refused(model: Path, photos: Path, tmp_path: Path) -> None:
-    from proxyhash.index.importing import find_shards
+    from proxyhash.index.code_import import find_shards
 
     encoded(model, photos, tmp_path / "shards", 5)
     encoded(model, photos, tmp_path / "shards", 6)
@@ -193,18 +193,18 @@ def test_sources_that_cannot_be_cut(tmp_path: Path) -> None:
 def test_ranks_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    assert rank_of_this_process() == Rank(0, 1, 0)
+    assert get_process_rank() == ProcessRank(0, 1, 0)
     alone = available_threads()
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert rank_of_this_process() == Rank(3, 8, 0)
+    assert get_process_rank() == ProcessRank(3, 8, 0)
     assert available_threads() == max(1, alone // 2)
     monkeypatch.setenv("RANK", "8")
     with pytest.raises(InputError, match="RANK is 8"):
-        rank_of_this_process()
+        get_process_rank()
     monkeypatch.setenv("RANK", "first")
     with pytest.raises(InputError, match="whole numbers"):
-        rank_of_this_process()
-    shares = [[number for number in range(10) if Rank(rank, 3).has(number)] for rank in range(3)]
+        get_process_rank()
+    shares = [[number for number in range(10) if ProcessRank(rank, 3).has(number)] for rank in range(3)]
     assert sorted(number for share in shares for number in share) == list(range(10))

@@ -67,7 +67,7 @@ def test_auto_follows_the_similarity_if_it_is_known(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("kind", list_kinds())
 def test_the_seed_alone_decides(kind: str) -> None:
     one = design_proxies(12, 6, kind, some_similarity(12), 3, threads=1).weights
-    STAGES.forget()
+    STAGES.clear()
     two = design_proxies(12, 6, kind, some_similarity(12), 3, threads=2).weights
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, design_proxies(12, 6, kind, some_similarity(12), 4).weights)

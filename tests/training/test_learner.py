@@ -1,18 +1,19 @@
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from proxyhash.methods import TrainingData, build_method
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.network import HashHead, HeadShape, Normalised
+from proxyhash.models.network import HashHead, HeadShape, Normalized
 from proxyhash.training.learner import Learner, MovingAverage, optimizer_for, set_rates
-from proxyhash.training.objectives import Task, build_objective
 from proxyhash.training.plan import Plan
 
 
 def learner(method: str = "learned", lengths: tuple[int, ...] = (8, 12)) -> Learner:
     torch.manual_seed(0)
-    trunk = Normalised(create_backbone("convnet", pretrained=False))
-    objectives = [build_objective(method, Task(bits, tuple("abcd")), {}) for bits in lengths]
+    trunk = Normalized(create_backbone("convnet", pretrained=False))
+    objectives = [build_method(method, TrainingData.from_arrays(bits, None, np.arange(4)), {}) for bits in lengths]
     return Learner(trunk, [HashHead(HeadShape(256, bits, hidden=16)) for bits in lengths], objectives)
 
 
@@ -42,10 +43,10 @@ def test_each_part_has_its_rate_and_only_matrices_decay() -> None:
     assert {group["lr"] for group in optimizer.param_groups} == {0.0025, 0.025}
 
 
-def test_fixed_proxies_are_not_optimised() -> None:
+def test_fixed_proxies_are_not_optimized() -> None:
     made = learner("random")
-    optimised = {id(p) for group in optimizer_for(made, Plan()).param_groups for p in group["params"]}
-    assert not optimised & {id(p) for p in made.objectives.parameters()}
+    optimized = {id(p) for group in optimizer_for(made, Plan()).param_groups for p in group["params"]}
+    assert not optimized & {id(p) for p in made.objectives.parameters()}
 
 
 def test_the_average_follows_the_weights_and_copies_the_statistics() -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from small_run import STEPS, Watched, small_trainer
 
+from helpers.small_training import STEPS, RecordingSource, small_trainer
 from proxyhash.training.processes import Processes
 from proxyhash.training.run_folder import BEST, CHECKPOINT, LOG
 
-SCRIPT = str(Path(__file__).with_name("small_run.py"))
+MODULE = "helpers.small_training"
 PLANS: dict[str, dict[str, Any]] = {
     "proxies": {"hidden": 0, "dropout": 0.0},
     "joint with triplets": {"hidden": 0, "dropout": 0.0, "settings": {"triplet": 1.0}},
@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*launch, SCRIPT, str(folder), *map(json.dumps, PLANS.values())], capture_output=True, text=True, check=False
+        [*launch, "-m", MODULE, str(folder), *map(json.dumps, PLANS.values())], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return folder
@@ -54,7 +54,7 @@ def test_two_processes_take_the_steps_of_one(name: str, folder: Path, tmp_path: 
         assert torch.allclose(first["weights"][key], weights[key], atol=2e-5), key
         assert torch.equal(first["weights"][key], second["weights"][key])
 
-    assert isinstance(one.source, Watched)
+    assert isinstance(one.source, RecordingSource)
     for whole, ours, theirs in zip(one.source.given, first["given"], second["given"], strict=True):
         assert sorted(ours + theirs) == sorted(whole)
         assert abs(len(ours) - len(theirs)) <= 1

@@ -1,11 +1,11 @@
 from pathlib import Path
 
 import pytest
-from small_run import small_trainer
 
-from proxyhash.support.errors import InputError
+from helpers.small_training import small_trainer
 from proxyhash.training.learner import optimizer_for
 from proxyhash.training.run_folder import BEST, CHECKPOINT, LOG, SETTINGS, RunFolder, Running
+from proxyhash.utils.errors import InputError
 
 ORDER = {"order": {"bits": (8, 16), "plan": {"epochs": 3}}, "protocol": {"seed": 0}}
 

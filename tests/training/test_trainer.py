@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from small_run import BITS, STEPS, TRAIN, Recorded, digits, small_trainer
 
+from helpers.small_training import BITS, STEPS, TRAIN, RecordingTrainer, digits, small_trainer
 from proxyhash.data.images import FileImages
 from proxyhash.data.transforms import find_transform
-from proxyhash.support.errors import InputError
 from proxyhash.training.interruption import Interruption
 from proxyhash.training.plan import Plan
 from proxyhash.training.run_folder import CHECKPOINT, LOG
 from proxyhash.training.sources import ImageSource
 from proxyhash.training.trainer import TrainingStoppedError
+from proxyhash.utils.errors import InputError
 
-SCRIPT = str(Path(__file__).with_name("small_run.py"))
+MODULE = "helpers.small_training"
 FROZEN: dict[str, Any] = {"dropout": 0.3, "ema": 0.9}
 FINETUNED: dict[str, Any] = {"finetune": True, "backbone_rate": 2e-3, "hidden": 0, "dropout": 0.2, "ema": 0.8}
 
@@ -32,7 +32,7 @@ def _one_thread() -> None:
 
 
 def stop_at(folder: Path, plan: dict[str, Any], stop: str, step: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, SCRIPT, str(folder), json.dumps(plan), "--stop", stop, "--at", str(step)]
+    command = [sys.executable, "-m", MODULE, str(folder), json.dumps(plan), "--stop", stop, "--at", str(step)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -102,7 +102,7 @@ def test_the_best_epoch_is_used(tmp_path: Path) -> None:
     assert all(torch.equal(used[name], tensor) for name, tensor in seen[2].items())
 
 
-def fail_at(trainer: Recorded, step: int, failure: torch.Tensor | Exception) -> None:
+def fail_at(trainer: RecordingTrainer, step: int, failure: torch.Tensor | Exception) -> None:
     """Let the loss of a step be another, or fail."""
     usual = trainer.learner.loss
 
@@ -167,7 +167,7 @@ def test_a_vanished_image_is_named_and_its_return_continues_the_run(tmp_path: Pa
         Image.fromarray(image).save(tmp_path / f"{number}.png")
     images = ImageSource(FileImages(tmp_path, [f"{n}.png" for n in range(len(pixels))]), find_transform("small", 8), Plan())
 
-    def trainer(folder: str) -> Recorded:
+    def trainer(folder: str) -> RecordingTrainer:
         made = small_trainer(tmp_path / folder, **FINETUNED, epochs=2)
         made.source, made.validate = images, None
         return made

@@ -31,10 +31,10 @@ from proxyhash.cli import (
     train,
 )
 from proxyhash.cli.output import is_quiet, keeping_quiet
-from proxyhash.support.disk import is_full
-from proxyhash.support.errors import InputError, ProxyhashWarning
+from proxyhash.utils.atomic_io import is_disk_full
+from proxyhash.utils.errors import InputError, ProxyhashWarning
 
-_HELP = """Turn labelled images into short binary codes that retrieve by meaning, and search them.
+_HELP = """Turn labeled images into short binary codes that retrieve by meaning, and search them.
 
 Start here:
 
@@ -43,7 +43,7 @@ Start here:
   proxyhash proxies --classes 100 --bits 32   design proxies and judge them
   proxyhash evaluate codes --help             measure anyone's codes
   proxyhash data check FOLDER                 look at your own images before training
-  proxyhash train FOLDER --bits 32 -o MODEL   turn labelled images into a hasher
+  proxyhash train FOLDER --bits 32 -o MODEL   turn labeled images into a hasher
   proxyhash index add FOLDER --model MODEL --index INDEX   keep the codes of images
   proxyhash search INDEX query.jpg -k 20      find images like one
   proxyhash serve INDEX                       search in a browser, or by HTTP
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _about_the_machine(error: Exception) -> str | None:
     """Return a sentence about what no program can foresee: a full disk, a closed file; None for our own bugs."""
-    if is_full(error, Path.cwd()):
+    if is_disk_full(error, Path.cwd()):
         return "No space is left on the disk: free some and run it again; what was finished is kept."
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"Cannot use {error.filename}: {error.strerror}."

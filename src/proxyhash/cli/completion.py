@@ -19,7 +19,7 @@ def completion(shell: Literal["bash", "zsh", "fish"] | None = None, /, *, instal
         Write the script to where the shell looks for it, and a line that loads it to its startup file.
     """
     from proxyhash.cli.app import app
-    from proxyhash.support.errors import InputError
+    from proxyhash.utils.errors import InputError
 
     try:
         if install:

@@ -14,8 +14,8 @@ from rich.text import Text
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Json, answer
 from proxyhash.cli.show import progress_bars
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.validation import check_int
 
 if TYPE_CHECKING:
     from proxyhash.data import Record
@@ -151,7 +151,7 @@ def check(
         except InputError as error:  # no reason not to look at the images, unless a protocol was asked for
             if protocol is not None or round_:
                 raise
-            obstacle = None if loaded.kind == "unlabelled" else Finding("error", str(error).rstrip("."))
+            obstacle = None if loaded.kind == "unlabeled" else Finding("error", str(error).rstrip("."))
         report = check_dataset(loaded, split, pretrained_on=_pretrained_on(backbone), threads=threads, progress=progress)
         report = replace(report, findings=(*report.findings, *([obstacle] if obstacle else [])))
     if json_:
@@ -192,9 +192,9 @@ def write(
         Print JSON instead of a sentence.
     """
     from proxyhash.data import load_dataset
-    from proxyhash.data.writing import write_folder
+    from proxyhash.data.folder_export import write_folder
 
-    whole_number("--enlarge", enlarge, at_least=1)
+    check_int("--enlarge", enlarge, minimum=1)
     with progress_bars() as progress:
         loaded = load_dataset(name, data_dir=data_dir, progress=progress)
         count = write_folder(loaded, folder, enlarge=enlarge, progress=progress)
@@ -207,7 +207,7 @@ def _print(report: "Report") -> None:
     table.add_column(no_wrap=True)
     parts = ", ".join(f"{count:,} {name}" for name, count in dict(facts["parts"]).items())  # type: ignore[call-overload]
     table.add_row("data set", _plain(f"{facts['name']}: {facts['images']:,} images" + (f" ({parts})" if parts else "")))
-    if facts["kind"] != "unlabelled":
+    if facts["kind"] != "unlabeled":
         table.add_row("labels", f"{facts['classes']:,} {facts['kind']}, {facts['without label']:,} images without")
     if report.protocol:
         sizes = ", ".join(

@@ -12,7 +12,7 @@ from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Flag, keeping_quiet, narrator
 from proxyhash.cli.show import print_codes, print_quality, progress_bars
 from proxyhash.cli.steps import Stopwatch, run_command
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.quickstart import Places, Step
@@ -91,8 +91,8 @@ def _show_proxies(console: Console, digits: Any, bits: int, seed: int, output: P
 def _write_images(folder: Path) -> None:
     """Write each digit once, to a folder of its class: dark on light, as on paper."""
     from proxyhash.data import ArrayImages
-    from proxyhash.data.sources.digits import load_digits
-    from proxyhash.data.writing import write_folder
+    from proxyhash.data.folder_export import write_folder
+    from proxyhash.data.readers.digits import load_digits
 
     if not folder.exists():
         digits = load_digits()

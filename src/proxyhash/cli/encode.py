@@ -8,9 +8,9 @@ from cyclopts import Parameter
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Flag, Json, answer
 from proxyhash.cli.show import counting_bar, progress_bars
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import check_writable, written_whole
-from proxyhash.support.ranks import rank_of_this_process
+from proxyhash.utils.atomic_io import atomic_write, check_writable
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.process_rank import get_process_rank
 
 if TYPE_CHECKING:
     from proxyhash.data import Problems
@@ -89,7 +89,7 @@ def _encode_file(model: Path, images: Path, output: Path, problems: "Problems", 
     if not len(kept):
         raise InputError(f"None of the images in {images} could be read.")
     keys = np.array([found.key(int(index)) for index in kept])
-    with written_whole(output) as temporary, temporary.open("wb") as handle:
+    with atomic_write(output) as temporary, temporary.open("wb") as handle:
         np.savez(handle, codes=hasher.head.codes(nu), keys=keys, bits=np.int64(hasher.bits))
     facts = {"codes": len(kept), "bits": hasher.bits, "file": str(output)}
     return facts, f"{len(kept):,} codes of {hasher.bits} bits are in {output}."
@@ -98,11 +98,11 @@ def _encode_file(model: Path, images: Path, output: Path, problems: "Problems", 
 def _encode_shards(
     model: Path, images: Path, shards: Path, size: int | None, problems: "Problems", device: str | None
 ) -> Said:
-    from proxyhash.data.pieces import PIECE, list_pieces
+    from proxyhash.data.shards import PIECE, list_pieces
     from proxyhash.models.hasher import Hasher
     from proxyhash.models.shard_encoding import encode_pieces
 
-    rank = rank_of_this_process()
+    rank = get_process_rank()
     check_writable(shards / "shard")
     pieces = list_pieces(images, PIECE if size is None else size)
     hasher = Hasher.load(model, find_device(device, rank.local))

@@ -12,13 +12,13 @@ from rich.text import Text
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Flag, Json
 from proxyhash.cli.show import progress_bars
-from proxyhash.support.errors import InputError
-from proxyhash.support.ranks import rank_of_this_process
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.process_rank import get_process_rank
 
 if TYPE_CHECKING:
     from proxyhash.evaluation import Metric
     from proxyhash.evaluation.metrics import Search
-    from proxyhash.support.progress import Progress
+    from proxyhash.utils.progress import Progress
 
 evaluate = App(name="evaluate", help="Measure retrieval, exactly and whatever the order of the database.")
 
@@ -58,12 +58,12 @@ def codes(
         Print the numbers as JSON instead of a table.
     """
     from proxyhash.evaluation import bootstrap_interval, mean_average_precision
-    from proxyhash.evaluation.files import read_labelled_codes
+    from proxyhash.evaluation.files import read_labeled_codes
 
-    query_codes, query_labels = read_labelled_codes(query)
-    db_codes, db_labels = read_labelled_codes(database)
+    query_codes, query_labels = read_labeled_codes(query)
+    db_codes, db_labels = read_labeled_codes(database)
     search = (query_codes, query_labels, db_codes, db_labels)
-    rank = rank_of_this_process()
+    rank = get_process_rank()
     with progress_bars(shown=rank.rank == 0) as progress:
         metrics = _shared(search, top, threads, progress)
     if rank.rank:
@@ -86,7 +86,7 @@ def _shared(search: "Search", top: int | None, threads: int | None, progress: "P
     """Return all metrics, with the other processes if there are any; alone, torch is not needed."""
     from proxyhash.evaluation import evaluate as all_metrics
 
-    if rank_of_this_process().world == 1:
+    if get_process_rank().world == 1:
         return all_metrics(*search, top=top, threads=threads, progress=progress)
     from proxyhash.training.processes import join_processes
     from proxyhash.training.shared_evaluation import evaluate_shared

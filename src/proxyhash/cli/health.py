@@ -9,10 +9,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from proxyhash.support.compiled import private_cache_folder
-from proxyhash.support.parallel import available_threads
-from proxyhash.support.places import cache_root
-from proxyhash.support.surroundings import machine, versions
+from proxyhash.utils.environment import machine, versions
+from proxyhash.utils.jit import private_cache_folder
+from proxyhash.utils.parallel import available_threads
+from proxyhash.utils.paths import cache_root
 
 LITTLE = 2 << 30  # bytes of free disk below which a download or an index may not fit
 _SHARED = ("all", "dev")  # extras that only gather others

@@ -13,11 +13,11 @@ from rich.text import Text
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Flag, Json, answer
 from proxyhash.cli.show import counting_bar, progress_bars
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
-    from proxyhash.index.embedded import EmbeddedIndex
+    from proxyhash.index.local.index import EmbeddedIndex
 
 index = App(name="index", help="Keep the codes of images, and search them.")
 
@@ -60,7 +60,7 @@ def add(
         Print JSON.
     """
     from proxyhash.data import Problems
-    from proxyhash.index.adding import add_folder
+    from proxyhash.index.folder_sync import add_folder
 
     problems = Problems(strict)
     with open_index(index_, model) as opened, counting_bar("encoding", "images") as counted:
@@ -199,7 +199,7 @@ def upgrade(
     """
     from proxyhash.data import Problems
     from proxyhash.index.maintenance import upgrade as upgrade_index
-    from proxyhash.index.models import load_hasher
+    from proxyhash.index.model_store import load_hasher
 
     problems = Problems()
     with open_folder(index_) as opened, counting_bar("encoding", "images") as counted:
@@ -237,7 +237,7 @@ def import_(
     json_
         Print JSON.
     """
-    from proxyhash.index.importing import add_shards, find_shards, read_codes
+    from proxyhash.index.code_import import add_shards, find_shards, read_codes
     from proxyhash.models.code_shards import read_shard
 
     if codes.is_dir():
@@ -345,7 +345,7 @@ def open_index(location: str | Path, model: Path | None = None, bits: int | None
 
 def open_folder(location: str | Path) -> "EmbeddedIndex":
     """Open an index that is in a folder, for what only such a one can do."""
-    from proxyhash.index.embedded import EmbeddedIndex
+    from proxyhash.index.local.index import EmbeddedIndex
     from proxyhash.index.milvus.location import is_milvus
 
     if is_milvus(location):

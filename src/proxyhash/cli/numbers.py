@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, Token
 
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def _whole(_: type, tokens: Sequence[Token]) -> int:

@@ -10,8 +10,8 @@ from rich.console import Console
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Json
 from proxyhash.cli.show import print_quality, progress_bars
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import check_writable
+from proxyhash.utils.atomic_io import check_writable
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -55,7 +55,7 @@ def quickstart(
     from proxyhash.quickstart import Places, Wishes, choose, look_at, steps_for
     from proxyhash.quickstart.facts import fingerprint
     from proxyhash.quickstart.run import check_place, run_steps
-    from proxyhash.support.files import check_writable
+    from proxyhash.utils.atomic_io import check_writable
 
     output = output or Path(f"{folder.resolve().name}-quickstart")
     check_place(folder, output)
@@ -85,7 +85,7 @@ def quickstart(
 
 def _as_folder(folder: Path) -> Path:
     """Return the folder so that it is not taken for the name of a data set: a person said that it is theirs."""
-    from proxyhash.support.errors import InputError
+    from proxyhash.utils.errors import InputError
 
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}; quickstart takes a folder of your own images.")
@@ -93,7 +93,7 @@ def _as_folder(folder: Path) -> Path:
 
 
 def _table(facts: "Facts", choices: "Choices") -> Table:
-    kind = "without labels" if facts.kind == "unlabelled" else f"of {facts.classes:,} {facts.kind}"
+    kind = "without labels" if facts.kind == "unlabeled" else f"of {facts.classes:,} {facts.kind}"
     table = Table(title=Text(f"{facts.name}: {facts.images:,} images {kind}"), title_justify="left", title_style="bold")
     table.box, table.pad_edge, table.show_header = None, False, False
     for column in ("what", "chosen", "why"):

@@ -11,7 +11,7 @@ from rich.table import Table
 from proxyhash.cli.benchmark import print_table, run_shown
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Json, answer
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def reproduce(
@@ -58,16 +58,16 @@ def reproduce(
     output
         The folder of the records and of report.html; by default results/NAME.
     """
-    from proxyhash.experiments.recipes import find_recipe, read_recipe, recipes
+    from proxyhash.experiments.recipes import find_recipe, list_recipes, read_recipe
     from proxyhash.report import compare, write_page
 
     if list_ or name is None:
         if not list_:
-            raise InputError(f"Say which experiment: {', '.join(recipes())}.")
-        _print_list(recipes())
+            raise InputError(f"Say which experiment: {', '.join(list_recipes())}.")
+        _print_list(list_recipes())
         return
     grid = read_recipe(name)
-    changes: dict[str, Any] = {"data": dataset, "tags": tags, "seeds": seeds}
+    changes: dict[str, Any] = {"dataset": dataset, "tags": tags, "seeds": seeds}
     grid = replace(grid, **{key: value for key, value in changes.items() if value is not None})
     folder = output or Path("results") / find_recipe(name).stem
     records = run_shown(grid, folder, tuned=tuned, data_dir=data_dir, models=models)

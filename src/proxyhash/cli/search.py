@@ -12,12 +12,12 @@ from rich.text import Text
 from proxyhash.cli.index import open_index
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Json
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
+    from proxyhash.index.local.items import Item
     from proxyhash.index.results import Matches
-    from proxyhash.index.storage.items import Item
 
 
 def search(

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import is_quiet
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def serve(

@@ -20,8 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from proxyhash.cli.output import is_quiet
-from proxyhash.support.progress import Progress as Listener
-from proxyhash.support.progress import silent
+from proxyhash.utils.progress import Progress as Listener
+from proxyhash.utils.progress import no_progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,7 @@ def progress_bars(*, shown: bool = True) -> Iterator[Listener]:
     """Give a listener that draws one bar for each kind of work, if standard error is a terminal; they vanish at the end."""
     console = Console(stderr=True)
     if is_quiet() or not (shown and console.is_terminal):
-        yield silent
+        yield no_progress
         return
     columns = (TextColumn("{task.description:<30}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     bars = Progress(*columns, console=console, transient=True)

@@ -1,4 +1,4 @@
-"""`proxyhash train` and `proxyhash export`: from labelled images to a model, and the model for others."""
+"""`proxyhash train` and `proxyhash export`: from labeled images to a model, and the model for others."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,15 +9,15 @@ from proxyhash.cli.encode import find_device
 from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import Flag, Json, answer, narrator
 from proxyhash.cli.show import progress_bars
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import check_writable
+from proxyhash.utils.atomic_io import check_writable
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxyhash.data import Dataset, Split
     from proxyhash.models.hasher import Hasher
-    from proxyhash.support.progress import Progress
+    from proxyhash.utils.progress import Progress
 
 
 def train(
@@ -56,7 +56,7 @@ def train(
     json_: Json = False,
     output: Annotated[Path, Parameter(alias="-o")],
 ) -> None:
-    """Train a hasher: from labelled or tagged images to a model that turns images into codes.
+    """Train a hasher: from labeled or tagged images to a model that turns images into codes.
 
     On frozen features (minutes), and end to end:
 
@@ -127,7 +127,7 @@ def train(
     device
         cpu or cuda; by default what there is.
     freeze_statistics
-        Keep the statistics of the backbone's batch normalisation: for batches too small to have good ones.
+        Keep the statistics of the backbone's batch normalization: for batches too small to have good ones.
     tensorboard
         A folder to write the metrics of each epoch to, for TensorBoard.
     resume
@@ -139,10 +139,9 @@ def train(
     output
         The folder of the model.
     """
-    import proxyhash.methods  # noqa: F401  every system registers its objective
     from proxyhash.data import load_dataset, make_split
     from proxyhash.experiments.trial import parse_method
-    from proxyhash.methods.shallow.network import ShallowOrder, is_shallow
+    from proxyhash.training.fit import ShallowOrder, is_shallow
     from proxyhash.training.plan import Plan
     from proxyhash.training.processes import join_processes
     from proxyhash.training.train import Order
@@ -168,10 +167,10 @@ def train(
         dataset = load_dataset(data, data_dir=data_dir, strict=strict, progress=progress)
         if tags is not None:
             dataset = dataset.with_frequent_tags(tags)
-        if dataset.kind == "unlabelled" and not is_shallow(method):
+        if dataset.kind == "unlabeled" and not is_shallow(method):
             raise InputError(f"{data} has no labels to learn from; without them use --method itq, or proxyhash quickstart.")
-        unlabelled = is_shallow(method) and (protocol == "none" or dataset.kind == "unlabelled")
-        split = None if unlabelled else make_split(dataset, protocol, seed=seed, round=round_, validation=validation)
+        unlabeled = is_shallow(method) and (protocol == "none" or dataset.kind == "unlabeled")
+        split = None if unlabeled else make_split(dataset, protocol, seed=seed, round=round_, validation=validation)
         report = _reporter(order, tensorboard if first else None, heard=first and not json_)
         hashers = _hashers(dataset, split, order, run_folder(output), resume, device, progress, report)
         for folder, hasher in zip(folders, hashers, strict=True) if first else ():
@@ -201,7 +200,7 @@ def _hashers(
     report: "Callable[[dict[str, float]], None]",
 ) -> "list[Hasher]":
     """Fit or train, as the order says."""
-    from proxyhash.methods.shallow.network import ShallowOrder, fit_hashers
+    from proxyhash.training.fit import ShallowOrder, fit_hashers
     from proxyhash.training.train import train_hashers
 
     if isinstance(order, ShallowOrder):
@@ -238,9 +237,9 @@ def _united(own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse_plan(method: str, changes: dict[str, Any], *, finetune: bool) -> None:
     """Refuse what only means something for a network that is trained."""
-    from proxyhash.methods import find_method
+    from proxyhash.methods import get_method
 
-    title = find_method(method).title
+    title = get_method(method).title
     if finetune:
         raise InputError(f"{title} trains no network and cannot be fine-tuned.")
     if changes:
@@ -289,7 +288,7 @@ def _lengths(text: str) -> tuple[int, ...]:
 
 def _folders(output: Path, lengths: tuple[int, ...]) -> list[Path]:
     """Return the folder of each model, once it is sure that they can be written and nothing else is lost."""
-    from proxyhash.models.model_folder import CONFIG, check_replaceable
+    from proxyhash.models.storage import CONFIG, check_replaceable
 
     folders = [output] if len(lengths) == 1 else [output / str(bits) for bits in lengths]
     if len(lengths) > 1 and (output / CONFIG).is_file():

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.validation import check_int
 
 MAX_BITS = 4096
 
@@ -34,7 +34,7 @@ def pack(codes: ArrayLike) -> Packed:
 
 def unpack(packed: ArrayLike, bits: int) -> NDArray[np.int8]:
     """Return packed codes (N, ceil(bits / 8)) as +1 and -1 (N, bits), int8."""
-    bits = whole_number("bits", bits, at_least=1)
+    bits = check_int("bits", bits, minimum=1)
     p = checked_packed("Codes", packed)
     if p.shape[1] != (bits + 7) // 8:
         raise InputError(f"Codes of {bits} bits take {(bits + 7) // 8} bytes each, not {p.shape[1]}.")

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import MAX_BITS, Words
-from proxyhash.support.compiled import kernel
+from proxyhash.utils.jit import jit
 
 BLOCK = 8192  # codes a query passes over before the next query's turn: 64 KB at 64 bits, well inside a second-level cache
 CHUNK = 256  # codes whose distances are computed together
@@ -37,7 +37,7 @@ def _popcount(typing_context: Any, word: Any) -> Any:  # noqa: ARG001
 popcount: Any = _popcount  # typed for callers inside kernels, where the typing context is not passed
 
 
-@kernel(nogil=True, inline="always")
+@jit(nogil=True, inline="always")
 def chunk_distances(query: Words, database: Words, first: int, last: int, out: Words) -> None:
     """Write the distances of items first to last into `out`, two words of the codes at a time."""
     parts = database.shape[0]
@@ -55,7 +55,7 @@ def chunk_distances(query: Words, database: Words, first: int, last: int, out: W
             out[item - first] += popcount(word ^ row[item]) + popcount(next_word ^ next_row[item])
 
 
-@kernel(nogil=True, inline="always")
+@jit(nogil=True, inline="always")
 def _least_of_four(queries: Words, q: int, database: Words, first: int, last: int, chunk: Words, least: Longs) -> None:
     """Write to `least` (4,) the smallest distance from queries q to q + 3 to items first to last; `chunk` is scratch space.
 
@@ -88,7 +88,7 @@ def _least_of_four(queries: Words, q: int, database: Words, first: int, last: in
         least[j] = nearest
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def distance_rows(queries: Words, database: Words, out: Shorts) -> None:
     """Fill `out` (Q, N) with all distances."""
     items = database.shape[1]
@@ -103,7 +103,7 @@ def distance_rows(queries: Words, database: Words, out: Shorts) -> None:
                     out[q, item] = chunk[item - first]
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def histogram_rows(queries: Words, database: Words, out: Longs) -> None:
     """Add to `out` (Q, bins) how many items lie at each distance."""
     items = database.shape[1]
@@ -127,7 +127,7 @@ def histogram_rows(queries: Words, database: Words, out: Longs) -> None:
                     out[q + j, bin_] += table[j, bin_]
 
 
-@kernel(nogil=True, inline="always")
+@jit(nogil=True, inline="always")
 def _count_four(
     queries: Words, q: int, row: Words, table_a: Counters, table_b: Counters, table_c: Counters, table_d: Counters
 ) -> None:
@@ -142,11 +142,11 @@ def _count_four(
         table_d[popcount(d ^ word)] += 1
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def histogram_parts(queries: Words, database: Words, begins: Longs, ends: Longs, out: Longs) -> None:
     """Add to `out` (Q, bins) how many items of a query's own part of the database, begins[q] to ends[q], lie where.
 
-    Items near each other lie at few distances: four tables take turns, so that an equal neighbour does not wait.
+    Items near each other lie at few distances: four tables take turns, so that an equal neighbor does not wait.
     """
     chunk, turns = np.empty(CHUNK, np.uint64), np.zeros((4, out.shape[1]), np.int32)
     for q in range(len(queries)):
@@ -160,7 +160,7 @@ def histogram_parts(queries: Words, database: Words, begins: Longs, ends: Longs,
             out[q, bin_] += turns[0, bin_] + turns[1, bin_] + turns[2, bin_] + turns[3, bin_]
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def collect_within(
     queries: Words, database: Words, radius: int, ends: Longs, near: Shorts, position: Longs, write: bool
 ) -> None:
@@ -186,7 +186,7 @@ def collect_within(
                                 ends[q + j] += 1
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def sort_by_distance(near: Shorts, position: Longs, count: int, bins: int) -> None:
     """Order the first `count` entries by distance, in place and stably: a counting sort."""
     begins = np.zeros(bins + 1, np.int64)
@@ -201,7 +201,7 @@ def sort_by_distance(near: Shorts, position: Longs, count: int, bins: int) -> No
         begins[old_near[entry]] += 1
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def nearest_rows(queries: Words, database: Words, k: int, near: Shorts, position: Longs) -> None:
     """Write distances and positions of the k nearest items to the first k columns of (Q, 2k), k <= N.
 
@@ -226,7 +226,7 @@ def nearest_rows(queries: Words, database: Words, k: int, near: Shorts, position
         sort_by_distance(near[q], position[q], held[q], bins)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def take_nearer(
     chunk: Words, first: int, last: int, k: int, bins: int, near: Shorts, position: Longs, held: Longs, limit: Longs, q: int
 ) -> None:
@@ -240,14 +240,14 @@ def take_nearer(
                 held[q], limit[q] = k, near[k - 1]
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def tagged_histogram_rows(
     queries: Words, database: Words, tags: Words, item_tags: Words, items_out: Longs, relevant_out: Longs
 ) -> None:
     """Add to (Q, bins) how many items lie at each distance, and how many of them share a tag with the query.
 
     `tags` (Q, T) and `item_tags` (T, N) hold one bit a tag. One table is filled, at twice the distance plus whether a tag is
-    shared, so that a pair is counted once; four such tables take turns, so that equal neighbours do not wait for each other.
+    shared, so that a pair is counted once; four such tables take turns, so that equal neighbors do not wait for each other.
     """
     items = database.shape[1]
     chunk, shared = np.empty(CHUNK, np.uint64), np.empty(CHUNK, np.uint64)
@@ -275,7 +275,7 @@ def tagged_histogram_rows(
                 relevant_out[q, bin_] += together
 
 
-@kernel(nogil=True, inline="always")
+@jit(nogil=True, inline="always")
 def _mark_shared(tags: Words, item_tags: Words, first: int, last: int, shared: Words, chunk: Words) -> None:
     """Double the distances of items first to last in `chunk`, and add 1 where an item shares a tag with the query."""
     parts = item_tags.shape[0]

@@ -19,13 +19,13 @@ from numba.extending import intrinsic
 
 from proxyhash.codes.bits import Words
 from proxyhash.codes.logic import PLANE, WORD, add_up, any_bit, load, pointers, store
-from proxyhash.support.compiled import kernel
+from proxyhash.utils.jit import jit
 
 THREES = 22  # groups of three bits in a word; the last holds one bit and two zeros
 STACK = 16  # blocks whose bits are counted together
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def sum_threes(row: Words, first: int, scratch: Words, out: Words) -> None:
     """Write to `out` (22, 8, 2, 4) the sums of three bits that differ from each pattern, as planes of ones and of twos.
 
@@ -55,7 +55,7 @@ sum_three_bits: Any = _sum_three_bits
 """(bits (3, 4), out (8, 2, 4)): for each pattern, add up three planes after turning over those where the pattern has a 1."""
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def slice_block(row: Words, first: int, out: Words) -> None:
     """Write to `out` (64 or more, 4) the bits of 256 words as planes, from `first` of `row` (N,) on; then zeros."""
     out[:] = 0
@@ -65,7 +65,7 @@ def slice_block(row: Words, first: int, out: Words) -> None:
     _transpose(out.reshape(out.size))
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def join_block(planes: Words, scratch: Words, out: Words) -> None:
     """Write to `out` (256,) the words whose bits are planes (64, 4): what `slice_block` began with. `scratch` is (64, 4)."""
     scratch[:] = planes
@@ -75,7 +75,7 @@ def join_block(planes: Words, scratch: Words, out: Words) -> None:
             out[64 * word + i] = scratch[i, word]
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _transpose(squares: Words) -> None:
     """Transpose four squares of 64 words of 64 bits in place; row i of square w is word 4 i + w, so that loops are long.
 
@@ -94,7 +94,7 @@ def _transpose(squares: Words) -> None:
         low_half ^= low_half << np.uint64(size)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def places(queries: Words) -> Any:
     """Return (Q, 22) where in `sum_threes` the patterns of each query stand, counted in words."""
     found = np.empty((len(queries), THREES), np.uint16)

@@ -8,17 +8,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from proxyhash.codes import kernels, sliced
 from proxyhash.codes.bits import Words, checked_packed, words
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
-from proxyhash.support.parallel import available_threads, ordered_map
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.parallel import available_threads, ordered_map
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.validation import check_int
 
 _QUERIES_AT_ONCE = 512  # whose results are gathered while the database streams by once
 _CANDIDATES_AT_ONCE = 10_000_000  # held by a thread while it looks for the nearest: 100 MB
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
+class Neighbors:
     """The nearest items of each query, nearest first, ties by position: `distances` and `indices`, both (Q, k)."""
 
     distances: NDArray[np.int16]
@@ -27,7 +27,7 @@ class Neighbours:
     def __repr__(self) -> str:
         """Say how many were found and how far they are."""
         span = f"{self.distances.min()} to {self.distances.max()} bits" if self.distances.size else "none"
-        return f"Neighbours({self.indices.shape[1]} of each of {len(self.indices):,} queries, {span})"
+        return f"Neighbors({self.indices.shape[1]} of each of {len(self.indices):,} queries, {span})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,15 +84,15 @@ def histogram_adder(q: Words, db: Words, out: NDArray[np.int64], far: NDArray[np
     return add
 
 
-def top_k(queries: ArrayLike, database: ArrayLike, k: int, *, threads: int | None = None) -> Neighbours:
+def top_k(queries: ArrayLike, database: ArrayLike, k: int, *, threads: int | None = None) -> Neighbors:
     """Return the k nearest items of `database` (N, bytes) for each of `queries` (Q, bytes), ties by position.
 
     The answer is unique. If the database holds fewer than k items, all of them are returned.
     """
-    return nearest_words(*checked_words(queries, database), whole_number("k", k, at_least=1), threads)
+    return nearest_words(*checked_words(queries, database), check_int("k", k, minimum=1), threads)
 
 
-def nearest_words(q: Words, db: Words, k: int, threads: int | None = None) -> Neighbours:
+def nearest_words(q: Words, db: Words, k: int, threads: int | None = None) -> Neighbors:
     """Return the same for queries (Q, W) and a database (W, N) of words."""
     k = min(k, db.shape[1])
     near, position = np.empty((len(q), k), np.int16), np.empty((len(q), k), np.int64)
@@ -105,12 +105,12 @@ def nearest_words(q: Words, db: Words, k: int, threads: int | None = None) -> Ne
         near[rows], position[rows] = found[:, :k], places[:, :k]
 
     for_queries(len(q), threads, search, at_once=_CANDIDATES_AT_ONCE // (2 * k))
-    return Neighbours(near, position)
+    return Neighbors(near, position)
 
 
 def within(queries: ArrayLike, database: ArrayLike, radius: int, *, threads: int | None = None) -> WithinRadius:
     """Return all items of `database` (N, bytes) at most `radius` bits from each of `queries` (Q, bytes)."""
-    return words_within(*checked_words(queries, database), whole_number("radius", radius, at_least=0), threads)
+    return words_within(*checked_words(queries, database), check_int("radius", radius, minimum=0), threads)
 
 
 def words_within(q: Words, db: Words, radius: int, threads: int | None = None) -> WithinRadius:
@@ -145,11 +145,11 @@ def for_queries(
     queries: int,
     threads: int | None,
     work: Callable[[slice], None],
-    progress: Progress = silent,
+    progress: Progress = no_progress,
     at_once: int = _QUERIES_AT_ONCE,
 ) -> None:
     """Run `work` on slices of the queries: at least one a thread, none of more than `at_once` or than fit comfortably."""
-    threads = available_threads() if threads is None else whole_number("threads", threads, at_least=1)
+    threads = available_threads() if threads is None else check_int("threads", threads, minimum=1)
     size = max(1, min(at_once, _QUERIES_AT_ONCE, -(-queries // threads)))
     slices = [slice(first, min(first + size, queries)) for first in range(0, queries, size)]
     for done, _ in enumerate(ordered_map(work, slices, min(threads, len(slices))), start=1):

@@ -23,7 +23,7 @@ from proxyhash.codes.planes import (
     sum_threes,
     write_halves,
 )
-from proxyhash.support.compiled import kernel
+from proxyhash.utils.jit import jit
 
 STACKED = STACK * BLOCK  # items of a stack
 _FEW_QUERIES = 48  # up to which planes do not pay
@@ -41,7 +41,7 @@ def by_parity(database: Words) -> tuple[Words, Words]:
     return row[None, :even], row[None, even:]
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _even_first(row: Words) -> Any:
     """Return the codes of a row (N,), those with an even number of ones first, and how many these are."""
     even = 0
@@ -55,7 +55,7 @@ def _even_first(row: Words) -> Any:
     return out, even
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def nearest_rows(queries: Words, database: Words, k: int, near: Shorts, position: Longs) -> None:
     """Write what `kernels.nearest_rows` writes; blocks without a distance below the limit are passed over by planes."""
     items, bins = database.shape[1], 65
@@ -76,14 +76,14 @@ def nearest_rows(queries: Words, database: Words, k: int, near: Shorts, position
         kernels.sort_by_distance(near[q], position[q], held[q], bins)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _spread(number: int, out: Words) -> None:
     """Write the bits of a number to `out` (7, 4), each to all places of a plane."""
     for bit in range(7):
         out[bit] = np.uint64(0) - np.uint64(number >> bit & 1)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def histogram_rows(queries: Words, database: Words, far: Longs, out: Longs) -> None:
     """Add to `out` (Q, 65) how many items lie at each distance, if all items have an even or all an odd number of ones.
 
@@ -96,7 +96,7 @@ def histogram_rows(queries: Words, database: Words, far: Longs, out: Longs) -> N
     kernels.histogram_rows(queries, database[:, whole:], out)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def tagged_histogram_rows(
     queries: Words, database: Words, tags: Words, item_tags: Words, planes: Words, items_out: Longs, relevant_out: Longs
 ) -> None:
@@ -106,7 +106,7 @@ def tagged_histogram_rows(
     kernels.tagged_histogram_rows(queries, database[:, whole:], tags, item_tags[:, whole:], items_out, relevant_out)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def tag_planes(item_tags: Words) -> Any:
     """Return the tags (T, N) of whole stacks of items as planes (stacks, 64 T, 64), those of 16 blocks in a row."""
     scratch = np.empty((64, 4), np.uint64)
@@ -119,7 +119,7 @@ def tag_planes(item_tags: Words) -> Any:
     return out.reshape((len(out), 64 * len(item_tags), STACK * 4))
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _count_stacks(
     queries: Words, row: Words, far: Longs, tags: Words, planes: Words, items_out: Longs, relevant_out: Longs
 ) -> None:
@@ -149,7 +149,7 @@ def _count_stacks(
                     _count_stack(low, high, far[one], relevant_out[one, odd:])
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _keep_shared(tags: Words, planes: Words, shared: Words, low: Words) -> None:
     """Clear the marks in `low` (8, 64) of items that share no tag with a query; `planes` are (64 T, 64)."""
     shared[:] = 0
@@ -165,7 +165,7 @@ def _keep_shared(tags: Words, planes: Words, shared: Words, low: Words) -> None:
             low[value, i] &= shared[i]
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _count_stack(low: Words, high: Words, far: int, out: Longs) -> None:
     """Add to every other bin of `out` the number of items in it; quotients beyond `far` or without items are skipped."""
     for quotient in range(far // 16 + 1):

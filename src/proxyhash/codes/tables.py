@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyhash.codes.bits import Packed, checked_packed, pack, unpack
-from proxyhash.support.compiled import kernel
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.jit import jit
 
 Symbols = NDArray[np.uint8]
 MOST_BITS = 8  # of a symbol: 256 values, as product quantisers have
@@ -83,7 +83,7 @@ def _checked(tables: ArrayLike, codes: ArrayLike) -> tuple[NDArray[np.float32], 
     return np.ascontiguousarray(given), np.ascontiguousarray(packed)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _tables_of_bytes(tables: NDArray[np.float32], each: int) -> NDArray[np.float64]:
     """Return tables (Q, bytes, 256) with the sums of the symbols of `each` bits that a byte holds, in double precision."""
     queries, count, values = tables.shape
@@ -97,7 +97,7 @@ def _tables_of_bytes(tables: NDArray[np.float32], each: int) -> NDArray[np.float
     return sums
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _sum_entries(tables: NDArray[np.float64], symbols: Symbols) -> NDArray[np.float64]:
     """Return sum_m tables[q, m, symbols[n, m]] (Q, N)."""
     sums = np.zeros((len(tables), len(symbols)))

@@ -6,13 +6,13 @@ import tempfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 MAX_UNPACKED = 4 << 30  # bytes; the known archives unpack to 0.2 GiB
 
 
-def unpack(archive: Path, target: Path, progress: Progress = silent) -> None:
+def unpack(archive: Path, target: Path, progress: Progress = no_progress) -> None:
     """Unpack the folder `target.name` of a tar archive to `target`, which is whole or absent."""
     try:
         with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{target.name}-") as temporary:

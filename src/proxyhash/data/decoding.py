@@ -1,4 +1,4 @@
-"""From an image file to upright RGB pixels, whatever its colours, depth and orientation."""
+"""From an image file to upright RGB pixels, whatever its colors, depth and orientation."""
 
 from io import BytesIO
 from pathlib import Path
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from proxyhash.data.parts import Part, sample_part
-from proxyhash.support.errors import InputError
+from proxyhash.data.crop import Part, sample_part
+from proxyhash.utils.errors import InputError
 
 Pixels = NDArray[np.uint8]
 Fit = Literal["squash", "cover"]
@@ -116,7 +116,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    """Convert any mode to RGB: deep greys by their high byte, transparency over white."""
+    """Convert any mode to RGB: deep grays by their high byte, transparency over white."""
     if image.mode.startswith("I") or image.mode == "F":
         return Image.fromarray(_eight_bits(np.asarray(image), image.mode)).convert("RGB")
     if image.mode in {"RGBA", "LA", "PA", "RGBa", "La"} or "transparency" in image.info:
@@ -126,9 +126,9 @@ def _rgb(image: Image.Image) -> Image.Image:
     return image if image.mode == "RGB" and not image.readonly else image.convert("RGB")
 
 
-def _eight_bits(grey: NDArray[np.generic], mode: str) -> Pixels:
-    """Return deep greys as bytes: 16 bits by the high byte; numbers of no fixed range by what their largest one suggests."""
-    values = np.nan_to_num(grey.astype(np.float64))
+def _eight_bits(gray: NDArray[np.generic], mode: str) -> Pixels:
+    """Return deep grays as bytes: 16 bits by the high byte; numbers of no fixed range by what their largest one suggests."""
+    values = np.nan_to_num(gray.astype(np.float64))
     largest = values.max(initial=0)
     if mode == "F":
         values = values * 255 if largest <= 1 else values
@@ -139,6 +139,6 @@ def _eight_bits(grey: NDArray[np.generic], mode: str) -> Pixels:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, UnidentifiedImageError):
-        return "its format is not recognised"
+        return "its format is not recognized"
     text = " ".join((getattr(error, "strerror", None) or str(error)).split()) or type(error).__name__
     return text[:120].rstrip(".")

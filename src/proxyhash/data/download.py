@@ -8,15 +8,15 @@ import urllib.request
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from proxyhash.data.catalogue import Archive
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
+from proxyhash.data.catalog import Archive
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 CHUNK = 1 << 20
 TIMEOUT = 30.0  # seconds without a byte
 
 
-def download(archive: Archive, path: Path, progress: Progress = silent) -> None:
+def download(archive: Archive, path: Path, progress: Progress = no_progress) -> None:
     """Bring an archive to `path`, which is whole and verified or absent; what arrived of it waits beside it, as `.part`."""
     part = path.with_name(path.name + ".part")
     try:

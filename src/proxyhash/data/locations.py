@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 from proxyhash.data.archives import unpack
-from proxyhash.data.catalogue import Record
+from proxyhash.data.catalog import Record
 from proxyhash.data.download import download
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import checksum
-from proxyhash.support.places import cache_root
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.atomic_io import checksum
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.paths import cache_root
+from proxyhash.utils.progress import Progress, no_progress
 
 
 def data_folders(data_dir: Path | None = None) -> list[Path]:
@@ -32,7 +32,9 @@ def find_archive(record: Record, data_dir: Path | None = None) -> Path | None:
     return next((path for path in found if path.is_file()), None)
 
 
-def obtain_folder(record: Record, data_dir: Path | None = None, *, fetch: bool = True, progress: Progress = silent) -> Path:
+def obtain_folder(
+    record: Record, data_dir: Path | None = None, *, fetch: bool = True, progress: Progress = no_progress
+) -> Path:
     """Return the data set's folder, unpacking or downloading its archive if it is missing."""
     folder = find_folder(record, data_dir)
     if folder is not None:
@@ -49,7 +51,7 @@ def obtain_folder(record: Record, data_dir: Path | None = None, *, fetch: bool =
     return _unpacked(record, archive, progress)
 
 
-def check_files(record: Record, folder: Path, progress: Progress = silent) -> None:
+def check_files(record: Record, folder: Path, progress: Progress = no_progress) -> None:
     """Compare every official file with its published checksum."""
     for number, (name, expected) in enumerate(record.files):
         progress("verifying checksums", number / len(record.files))

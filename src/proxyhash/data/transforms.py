@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from proxyhash.data.crop import Part
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.decoding import Fit
 from proxyhash.data.images import in_memory
-from proxyhash.data.parts import Part
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
-from proxyhash.support.lookup import look_up
-from proxyhash.support.seeds import generator
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.random import generator
+from proxyhash.utils.registry import lookup
+from proxyhash.utils.validation import check_int
 
 Crop = Literal["none", "window", "padded", "area"]
 Draws = NDArray[np.float32]
@@ -125,12 +125,12 @@ def list_transforms() -> list[str]:
 
 def find_transform(name: str, size: int | None = None) -> Transform:
     """Return a transform by name; `small` and `photo` may give other sizes, the paper's have their own."""
-    found = look_up("transform", name, _TRANSFORMS)
+    found = lookup("transform", name, _TRANSFORMS)
     if size is None or size == found.size:
         return found
     if name.startswith("paper"):
         raise InputError(f"The transform {name} gives {found.size} pixels, not {size}: that is the paper's.")
-    whole_number("The size of an image", size, 1)
+    check_int("The size of an image", size, 1)
     side = round(size / CENTRAL) if found.crop == "area" else size
     return replace(found, size=size, side=side)
 

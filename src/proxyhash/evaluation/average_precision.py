@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from proxyhash.evaluation.counts import TieCounts
-from proxyhash.support.compiled import kernel
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.jit import jit
 
 Scores = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ def _harmonic_numbers(counts: TieCounts) -> Scores:
     return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, counts.items_in_all + 1))])
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _expected_sums(items: NDArray[np.int64], relevant: NDArray[np.int64], top: int, harmonic: Scores) -> Scores:
     """Return (Q,) the sums over ranks that `_Groups.expected` has group by group, from groups with relevant items only."""
     sums = np.zeros(len(items))

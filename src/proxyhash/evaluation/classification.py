@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from proxyhash.codes.bits import checked_packed, unpack
 from proxyhash.codes.tables import unpack_symbols
 from proxyhash.evaluation.result import Metric
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def classify_codes(
@@ -25,7 +25,7 @@ def classify_codes(
     """Return the accuracy on query codes of softmax regression trained on database codes (packed, of `bits` bits).
 
     Codes are seen as +1 and -1; those of symbols of `symbol` bits, which mean something only together, as one-hot symbols.
-    Minimises mean cross-entropy + ridge / 2 ||W||^2 by L-BFGS. A query of a class that the database lacks cannot be right.
+    Minimizes mean cross-entropy + ridge / 2 ||W||^2 by L-BFGS. A query of a class that the database lacks cannot be right.
     """
     q, db = _seen(query_codes, bits, symbol), _seen(db_codes, bits, symbol)
     q_labels, labels = np.asarray(query_labels), np.asarray(db_labels)

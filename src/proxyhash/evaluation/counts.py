@@ -11,7 +11,7 @@ from proxyhash.codes import kernels, sliced
 from proxyhash.codes.bits import Words
 from proxyhash.codes.search import checked_words, distances, for_queries, histogram_adder
 from proxyhash.evaluation.relevance import Relevance, relevance
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.progress import Progress, no_progress
 
 Counts = NDArray[np.int64]
 
@@ -45,7 +45,7 @@ def count_ties(
     *,
     beyond_relevant: bool = True,
     threads: int | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> TieCounts:
     """Count items and relevant items by distance, for packed codes and labels (see `relevance`).
 

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, pack
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
-def read_labelled_codes(path: str | Path) -> tuple[Packed, NDArray[Any]]:
+def read_labeled_codes(path: str | Path) -> tuple[Packed, NDArray[Any]]:
     """Return packed codes (N, bytes) and labels, (N,) or (N, tags).
 
     Codes are packed already (uint8 with values above 1), or booleans, 0 and 1, or numbers taken by their sign.

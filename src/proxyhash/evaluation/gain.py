@@ -6,8 +6,8 @@ from numpy.typing import ArrayLike, NDArray
 from proxyhash.codes.search import checked_words, distances
 from proxyhash.evaluation.relevance import relevance
 from proxyhash.evaluation.result import Metric
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.validation import check_int
 
 _PAIRS_AT_ONCE = 4_000_000
 
@@ -15,7 +15,7 @@ _PAIRS_AT_ONCE = 4_000_000
 def ndcg(
     query_codes: ArrayLike, query_tags: ArrayLike, db_codes: ArrayLike, db_tags: ArrayLike, top: int | None = None
 ) -> Metric:
-    """Return the normalised discounted cumulative gain among the `top` nearest, in expectation over the order of ties.
+    """Return the normalized discounted cumulative gain among the `top` nearest, in expectation over the order of ties.
 
     An item that shares t tags with the query gains 2^t - 1, divided by log2(rank + 1).
     """
@@ -23,7 +23,7 @@ def ndcg(
     labels = relevance(query_tags, db_tags, len(q), db.shape[1])
     if labels.query_tags is None or labels.database_tags is None:
         raise InputError("NDCG needs tags: matrices (items, tags) of 0 and 1.")
-    cutoff = db.shape[1] if top is None else min(whole_number("top", top, at_least=1), db.shape[1])
+    cutoff = db.shape[1] if top is None else min(check_int("top", top, minimum=1), db.shape[1])
     discounts = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, cutoff + 2)))])
     scores, lonely = np.zeros(len(q)), 0
     packed = np.asarray(query_codes)

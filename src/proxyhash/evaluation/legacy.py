@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from proxyhash.evaluation.counts import full_rows
 from proxyhash.evaluation.result import Metric
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 Hits = NDArray[np.bool_]
 

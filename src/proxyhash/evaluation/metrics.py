@@ -16,9 +16,9 @@ from proxyhash.evaluation.counts import TieCounts, count_ties, full_rows
 from proxyhash.evaluation.legacy import legacy_mean_average_precision
 from proxyhash.evaluation.ranking import count_ranked
 from proxyhash.evaluation.result import Curve, Metric
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.validation import check_int
 
 TIES = ("expected", "best", "worst", "stable")
 
@@ -38,7 +38,7 @@ def mean_average_precision(
     bit_weights: ArrayLike | None = None,
     legacy: str | None = None,
     threads: int | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Metric:
     """Return the mean average precision, by default the exact mean over all orders of tied items.
 
@@ -51,7 +51,7 @@ def mean_average_precision(
 
     `legacy` names a script whose number is to be reproduced, see `proxyhash.evaluation.legacy`.
     """
-    top = None if top is None else whole_number("top", top, at_least=1)
+    top = None if top is None else check_int("top", top, minimum=1)
     search = (query_codes, query_labels, db_codes, db_labels)
     if legacy is not None:
         return legacy_mean_average_precision(legacy, *search, top)
@@ -79,7 +79,7 @@ def precision_at(
     threads: int | None = None,
 ) -> Metric:
     """Return the expected share of relevant items among the k nearest; queries and weights as for mAP."""
-    k = whole_number("k", k, at_least=1)
+    k = check_int("k", k, minimum=1)
     parts = _rankings((query_codes, query_labels, db_codes, db_labels), "expected", bit_weights, threads)
     return _metric(f"precision@{k} [ties expected]", parts, lambda part: precision.precision_at(part, k))
 
@@ -95,7 +95,7 @@ def recall_at(
     threads: int | None = None,
 ) -> Metric:
     """Return the expected share of all relevant items that is among the k nearest; queries and weights as for mAP."""
-    k = whole_number("k", k, at_least=1)
+    k = check_int("k", k, minimum=1)
     parts = _rankings((query_codes, query_labels, db_codes, db_labels), "expected", bit_weights, threads)
     return _metric(f"recall@{k} [ties expected]", parts, lambda part: precision.recall_at(part, k))
 
@@ -110,7 +110,7 @@ def precision_within(
     threads: int | None = None,
 ) -> Metric:
     """Return the share of relevant items among those at most `radius` bits away; nothing found counts 0."""
-    radius = whole_number("radius", radius, at_least=0)
+    radius = check_int("radius", radius, minimum=0)
     counts = [count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)]
     return _metric(f"precision within radius {radius}", counts, lambda part: precision.precision_within(part, radius))
 
@@ -125,7 +125,7 @@ def mean_average_precision_within(
     threads: int | None = None,
 ) -> Metric:
     """Return the mean average precision over the items at most `radius` bits away; nothing found counts 0."""
-    radius = whole_number("radius", radius, at_least=0)
+    radius = check_int("radius", radius, minimum=0)
     counts = [count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)]
     return _metric(f"mAP within radius {radius}", counts, lambda part: precision.average_precision_within(part, radius))
 
@@ -147,13 +147,13 @@ def evaluate(
     ks: tuple[int, ...] = (1, 10, 100),
     *,
     threads: int | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> list[Metric]:
     """Return the usual metrics from one pass over all pairs: mAP and its bounds, precision and recall, and radius 2.
 
     Queries as for mAP; where distances are real numbers there is no radius.
     """
-    top = None if top is None else whole_number("top", top, at_least=1)
+    top = None if top is None else check_int("top", top, minimum=1)
     real = _is_real(query_codes, None)
     scorers = _usual_scorers(top, ks, real)
     parts = _rankings((query_codes, query_labels, db_codes, db_labels), "expected", None, threads, progress)
@@ -197,7 +197,7 @@ def _rankings(
     ties: str,
     bit_weights: ArrayLike | None,
     threads: int | None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
     *,
     beyond_relevant: bool = True,
 ) -> Iterable[TieCounts]:

@@ -10,11 +10,11 @@ from proxyhash.codes.bits import Packed, checked_packed, unpack
 from proxyhash.codes.tables import distances_by_tables
 from proxyhash.evaluation.counts import TieCounts
 from proxyhash.evaluation.relevance import relevance
-from proxyhash.support.checks import whole_number
-from proxyhash.support.compiled import kernel
-from proxyhash.support.errors import InputError
-from proxyhash.support.parallel import available_threads, lookahead
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.jit import jit
+from proxyhash.utils.parallel import available_threads, prefetch
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.validation import check_int
 
 _ITEMS_AT_ONCE = 65_536
 _PAIRS_AT_ONCE = 2_000_000  # of a thread
@@ -30,7 +30,7 @@ def count_ranked(
     bit_weights: ArrayLike | None = None,
     *,
     threads: int | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Iterator[TieCounts]:
     """Yield for some queries at a time their groups of items, nearest first, as counts (queries, groups).
 
@@ -40,12 +40,12 @@ def count_ranked(
     database = checked_packed("The database", db_codes)
     count, distances = _scorer(query_codes, bit_weights, database)
     labels = relevance(query_labels, db_labels, count, len(database))
-    threads = available_threads() if threads is None else whole_number("threads", threads, at_least=1)
+    threads = available_threads() if threads is None else check_int("threads", threads, minimum=1)
     size = max(1, _PAIRS_AT_ONCE // len(database))
     pieces = [slice(first, first + size) for first in range(0, count, size)]
     with ThreadPoolExecutor(threads) as pool:
         begun = (pool.submit(lambda rows: _groups(distances(rows), labels.matrix(rows)), piece) for piece in pieces)
-        for done, counted in enumerate(lookahead(begun, threads + _AHEAD), start=1):
+        for done, counted in enumerate(prefetch(begun, threads + _AHEAD), start=1):
             yield counted.result()
             progress("Comparing codes", done / len(pieces))
 
@@ -62,7 +62,7 @@ def _groups(distances: NDArray[np.float64], relevant: NDArray[np.bool_]) -> TieC
     return TieCounts(items, hits)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _count_rows(
     distances: NDArray[np.float64], relevant: NDArray[np.bool_], items: NDArray[np.int64], hits: NDArray[np.int64]
 ) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyhash.codes.bits import Words, words
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from proxyhash.evaluation.result import Metric
-from proxyhash.support.errors import InputError
-from proxyhash.support.seeds import generator
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.random import generator
 
 _NUMBERS_AT_ONCE = 4_000_000
 

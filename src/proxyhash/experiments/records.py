@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from proxyhash.support.errors import InputError, ProxyhashWarning
-from proxyhash.support.files import written_whole
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError, ProxyhashWarning
 
 FORMAT = "proxyhash.record/1"
 
@@ -37,7 +37,7 @@ class Record:
     def write(self, folder: Path) -> None:
         """Write the record to its file in a folder."""
         content = {"format": FORMAT, **asdict(self)}
-        with written_whole(folder / self.file_name) as temporary:
+        with atomic_write(folder / self.file_name) as temporary:
             temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

@@ -8,11 +8,11 @@ from proxyhash.codes.bits import Packed, pack, signs
 from proxyhash.data import Dataset, Problems, load_dataset, make_split
 from proxyhash.data.images import Indices, Some
 from proxyhash.index.calibration import Calibration, calibrate
-from proxyhash.index.models import load_hasher
+from proxyhash.index.model_store import load_hasher
 from proxyhash.models.card import card_renewed
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
-from proxyhash.support.seeds import permutation
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.random import permutation
 
 MOST_QUERIES, MOST_ITEMS = 2_000, 20_000  # images that are encoded: a hundred thousand pairs a distance say enough
 
@@ -22,7 +22,7 @@ def calibrate_model(
     data: str | None = None,
     protocol: str | None = None,
     data_dir: Path | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Calibration:
     """Measure the model in a folder by its own protocol's validation set, store the result there, and return it."""
     hasher = load_hasher(model)
@@ -40,7 +40,8 @@ def calibrate_model(
         raise InputError(f"The protocol {split.protocol} holds no validation images out; choose another with --protocol.")
     queries, q = _codes(hasher, dataset, _some(split.validation, MOST_QUERIES), progress)
     items, db = _codes(hasher, dataset, _some(split.validation_database, MOST_ITEMS), progress)
-    found = calibrate(q, dataset.relevance(queries), db, dataset.relevance(items), hasher.bits)
+    labels = dataset.require_labels().values
+    found = calibrate(q, labels[queries], db, labels[items], hasher.bits)
     with card_renewed(model):
         found.save(model)
     return found

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
 from proxyhash.evaluation.counts import count_ties
-from proxyhash.models.model_folder import CALIBRATION
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import written_whole
+from proxyhash.models.storage import CALIBRATION
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError
 
 FILE = CALIBRATION
 FORMAT = "proxyhash.calibration/1"
@@ -42,7 +42,7 @@ class Calibration:
     def save(self, folder: Path) -> None:
         """Store it with a model."""
         facts = {"format": FORMAT, "precision": self.precision.tolist(), "pairs": self.pairs.tolist()}
-        with written_whole(folder / FILE) as temporary:
+        with atomic_write(folder / FILE) as temporary:
             temporary.write_text(json.dumps(facts))
 
     @classmethod
@@ -64,9 +64,9 @@ class Calibration:
 def calibrate(
     query_codes: ArrayLike, query_labels: ArrayLike, database_codes: ArrayLike, database_labels: ArrayLike, bits: int
 ) -> Calibration:
-    """Measure packed codes of queries against a database, both labelled (classes, or tags of which one must be shared).
+    """Measure packed codes of queries against a database, both labeled (classes, or tags of which one must be shared).
 
-    Shares at single distances are noisy; pooling neighbours until they fall (isotonic regression, weighted by pairs) is the
+    Shares at single distances are noisy; pooling neighbors until they fall (isotonic regression, weighted by pairs) is the
     least squares fit among all that never rise.
     """
     counts = count_ties(query_codes, query_labels, database_codes, database_labels)

@@ -7,11 +7,11 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from proxyhash.data.decoding import UnreadableImageError, decode
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import written_whole
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError
 
 SIDE, GAP, CAPTION = 128, 8, 30
-INK, GREY, PAPER, ACCENT = "#1b1b1b", "#6f6f6f", "#ffffff", "#0b6e99"
+INK, GRAY, PAPER, ACCENT = "#1b1b1b", "#6f6f6f", "#ffffff", "#0b6e99"
 COLUMNS = 10  # matches in a row; more go on in the next
 
 
@@ -38,7 +38,7 @@ def draw_sheet(rows: Sequence[Sequence[Picture]], path: Path) -> None:
         for across, picture in enumerate(line):
             if picture is not None:
                 _draw(sheet, draw, font, picture, GAP + across * cell_width, GAP + down * cell_height)
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         sheet.save(temporary)
 
 
@@ -55,14 +55,14 @@ def _draw(
 ) -> None:  # fmt: skip
     thumb = _thumb(picture.path)
     if thumb is None:
-        draw.rectangle((left, top, left + SIDE - 1, top + SIDE - 1), outline=GREY)
-        draw.text((left + SIDE // 2, top + SIDE // 2), "no image", GREY, font, anchor="mm")
+        draw.rectangle((left, top, left + SIDE - 1, top + SIDE - 1), outline=GRAY)
+        draw.text((left + SIDE // 2, top + SIDE // 2), "no image", GRAY, font, anchor="mm")
     else:
         sheet.paste(thumb, (left + (SIDE - thumb.width) // 2, top + (SIDE - thumb.height) // 2))
     if picture.query:
         draw.rectangle((left - 3, top - 3, left + SIDE + 2, top + SIDE + 2), outline=ACCENT, width=3)
     draw.text((left, top + SIDE + 4), _fitted(draw, font, picture.title), INK, font)
-    draw.text((left, top + SIDE + 16), _fitted(draw, font, picture.note), GREY, font)
+    draw.text((left, top + SIDE + 16), _fitted(draw, font, picture.note), GRAY, font)
 
 
 def _thumb(path: Path | None) -> Image.Image | None:

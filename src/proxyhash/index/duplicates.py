@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
 from proxyhash.codes.logic import BLOCK
-from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.index.searching import grouping_kernels, linking_kernels
-from proxyhash.index.searching.grouped import GroupedSegment, grouped_segment
-from proxyhash.index.searching.memory import Snapshot
-from proxyhash.index.storage.items import items_at
-from proxyhash.support.checks import whole_number
-from proxyhash.support.progress import Progress, silent
+from proxyhash.index.clusters import layout_kernels, link_kernels
+from proxyhash.index.clusters.clustered import GroupedSegment, grouped_segment
+from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.items import items_at
+from proxyhash.index.local.snapshots import Snapshot
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.validation import check_int
 
 _AT_ONCE = 4096  # codes between two signs of life
 
@@ -30,12 +30,12 @@ class NearDuplicates:
         return f"NearDuplicates({len(self.keys):,} like {self.keys[0]!r})"
 
 
-def near_duplicates(index: EmbeddedIndex, radius: int = 0, *, progress: Progress = silent) -> list[NearDuplicates]:
+def near_duplicates(index: EmbeddedIndex, radius: int = 0, *, progress: Progress = no_progress) -> list[NearDuplicates]:
     """Return all groups of at least two items linked by pairs within `radius` bits, the largest first.
 
     Two items of a group may be farther apart than the radius, if others lie between them.
     """
-    radius = whole_number("radius", radius, at_least=0)
+    radius = check_int("radius", radius, minimum=0)
     snapshot = index.memory.snapshot()
     positions, owner = linked(snapshot, radius, progress)
     order = np.lexsort((positions, owner))
@@ -46,7 +46,7 @@ def near_duplicates(index: EmbeddedIndex, radius: int = 0, *, progress: Progress
     return [NearDuplicates(keys) for keys in sorted(groups, key=lambda keys: (-len(keys), keys)) if len(keys) > 1]
 
 
-def linked(snapshot: Snapshot, radius: int, progress: Progress = silent) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def linked(snapshot: Snapshot, radius: int, progress: Progress = no_progress) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the positions of all codes (N,), and for each the number of the connected component it belongs to.
 
     Equal codes are one: only distinct ones are compared, so that a thousand copies of an image are not a million pairs.
@@ -62,21 +62,21 @@ def linked(snapshot: Snapshot, radius: int, progress: Progress = silent) -> tupl
         return positions, _linked_grouped(distinct, snapshot.main.groups.centres, radius, progress)[code]
     parent = np.arange(distinct.shape[1])
     for first in _steps(len(parent), _AT_ONCE, progress):
-        linking_kernels.link_plain(distinct, radius, parent, first, min(first + _AT_ONCE, len(parent)))
+        link_kernels.link_plain(distinct, radius, parent, first, min(first + _AT_ONCE, len(parent)))
     return positions, _settled(parent)[code]
 
 
 def _linked_grouped(distinct: Words, centres: Words, radius: int, progress: Progress) -> NDArray[np.int64]:
     """Return the components of distinct codes (W, n), looking only at blocks of the index's groups that can matter."""
     numbers, own = np.arange(distinct.shape[1], dtype=np.uint32), np.empty(distinct.shape[1], np.uint16)
-    grouping_kernels.nearest_centres(distinct, centres, own)
+    layout_kernels.nearest_centres(distinct, centres, own)
     sizes = np.bincount(own, minlength=len(centres)).astype(np.int64)
     segment = grouped_segment(centres, sizes, lambda take: take(distinct, numbers, own))
     blocks = len(segment.groups.planes)
     parent = np.arange(BLOCK * blocks)
     at_once = _AT_ONCE // BLOCK
     for first in _steps(blocks, at_once, progress):
-        linking_kernels.link_grouped(segment.groups, radius, parent, first, min(first + at_once, blocks))
+        link_kernels.link_grouped(segment.groups, radius, parent, first, min(first + at_once, blocks))
     component, places = np.empty(len(numbers), np.int64), segment.places()
     component[segment.groups.positions.at(places)] = _settled(parent)[places]
     return component

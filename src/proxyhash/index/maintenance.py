@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proxyhash.codes.bits import Packed, pack, signs
-from proxyhash.index import writing
-from proxyhash.index.centres import WORTH_IT
-from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.index.models import FOLDER, keep_copy, proxy_codes
-from proxyhash.index.storage import blocks, items
-from proxyhash.index.storage.blocks import BLOCK, Block, Place
-from proxyhash.index.storage.store import Store
-from proxyhash.support.errors import InputError
+from proxyhash.index.clusters.centroids import WORTH_IT
+from proxyhash.index.local import blocks, items, transactions
+from proxyhash.index.local.blocks import BLOCK, Block, Place
+from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.store import Store
+from proxyhash.index.model_store import FOLDER, keep_copy, proxy_codes
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.data import Problems
@@ -34,7 +33,7 @@ def compact(index: EmbeddedIndex) -> tuple[int, int]:
         store.run("DELETE FROM sources WHERE number NOT IN (SELECT DISTINCT source FROM items WHERE source IS NOT NULL)")
     count = store.value("SELECT coalesce(sum(count), 0) FROM blocks WHERE edition = ?", edition)
     if count >= WORTH_IT:
-        writing.regroup(store, np.zeros((0, (index.bits + 7) // 8), np.uint8), proxy_codes(index.folder, index.model))
+        transactions.regroup(store, np.zeros((0, (index.bits + 7) // 8), np.uint8), proxy_codes(index.folder, index.model))
     store.vacuum()
     _drop_models(index)
     return before, index.bytes_on_disk()
@@ -161,7 +160,7 @@ def upgrade(
     """Move an index to a new model and return how many items have new codes; see `Upgrade`."""
     moved = Upgrade(index, hasher, problems, drop_unreadable, counted).run()
     nothing = np.zeros((0, (index.bits + 7) // 8), np.uint8)
-    writing.regroup_if_grown(index.store, nothing, lambda: proxy_codes(index.folder, index.model))
+    transactions.regroup_if_grown(index.store, nothing, lambda: proxy_codes(index.folder, index.model))
     _drop_models(index)
     return moved
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, pack, signs
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.models.hasher import Hasher

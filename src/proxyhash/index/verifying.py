@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.index.models import model_folder
-from proxyhash.index.storage import blocks
-from proxyhash.models.model_folder import check_files, fingerprint, read_config
-from proxyhash.support.errors import InputError
+from proxyhash.index.local import blocks
+from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.model_store import model_folder
+from proxyhash.models.storage import check_files, fingerprint, read_config
+from proxyhash.utils.errors import InputError
 
 
 @dataclass(frozen=True)

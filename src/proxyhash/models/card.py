@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from proxyhash.models.model_folder import CALIBRATION, CARD, MEASURED, read_config
-from proxyhash.support.files import written_whole
-from proxyhash.support.markdown import escaped
+from proxyhash.models.storage import CALIBRATION, CARD, MEASURED, read_config
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.markdown import escape_markdown
 
 NAMES_SHOWN = 30
 # What the Hugging Face Hub reads; nothing in it comes from data.
@@ -41,7 +41,7 @@ def model_card(folder: Path) -> str:
 
 def write_card(folder: Path) -> None:
     """Write the card into the folder."""
-    with written_whole(folder / CARD) as temporary:
+    with atomic_write(folder / CARD) as temporary:
         temporary.write_text(model_card(folder), encoding="utf-8")
 
 
@@ -70,7 +70,7 @@ def _order(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
     order, head = _order(config), config["head"]
-    method = escaped(order.get("method", "unknown method"))
+    method = escape_markdown(order.get("method", "unknown method"))
     yield f"# Image hasher: {method}, {head['bits']} bits"
     yield ""
     yield "Turns an image into a short binary code; images are alike if few bits of their codes differ. Made by proxyhash."
@@ -78,13 +78,13 @@ def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
     rate = order.get("plan", {}).get("backbone_rate")
     trained = "" if rate is None else ", its features frozen" if not rate else ", trained too"
     start = "" if order.get("pretrained", True) else ", from random weights"
-    yield f"- backbone: {escaped(config['backbone'])}{start}{trained}"
+    yield f"- backbone: {escape_markdown(config['backbone'])}{start}{trained}"
     yield f"- images: brought to {config['transform']['size']} x {config['transform']['size']} pixels"
     yield f"- head: {head['width']} features to {head['bits']} bits" + (
         f" by {head['hidden']} hidden units" if head.get("hidden") else ""
     )
     if order.get("settings"):
-        yield f"- settings: {escaped(json.dumps(order['settings'], sort_keys=True))}"
+        yield f"- settings: {escape_markdown(json.dumps(order['settings'], sort_keys=True))}"
 
 
 def _data(config: Mapping[str, Any]) -> Iterator[str]:
@@ -93,16 +93,16 @@ def _data(config: Mapping[str, Any]) -> Iterator[str]:
     record, names = config["record"], config["names"]
     path = record.get("data", {}).get("path")
     # A path may tell more about its owner than the owner wants to share.
-    yield f"Learned from {escaped(Path(path).name)}." if path else "What it learned from was not recorded."
+    yield f"Learned from {escape_markdown(Path(path).name)}." if path else "What it learned from was not recorded."
     protocol = record.get("protocol")
     if protocol is None:
         yield "No labels were used." if path else ""
         return
-    sizes = ", ".join(f"{count:,} {escaped(name.replace('_', ' '))}" for name, count in protocol["sizes"].items())
-    version = f"{escaped(protocol['protocol'])}@{protocol['version']}"
-    yield f"Protocol {version} ({sizes}), fingerprint {escaped(protocol['fingerprint'])}."
+    sizes = ", ".join(f"{count:,} {escape_markdown(name.replace('_', ' '))}" for name, count in protocol["sizes"].items())
+    version = f"{escape_markdown(protocol['protocol'])}@{protocol['version']}"
+    yield f"Protocol {version} ({sizes}), fingerprint {escape_markdown(protocol['fingerprint'])}."
     if names:
-        shown = ", ".join(escaped(name) for name in names[:NAMES_SHOWN])
+        shown = ", ".join(escape_markdown(name) for name in names[:NAMES_SHOWN])
         more = f", and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
         yield ""
         yield f"{len(names):,} classes or tags: {shown}{more}."
@@ -122,7 +122,7 @@ def _measured(config: Mapping[str, Any], measured: Mapping[str, Any], calibratio
                 cells = ("" if values.get(row) is None else f"{values[row]:.4f}" for values in known.values())
                 yield f"| {title} | " + " | ".join(cells) + " |"
     else:
-        yield "Nothing: no labelled images were held out, or nobody has measured on them."
+        yield "Nothing: no labeled images were held out, or nobody has measured on them."
     if precision := calibration.get("precision"):
         radius = sum(share >= 0.5 for share in precision) - 1
         yield ""

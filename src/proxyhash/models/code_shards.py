@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import written_whole
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError
 
 FORMAT = "proxyhash.shard/1"
 
@@ -53,7 +53,7 @@ def write_shard(folder: Path, shard: Shard) -> Path:
         "facts": np.array(json.dumps(facts)),
     }
     path = shard_path(folder, shard.number, shard.of)
-    with written_whole(path) as temporary, temporary.open("wb") as handle:
+    with atomic_write(path) as temporary, temporary.open("wb") as handle:
         np.savez(handle, **arrays, sha256=np.array(_digest(arrays)))  # type: ignore[arg-type]
     return path
 

@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data.dataset import Dataset
-from proxyhash.data.problems import Problems
+from proxyhash.data.skipped import Problems
 from proxyhash.data.transforms import Transform
-from proxyhash.models.backbones.backbone import Backbone
-from proxyhash.models.engines import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
-from proxyhash.models.network import Normalised
+from proxyhash.models.backbones.base import Backbone
+from proxyhash.models.network import Normalized
 from proxyhash.models.onnx_export import export_onnx
 from proxyhash.models.running import run_images
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import written_whole
-from proxyhash.support.places import cache_root
-from proxyhash.support.progress import Progress, silent
+from proxyhash.models.runtime import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.paths import cache_root
+from proxyhash.utils.progress import Progress, no_progress
 
 SAVE_EVERY = 32  # batches; a kill loses at most these
 FORMAT = 2
@@ -35,7 +35,12 @@ class Features:
 
 
 def cached_features(
-    dataset: Dataset, backbone: Backbone, transform: Transform, *, folder: Path | None = None, progress: Progress = silent
+    dataset: Dataset,
+    backbone: Backbone,
+    transform: Transform,
+    *,
+    folder: Path | None = None,
+    progress: Progress = no_progress,
 ) -> Features:
     """Return the features of all images of a data set, from the cache if they are there.
 
@@ -88,7 +93,7 @@ def _extract(dataset: Dataset, backbone: Backbone, transform: Transform, entry: 
             _note(mark, begun)
     values[begun:] = np.nan
     values.flush()
-    with written_whole(entry / "readable.npy") as temporary, temporary.open("wb") as handle:
+    with atomic_write(entry / "readable.npy") as temporary, temporary.open("wb") as handle:
         np.save(handle, ~np.isnan(values[:, 0]))
     part.replace(entry / "features.npy")
     mark.unlink(missing_ok=True)
@@ -109,7 +114,7 @@ def _part(part: Path, mark: Path, shape: tuple[int, int]) -> tuple[np.memmap[tup
 
 
 def _runner(backbone: Backbone, image_size: int, entry: Path) -> Runner:
-    network = Normalised(backbone)
+    network = Normalized(backbone)
     on_cpu = next(backbone.parameters()).device.type == "cpu"
     if not (on_cpu and onnx_available()):
         return TorchRunner(network)
@@ -121,7 +126,7 @@ def _runner(backbone: Backbone, image_size: int, entry: Path) -> Runner:
 
 
 def _note(mark: Path, done: int) -> None:
-    with written_whole(mark) as temporary:
+    with atomic_write(mark) as temporary:
         temporary.write_text(json.dumps({"done": done}))
 
 

@@ -15,14 +15,17 @@ from safetensors.torch import load_file, save_file
 
 from proxyhash.codes.bits import Packed
 from proxyhash.data.images import ArrayImages, FileImages, Images, Indices
-from proxyhash.data.problems import Problems
+from proxyhash.data.skipped import Problems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.card import write_card
-from proxyhash.models.engines import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
 from proxyhash.models.heads import Head, Queries, describe_head, make_head
 from proxyhash.models.hub import local_folder
-from proxyhash.models.model_folder import (
+from proxyhash.models.network import HashNetwork
+from proxyhash.models.onnx_export import export_onnx
+from proxyhash.models.running import run_images
+from proxyhash.models.runtime import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
+from proxyhash.models.storage import (
     CONFIG,
     FORMAT,
     ONNX,
@@ -32,14 +35,10 @@ from proxyhash.models.model_folder import (
     check_replaceable,
     read_config,
 )
-from proxyhash.models.network import HashNetwork
-from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.running import run_images
 from proxyhash.proxies import ProxySet
-from proxyhash.support.errors import InputError, ProxyhashWarning
-from proxyhash.support.files import checksum
-from proxyhash.support.folders import folder_written_whole
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.atomic_io import atomic_folder, checksum
+from proxyhash.utils.errors import InputError, ProxyhashWarning
+from proxyhash.utils.progress import Progress, no_progress
 
 Anything = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
 """Images: a collection, bytes (N, side, side, 3), one file, or several files."""
@@ -78,32 +77,32 @@ class Hasher:
         """Return what maps features to nu."""
         return self.network.head
 
-    def encode(self, images: Anything, *, progress: Progress = silent) -> NDArray[np.uint8]:
+    def encode(self, images: Anything, *, progress: Progress = no_progress) -> NDArray[np.uint8]:
         """Return packed codes (N, ceil(bits / 8)): the signs of nu, unless its head codes otherwise."""
         return self.head.codes(self.embed(images, progress=progress))
 
-    def queries(self, images: Anything, *, progress: Progress = silent) -> Queries:
+    def queries(self, images: Anything, *, progress: Progress = no_progress) -> Queries:
         """Return what the evaluation compares with the codes of a database: codes, or tables where these are searched."""
         return self.head.queries(self.embed(images, progress=progress))
 
-    def embed(self, images: Anything, *, progress: Progress = silent) -> Floats:
+    def embed(self, images: Anything, *, progress: Progress = no_progress) -> Floats:
         """Return nu (N, bits); an image that cannot be read is an error."""
         return self.embed_readable(images, None, progress=progress)[1]
 
     def embed_readable(
-        self, images: Anything, problems: Problems | None, *, progress: Progress = silent
+        self, images: Anything, problems: Problems | None, *, progress: Progress = no_progress
     ) -> tuple[Indices, Floats]:
         """Return which images could be read (n,) and their nu (n, bits); the others are counted in `problems`."""
         return self._run(as_images(images), self._runner(), problems, progress, self.head.outputs)
 
     def embed_batches(
-        self, images: Anything, problems: Problems, *, indices: Indices | None = None, progress: Progress = silent
+        self, images: Anything, problems: Problems, *, indices: Indices | None = None, progress: Progress = no_progress
     ) -> Iterator[tuple[Indices, Floats]]:
         """Yield the same batch by batch, so that what is made of it can be stored before all images are done."""
         found = as_images(images)
         return run_images(found, self._runner(), self.transform, indices=indices, problems=problems, progress=progress)
 
-    def features(self, images: Anything, *, progress: Progress = silent) -> Floats:
+    def features(self, images: Anything, *, progress: Progress = no_progress) -> Floats:
         """Return q(x) (N, width)."""
         runner = TorchRunner(self.network.features)
         return self._run(as_images(images), runner, None, progress, self.head.shape.width)[1]
@@ -115,7 +114,7 @@ class Hasher:
             nu: Floats = self.head(torch.from_numpy(np.array(features)).to(device)).cpu().numpy()
             return nu
 
-    def classify(self, images: Anything, *, progress: Progress = silent) -> list[str]:
+    def classify(self, images: Anything, *, progress: Progress = no_progress) -> list[str]:
         """Return the name of the class whose proxy is nearest to each image."""
         return [self.names[number] for number in self.nearest_proxies(self.embed(images, progress=progress))]
 
@@ -129,7 +128,7 @@ class Hasher:
     def save(self, folder: Path) -> None:
         """Write everything and a card to a folder, which is replaced as a whole; with onnxruntime, the ONNX file too."""
         check_replaceable(folder)
-        with folder_written_whole(folder) as temporary:
+        with atomic_folder(folder) as temporary:
             save_file(_plain_tensors(self.network), temporary / WEIGHTS)
             if self.proxies is not None:
                 self.proxies.save(temporary / PROXIES)

@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.heads import HashHead, Head, HeadShape
 
-__all__ = ["HashHead", "HashNetwork", "HeadShape", "Normalised"]
+__all__ = ["HashHead", "HashNetwork", "HeadShape", "Normalized"]
 
 
-class Normalised(nn.Module):
-    """A backbone that takes pixels (N, 3, H, W) from 0 to 255: the normalisation travels with the network."""
+class Normalized(nn.Module):
+    """A backbone that takes pixels (N, 3, H, W) from 0 to 255: the normalization travels with the network."""
 
     mean: Tensor
     std: Tensor
@@ -34,7 +34,7 @@ class HashNetwork(nn.Module):
 
     def __init__(self, backbone: Backbone, head: Head) -> None:
         super().__init__()
-        self.features = Normalised(backbone)
+        self.features = Normalized(backbone)
         self.head = head
 
     def forward(self, pixels: Tensor) -> Tensor:

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from proxyhash.models.engines import Floats, OnnxRunner, TorchRunner
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import written_whole
+from proxyhash.models.runtime import Floats, OnnxRunner, TorchRunner
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError
 
 TOLERANCE = 1e-3  # of outputs whose size is about 1: beyond rounding, it would be another network
 CLEARLY_SIGNED = 1e-4  # outputs nearer to zero may round to either sign
@@ -21,7 +21,7 @@ CLEARLY_SIGNED = 1e-4  # outputs nearer to zero may round to either sign
 def export_onnx(network: nn.Module, path: Path, image_size: int, *, output: str = "nu") -> None:
     """Write `network` (pixels (n, 3, size, size) from 0 to 255 -> outputs) for any n, once both give the same answers."""
     _check_installed()
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         _write(network.eval(), temporary, image_size, output)
         _compare(network, temporary, image_size)
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxyhash.data.pieces import Piece
-from proxyhash.data.problems import Problems
+from proxyhash.data.shards import Piece
+from proxyhash.data.skipped import Problems
 from proxyhash.models.code_shards import Shard, read_shard, shard_path, write_shard
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.model_folder import fingerprint
-from proxyhash.support.errors import InputError
-from proxyhash.support.ranks import Rank
+from proxyhash.models.storage import fingerprint
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.process_rank import ProcessRank
 
 Counted = Callable[[int, int], None]
 """Is told how many shards of how many are done."""
@@ -33,7 +33,7 @@ def encode_pieces(
     folder: Path,
     problems: Problems,
     *,
-    rank: Rank | None = None,
+    rank: ProcessRank | None = None,
     counted: Counted = lambda *_: None,
 ) -> Encoded:
     """Encode this process's share of the pieces to `folder`, a shard for each.
@@ -43,7 +43,7 @@ def encode_pieces(
     """
     if hasher.folder is None:
         raise InputError("Save the model first: shards say by its folder which model they are of.")
-    rank, model, begun = rank or Rank(), fingerprint(hasher.folder), time.monotonic()
+    rank, model, begun = rank or ProcessRank(), fingerprint(hasher.folder), time.monotonic()
     mine = [piece for piece in pieces if rank.has(piece.number)]
     written = images = 0
     for done, piece in enumerate(mine):

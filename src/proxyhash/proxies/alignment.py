@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from proxyhash.proxies.binary import sign
 from proxyhash.proxies.geometry import Floats, random_rotation
-from proxyhash.support.parallel import available_threads, ordered_map, single_threaded_blas
-from proxyhash.support.progress import Progress, silent
-from proxyhash.support.seeds import generator
+from proxyhash.utils.parallel import available_threads, ordered_map, single_threaded_blas
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.random import generator
 
 Matrix = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ def best_rotation(
     restarts: int = 20,
     seed: int = 0,
     threads: int | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Rotation:
     """Return the `itq_rotation` of least error among `restarts` random starts; independent of the number of threads."""
 

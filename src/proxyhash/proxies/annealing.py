@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.proxies.geometry import Floats
-from proxyhash.support.compiled import kernel
+from proxyhash.utils.jit import jit
 
 _STAGES = 60
 # Temperatures in standard deviations of the change that a random swap makes: above the first nothing settles, below the
@@ -56,7 +56,7 @@ def _typical_change(s: Floats, placed: Floats, random: np.random.Generator) -> f
     return float(changes.std()) or 1.0
 
 
-@kernel(fastmath=True, nogil=True)
+@jit(fastmath=True, nogil=True)
 def _anneal_stage(
     s: Floats,
     placed: Floats,

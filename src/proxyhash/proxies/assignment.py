@@ -1,7 +1,7 @@
 """Which class gets which proxy, eq. (class_assignment): similar classes should get similar proxies.
 
-A quadratic assignment problem: over permutations gamma, minimise sum_{i != j} s_ij (1 - w_gamma_i . w_gamma_j / d). The sum
-of all w_i . w_j does not depend on gamma, so equivalently maximise the gain sum_{i != j} s_ij w_gamma_i . w_gamma_j / d.
+A quadratic assignment problem: over permutations gamma, minimize sum_{i != j} s_ij (1 - w_gamma_i . w_gamma_j / d). The sum
+of all w_i . w_j does not depend on gamma, so equivalently maximize the gain sum_{i != j} s_ij w_gamma_i . w_gamma_j / d.
 With V = S W, swapping the proxies of classes p and q changes half the gain by
 (w_q - w_p) . (V_p - V_q) - s_pq |w_q - w_p|^2: all swaps cost one matrix product, and no C x C matrix of proxies is needed.
 """
@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.proxies.geometry import Floats, unit_rows
-from proxyhash.support.errors import InputError
-from proxyhash.support.parallel import available_threads, ordered_map, single_threaded_blas
-from proxyhash.support.progress import Progress, silent
-from proxyhash.support.seeds import generator
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.parallel import available_threads, ordered_map, single_threaded_blas
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.random import generator
 
 Permutation = NDArray[np.int64]
 
@@ -51,7 +51,7 @@ def assign(
     start: Permutation | None = None,
     seed: int = 0,
     threads: int | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Permutation:
     """Return gamma (C,): class i gets row gamma_i of `weights` (C, d). Never worse than `start` (default: random).
 

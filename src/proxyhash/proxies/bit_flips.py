@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.proxies.geometry import Floats
-from proxyhash.support.compiled import kernel
+from proxyhash.utils.jit import jit
 
 Signs = NDArray[np.float32]
 
@@ -77,7 +77,7 @@ def flipped(
     return np.ascontiguousarray(columns.T)
 
 
-@kernel(fastmath=True, nogil=True)
+@jit(fastmath=True, nogil=True)
 def _flip_stage(
     columns: Signs,
     apart: Signs,

@@ -13,10 +13,10 @@ from proxyhash.proxies.proxy_set import ProxySet
 from proxyhash.proxies.quality import measure
 from proxyhash.proxies.recommended import AUTO, recommended
 from proxyhash.proxies.similarity import checked_similarity
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError, ProxyhashWarning
-from proxyhash.support.parallel import single_threaded_blas
-from proxyhash.support.progress import Progress, silent
+from proxyhash.utils.errors import InputError, ProxyhashWarning
+from proxyhash.utils.parallel import single_threaded_blas
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.validation import check_int
 
 
 def design_proxies(
@@ -31,7 +31,7 @@ def design_proxies(
     solver: str = "anneal",
     floor: int | None = None,
     threads: int | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> ProxySet:
     """Decide where each of C classes sits in Hamming space: a `ProxySet` of weights (C, d), row norm sqrt(d), and quality.
 
@@ -47,12 +47,12 @@ def design_proxies(
     ((10, 16), True)
     """
     brief = Brief(
-        classes=whole_number("classes", classes, at_least=2),
-        bits=whole_number("bits", bits, at_least=1),
-        seed=whole_number("seed", seed, at_least=0),
+        classes=check_int("classes", classes, minimum=2),
+        bits=check_int("bits", bits, minimum=1),
+        seed=check_int("seed", seed, minimum=0),
         similarity=None if similarity is None else checked_similarity(similarity, classes),
         tammes_restarts=_optional("tammes_restarts", tammes_restarts),
-        rotation_restarts=whole_number("rotation_restarts", rotation_restarts, at_least=1),
+        rotation_restarts=check_int("rotation_restarts", rotation_restarts, minimum=1),
         solver=solver,
         floor=_optional("floor", floor),
         threads=_optional("threads", threads),
@@ -69,7 +69,7 @@ def design_proxies(
 
 
 def _optional(name: str, value: int | None) -> int | None:
-    return None if value is None else whole_number(name, value, at_least=1)
+    return None if value is None else check_int(name, value, minimum=1)
 
 
 def _refuse_the_impossible(recipe: Kind, brief: Brief) -> None:

@@ -10,10 +10,10 @@ from proxyhash.proxies.proxy_set import ProxySet
 from proxyhash.proxies.quality import measure
 from proxyhash.proxies.similarity import checked_similarity
 from proxyhash.proxies.tammes import spread
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
-from proxyhash.support.parallel import single_threaded_blas
-from proxyhash.support.seeds import generator
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.parallel import single_threaded_blas
+from proxyhash.utils.random import generator
+from proxyhash.utils.validation import check_int
 
 
 def extend(proxies: ProxySet, new_classes: int, similarity: ArrayLike | None = None) -> ProxySet:
@@ -22,7 +22,7 @@ def extend(proxies: ProxySet, new_classes: int, similarity: ArrayLike | None = N
     `similarity` (C + new, C + new) decides which new class gets which new proxy; in a `joint` set it also moves the new
     proxies, as far as the distance that the old ones keep allows. The result depends on the seed of `proxies` alone.
     """
-    new = whole_number("new_classes", new_classes, at_least=1)
+    new = check_int("new_classes", new_classes, minimum=1)
     classes, bits = proxies.classes + new, proxies.bits
     s = None if similarity is None else checked_similarity(similarity, classes)
     if proxies.binary and bits < 64 and classes > 2**bits:

@@ -8,8 +8,8 @@ import numpy as np
 
 from proxyhash.proxies.geometry import Floats, cosine_blocks
 from proxyhash.proxies.proxy_set import ProxySet
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import written_whole
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ _FORMATS = (".png", ".pdf", ".svg")
 def save_figure(proxies: ProxySet, path: str | Path, names: Sequence[str] | None = None) -> None:
     """Draw the set and write the picture to `path` (png, pdf or svg), whole or not at all."""
     checked_figure_path(path)
-    with written_whole(Path(path)) as temporary:
+    with atomic_write(Path(path)) as temporary:
         draw(proxies, names).savefig(temporary, dpi=150)
 
 
@@ -72,8 +72,8 @@ def _draw_margins(axes: "Axes", proxies: ProxySet) -> None:
     bins = (
         np.arange(np.floor(low) - 0.5, np.ceil(high) + 1.5) if proxies.binary else np.linspace(low - 0.01, high + 0.01, 60)
     )
-    colours, labels = ["#9aa5b1", "#1f6f8b"], ["any two classes", "a class and its nearest other"]
-    axes.hist([pairs, q.nearest_distance], bins=list(bins), density=True, color=colours, label=labels)
+    colors, labels = ["#9aa5b1", "#1f6f8b"], ["any two classes", "a class and its nearest other"]
+    axes.hist([pairs, q.nearest_distance], bins=list(bins), density=True, color=colors, label=labels)
     axes.axvline(q.distance_bound, color="#c1432e", linestyle="--", label=f"bound on the minimum ({q.distance_bound:.4g})")
     axes.set(title="Margins", xlabel="distance in bits", ylabel="share of pairs, or of classes, per bit")
     axes.margins(y=0.35)  # room for the legend above the bars

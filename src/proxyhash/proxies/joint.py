@@ -11,9 +11,9 @@ import numpy as np
 
 from proxyhash.proxies.bit_flips import Signs, Stage, flipped, least_distance
 from proxyhash.proxies.geometry import Floats
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
-from proxyhash.support.seeds import generator
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.random import generator
 
 MOST_CLASSES = 12_000  # a distance and a wish for each pair are 1.2 GB
 _WORK = "Placing classes by distance and similarity"
@@ -52,8 +52,8 @@ def wished_distances(similarity: Floats, bits: int, floor: int) -> Floats:
     """Return the distance (C, C) to wish for each pair: d / 2 at the mean similarity, less above it, at least the floor."""
     pairs = similarity[np.triu_indices(len(similarity), k=1)]
     spread = float(pairs.std())
-    standardised = (similarity - pairs.mean()) / spread if spread > 0 else np.zeros_like(similarity)
-    wishes: Floats = np.maximum(floor, bits / 2 - _SPREAD * np.sqrt(bits) / 2 * standardised)
+    standardized = (similarity - pairs.mean()) / spread if spread > 0 else np.zeros_like(similarity)
+    wishes: Floats = np.maximum(floor, bits / 2 - _SPREAD * np.sqrt(bits) / 2 * standardized)
     return wishes
 
 
@@ -64,7 +64,7 @@ def joint_corners(
     code: Callable[[], Floats],
     *,
     seed: int = 0,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Signs:
     """Return corners (C, d) at least `floor` bits apart whose distances follow `similarity` (C, C).
 

@@ -10,16 +10,16 @@ from proxyhash.proxies.assignment import assign
 from proxyhash.proxies.binary import distinct_corners
 from proxyhash.proxies.geometry import Floats, unit_rows
 from proxyhash.proxies.tammes import tammes
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
-from proxyhash.support.remembered import Remembered
-from proxyhash.support.seeds import generator
+from proxyhash.utils.cache import ArrayCache
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.random import generator
 
 Weights = Floats
 
 FLOOR_SHARE = 0.75  # of the distance that `code` reaches, under `joint`: a prototype had both distance and correlation there
 
-STAGES = Remembered(16)  # packings and their rotations: whoever compares the paper's kinds asks for the same ones again
+STAGES = ArrayCache(16)  # packings and their rotations: whoever compares the paper's kinds asks for the same ones again
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Brief:
     floor: int | None = None  # None: a share of the distance that `code` reaches
     floor_share: float = FLOOR_SHARE
     threads: int | None = None  # None: all cores
-    progress: Progress = field(default=silent, repr=False)
+    progress: Progress = field(default=no_progress, repr=False)
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,13 @@ def _gaussian_directions(brief: Brief, purpose: str) -> Weights:
 
 @kind("learned", "random directions that training is free to move: an ordinary classifier")
 def learned(brief: Brief) -> Weights:
-    """Return an initialisation; whoever trains with this kind learns the proxies."""
+    """Return an initialization; whoever trains with this kind learns the proxies."""
     return _gaussian_directions(brief, "learned")
 
 
 @kind("random", "random directions, fixed")
 def random(brief: Brief) -> Weights:
-    """Return normalised Gaussian vectors."""
+    """Return normalized Gaussian vectors."""
     return _gaussian_directions(brief, "random")
 
 

@@ -13,8 +13,8 @@ from safetensors.numpy import save_file
 
 from proxyhash.proxies.binary import is_binary
 from proxyhash.proxies.quality import AssignmentQuality, Quality
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import written_whole
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError
 
 _FORMAT = "proxyhash.proxies/1"
 
@@ -123,7 +123,7 @@ class ProxySet:
             "quality": json.dumps(self.quality.as_dict()),
             "sha256": _digest(self.weights),
         }
-        with written_whole(Path(path)) as temporary:
+        with atomic_write(Path(path)) as temporary:
             save_file(tensors, temporary, metadata=header)
 
     @classmethod

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.proxies.geometry import Floats, hide_self, row_blocks
-from proxyhash.support.parallel import ordered_map
+from proxyhash.utils.parallel import ordered_map
 
 # Above this many points single precision is used: its 1e-7 is far below what annealing resolves, at twice the speed.
 _DOUBLE_PRECISION_UP_TO = 128
@@ -15,7 +15,7 @@ _PAIRS_AT_ONCE = 1_500_000  # 6 MB of cosines a thread, near the size of a core'
 
 @dataclass(frozen=True)
 class Crowding:
-    """Per point (C rows): the largest cosine, the soft count of neighbours that near, and where they lie on average."""
+    """Per point (C rows): the largest cosine, the soft count of neighbors that near, and where they lie on average."""
 
     closest: NDArray[np.float64]
     count: NDArray[np.float64]
@@ -23,7 +23,7 @@ class Crowding:
 
 
 def crowding(points: Floats, beta: float, threads: int = 1) -> Crowding:
-    """Weigh the neighbours of each unit point w_i by exp(beta (w_i.w_j - max_k w_i.w_k)), j != i.
+    """Weigh the neighbors of each unit point w_i by exp(beta (w_i.w_j - max_k w_i.w_k)), j != i.
 
     Works on row blocks of the cosine matrix, so memory is linear in C; a block's numbers do not depend on the threads.
     """

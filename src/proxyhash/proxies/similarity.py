@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 Matrix = NDArray[np.floating]
 

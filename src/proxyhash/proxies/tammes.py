@@ -9,10 +9,10 @@ from scipy.optimize import minimize
 from proxyhash.proxies.bounds.sphere import least_max_cosine
 from proxyhash.proxies.geometry import Floats, nearest, random_rotation, unit_rows
 from proxyhash.proxies.repulsion import crowding, soft_max_cosine, tangent
-from proxyhash.support.errors import InputError
-from proxyhash.support.parallel import available_threads, ordered_map, single_threaded_blas
-from proxyhash.support.progress import Progress, silent
-from proxyhash.support.seeds import generator
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.parallel import available_threads, ordered_map, single_threaded_blas
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.random import generator
 
 Points = Floats
 
@@ -50,12 +50,12 @@ def tammes(
     start: str = "random",
     seed: int = 0,
     threads: int | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Points:
     """Return C well-separated unit points (C, d), the best of `restarts` random starts, in a random rotation.
 
     The problem is not convex (the norms are equalities), so each start is annealed: the log-sum-exp of all cosines is
-    minimised while its sharpness rises. A start that meets the bound of `least_max_cosine` ends the search. The result
+    minimized while its sharpness rises. A start that meets the bound of `least_max_cosine` ends the search. The result
     depends on the seed alone, not on the number of threads.
 
     With `start="algebraic"` there is one start, the best binary code, which for hundreds of points is better than what
@@ -122,7 +122,7 @@ def _best_start(classes: int, dimensions: int, restarts: int, seed: int, threads
 def anneal(
     points: Points, schedule: Schedule = _DEFAULT_SCHEDULE, *, goal: float = -1.0, progress: Listener = unheard
 ) -> Points:
-    """Minimise `soft_max_cosine` from `points` (C, d) by L-BFGS while beta rises; stop early at max cosine `goal`."""
+    """Minimize `soft_max_cosine` from `points` (C, d) by L-BFGS while beta rises; stop early at max cosine `goal`."""
     shape = points.shape
 
     def objective(flat: Points, beta: float) -> tuple[float, Points]:
@@ -143,7 +143,7 @@ def anneal(
 
 
 def spread(points: Points, *, fixed: int = 0, threads: int = 1, progress: Listener = unheard) -> Points:
-    """Push each of many points (C, d) away from its nearest neighbours, with momentum, ever more sharply.
+    """Push each of many points (C, d) away from its nearest neighbors, with momentum, ever more sharply.
 
     The first `fixed` points stay where they are. Unlike the gradient of the soft maximum, which moves the few worst pairs,
     every point moves in every step; some dozens of steps then do what L-BFGS needs hundreds for. The constants are the best

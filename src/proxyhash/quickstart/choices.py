@@ -4,14 +4,14 @@ import math
 from dataclasses import dataclass
 
 from proxyhash.quickstart.facts import Facts
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 LENGTHS = (16, 32, 64, 128)
 BITS_EACH = 4  # of code, for each bit that it takes to name a class: 100 classes get 32, and on CIFAR-100 more gains little
 WITHOUT_LABELS = 64  # bits: they must tell pictures apart, not classes
 TINY = 16  # pixels: a network that was pretrained on photographs sees nothing in so few
 SEEN = 64  # pixels at most that the small network looks at
-BATCHES = (16, 256)  # images a step, from the fewest that batch normalisation bears to the usual number
+BATCHES = (16, 256)  # images a step, from the fewest that batch normalization bears to the usual number
 STEPS, EPOCHS = 400, (12, 30)  # a training has so many steps if it can be had within these passes
 MANY_CLASSES, MANY_QUERIES = 20, 20  # below them a quarter of the classes says little about unseen ones
 FEW = 10  # validation images below which nobody can say what a distance is worth
@@ -73,14 +73,14 @@ def choose(facts: Facts, wishes: Wishes | None = None) -> Choices:
 
 def _method(facts: Facts) -> tuple[str, Reason]:
     noun = "tags" if facts.kind == "tags" else "classes"
-    if facts.kind == "unlabelled":
+    if facts.kind == "unlabeled":
         return "itq", Reason("method", "itq", "no labels: codes from the main directions of pretrained features")
     if facts.shared < 2 or not facts.queries or not facts.train:
         few = f"{facts.shared} of {facts.classes} {noun} have two images or more"
         return "itq", Reason("method", "itq", f"{few}, too few to learn from; labels are kept in the index")
     why = f"{facts.classes} {noun}: one fixed binary proxy for each, similar ones for similar {noun}"
-    if facts.unlabelled:
-        why += f"; {facts.unlabelled:,} images without a label are indexed, not learned from"
+    if facts.unlabeled:
+        why += f"; {facts.unlabeled:,} images without a label are indexed, not learned from"
     if facts.singletons:
         why += f"; {facts.singletons:,} {noun} have one image, which is learned from and cannot be measured"
     return "shclm", Reason("method", "shclm", why)

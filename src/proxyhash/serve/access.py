@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from proxyhash.serve.http import RefusalError
-from proxyhash.support.errors import InputError, ProxyhashWarning
+from proxyhash.utils.errors import InputError, ProxyhashWarning
 
 VARIABLE = "PROXYHASH_TOKEN"
 SHORTEST = 16  # characters of a token; fewer could be guessed

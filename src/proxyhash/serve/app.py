@@ -18,7 +18,7 @@ from proxyhash.serve.requests import Request
 from proxyhash.serve.routes import IMAGE_BODY, Route
 from proxyhash.serve.service import Service
 from proxyhash.serve.settings import Limits, Settings
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 _PROBES = frozenset({"/health", "/ready"})
 

@@ -4,8 +4,8 @@ import random
 
 from proxyhash import __version__
 from proxyhash.codes.bits import Packed
-from proxyhash.index.embedded import EmbeddedIndex
-from proxyhash.index.storage.items import Item, items_at, positions_of
+from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.items import Item, items_at, positions_of
 from proxyhash.serve.encoding import can_encode
 from proxyhash.serve.http import RefusalError
 from proxyhash.serve.messages import InfoAnswer, ItemAnswer

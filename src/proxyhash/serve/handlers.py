@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
-from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.local.index import EmbeddedIndex
 from proxyhash.serve import browsing, media, messages, searching
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.decoder import Thumbnail
@@ -22,7 +22,7 @@ from proxyhash.serve.searcher import Query
 from proxyhash.serve.searching import query_of
 from proxyhash.serve.settings import Limits
 from proxyhash.serve.uploads import Uploads
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 Result = TypeVar("Result")
 
@@ -49,7 +49,7 @@ class Searching:
 
     async def _search(self, query: Query, label: str) -> Answer | messages.SearchAnswer:
         if label:
-            return await searching.labelled(self._searches.ask, query, label, self._depth)
+            return await searching.labeled(self._searches.ask, query, label, self._depth)
         return Answer(await self._searches.ask(query))
 
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxyhash.index.storage.items import Item
+from proxyhash.index.local.items import Item
 from proxyhash.serve.http import RefusalError
 
 _GONE = "There is no picture of this item any more."

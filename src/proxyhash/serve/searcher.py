@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 
 from proxyhash.codes.bits import pack, signs
-from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.local.index import EmbeddedIndex
 from proxyhash.index.results import Match
 from proxyhash.serve.logs import places
 from proxyhash.serve.messages import Found, SearchAnswer
 from proxyhash.serve.processes import Ready
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 class Query(msgspec.Struct, frozen=True, array_like=True):

@@ -15,7 +15,7 @@ from proxyhash.serve.messages import Options, SearchAnswer
 from proxyhash.serve.metrics import resident
 from proxyhash.serve.processes import Worker
 from proxyhash.serve.searcher import Query, Reply
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 WIDER = 8  # times as many items are looked through if too few had the label
 
@@ -69,7 +69,7 @@ def _outcome(reply: Reply) -> bytes | Exception:
     return RuntimeError(reply.failure) if reply.failure else reply.answer
 
 
-async def labelled(ask: Callable[[Query], Awaitable[bytes]], query: Query, label: str, depth: int) -> SearchAnswer:
+async def labeled(ask: Callable[[Query], Awaitable[bytes]], query: Query, label: str, depth: int) -> SearchAnswer:
     """Return the k nearest items with a label, of the `depth` nearest: ever more are looked through until k are found."""
     wide = min(depth, WIDER * query.k)
     while True:

@@ -22,7 +22,7 @@ from proxyhash.serve.openapi import document
 from proxyhash.serve.routes import Route, api_routes
 from proxyhash.serve.service import Service
 from proxyhash.serve.settings import Settings
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]

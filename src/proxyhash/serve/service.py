@@ -3,7 +3,7 @@
 import gc
 from pathlib import Path
 
-from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.local.index import EmbeddedIndex
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.decoding import Decoders
 from proxyhash.serve.encoding import can_encode

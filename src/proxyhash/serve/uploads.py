@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.index.embedded import EmbeddedIndex
+from proxyhash.index.local.index import EmbeddedIndex
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.decoding import Decoders
 from proxyhash.serve.encoding import Encoder, Picture

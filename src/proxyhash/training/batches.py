@@ -1,6 +1,6 @@
 """Which images are seen together, as index arrays: an epoch's batches are a function of the labels and a random stream.
 
-Give each epoch a stream of its own, `proxyhash.support.seeds.generator(seed, "batches", epoch)`, and training that stops
+Give each epoch a stream of its own, `proxyhash.utils.random.generator(seed, "batches", epoch)`, and training that stops
 can go on with the batches it would have seen. Triplets want several images of a class in a batch; for tagged sets plain
 `shuffled_batches` are right, because most images share a tag with many others anyway and belong to no one class.
 """
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.validation import check_int
 
 Indices = NDArray[np.int64]
 
@@ -19,10 +19,10 @@ Indices = NDArray[np.int64]
 def shuffled_batches(images: int, batch_size: int, random: np.random.Generator) -> list[Indices]:
     """Return every image 0..images-1 once, in batches of at most `batch_size` whose sizes differ by at most one.
 
-    Equal shares leave no tiny last batch, whose statistics would upset batch normalisation.
+    Equal shares leave no tiny last batch, whose statistics would upset batch normalization.
     """
-    images = whole_number("images", images, at_least=1)
-    batch_size = whole_number("batch_size", batch_size, at_least=1)
+    images = check_int("images", images, minimum=1)
+    batch_size = check_int("batch_size", batch_size, minimum=1)
     return np.array_split(random.permutation(images), -(-images // batch_size))
 
 
@@ -34,8 +34,8 @@ def class_balanced_batches(labels: ArrayLike, batch_size: int, per_class: int, r
     sit the epoch out, others in each epoch. A batch holds a class twice only if the class has more groups than there are
     batches, as when there are fewer than P classes.
     """
-    per_class = whole_number("per_class", per_class, at_least=2)
-    batch_size = whole_number("batch_size", batch_size, at_least=per_class)
+    per_class = check_int("per_class", per_class, minimum=2)
+    batch_size = check_int("batch_size", batch_size, minimum=per_class)
     if batch_size % per_class:
         raise InputError(f"A batch of {batch_size} images cannot hold {per_class} of each class: make it a multiple.")
     groups, classes = _groups(_classes(labels), per_class, random)

@@ -7,8 +7,8 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from proxyhash.methods import HashingMethod
 from proxyhash.models.heads import Head
-from proxyhash.training.objectives import Objective
 from proxyhash.training.plan import Plan
 
 
@@ -19,7 +19,7 @@ class Learner(nn.Module):
         self,
         trunk: nn.Module,
         heads: Sequence[Head],
-        objectives: Sequence[Objective],
+        objectives: Sequence[HashingMethod],
         *,
         freeze_statistics: bool = False,
     ) -> None:
@@ -30,9 +30,9 @@ class Learner(nn.Module):
         self.objectives = nn.ModuleList(objectives)
 
     @property
-    def methods(self) -> list[Objective]:
+    def methods(self) -> list[HashingMethod]:
         """Return the objectives by their type, which torch's own list forgets."""
-        return [objective for objective in self.objectives if isinstance(objective, Objective)]
+        return [objective for objective in self.objectives if isinstance(objective, HashingMethod)]
 
     @property
     def coders(self) -> list[Head]:
@@ -40,7 +40,7 @@ class Learner(nn.Module):
         return [head for head in self.heads if isinstance(head, Head)]
 
     def train(self, mode: bool = True) -> Self:
-        """Switch to training; the trunk's batch normalisation keeps to its statistics if these are frozen."""
+        """Switch to training; the trunk's batch normalization keeps to its statistics if these are frozen."""
         super().train(mode)
         for module in self.trunk.modules():
             if self.freeze_statistics and isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -81,7 +81,7 @@ def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
 
 
 class MovingAverage:
-    """An exponential average of a learner's weights; statistics of normalisation are copied, not averaged."""
+    """An exponential average of a learner's weights; statistics of normalization are copied, not averaged."""
 
     def __init__(self, learner: Learner, decay: float) -> None:
         self.learner, self.decay, self.steps = copy.deepcopy(learner), decay, 0

@@ -11,18 +11,19 @@ from numpy.typing import NDArray
 from proxyhash.data import Dataset, Split, load_dataset, make_split
 from proxyhash.data.images import Indices, Some
 from proxyhash.evaluation import Metric
+from proxyhash.labels import ClassLabels
 from proxyhash.models.card import card_renewed
-from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.model_folder import MEASURED
 from proxyhash.models.running import BATCH
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import written_whole
-from proxyhash.support.progress import Progress, silent
+from proxyhash.models.runtime import Floats
+from proxyhash.models.storage import MEASURED
 from proxyhash.training.processes import Processes
 from proxyhash.training.shared_evaluation import evaluate_shared
 from proxyhash.training.train import without
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 FORMAT = "proxyhash.measured/1"
 PIECE = 4096  # features that are copied from the cache at a time
@@ -40,7 +41,7 @@ class Measured:
     def keep(self, folder: Path) -> None:
         """Store the numbers with the model that they are of; its card shows them."""
         content = {"format": FORMAT, **self.as_dict()}
-        with card_renewed(folder), written_whole(folder / MEASURED) as temporary:
+        with card_renewed(folder), atomic_write(folder / MEASURED) as temporary:
             temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
     def as_dict(self) -> dict[str, Any]:
@@ -61,14 +62,14 @@ def what_it_was_trained_for(
     round: int | None = None,
     *,
     data_dir: Path | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> tuple[Dataset, Split]:
     """Return the data and the split that a trained hasher is measured by, or others if they are given."""
     whose, history, trained = hasher.folder or "The model", hasher.record.get("protocol"), hasher.record.get("data")
     if trained is None:
         raise InputError(f"{whose} does not say what it was trained on; encode images with it and use evaluate codes.")
     if history is None and data is None:
-        raise InputError(f"{whose} was fitted without labels, so nothing says which images are alike; name labelled --data.")
+        raise InputError(f"{whose} was fitted without labels, so nothing says which images are alike; name labeled --data.")
     dataset = load_dataset(data or trained["path"], data_dir=data_dir, progress=progress)
     dataset = dataset.with_frequent_tags(trained["tags"]) if trained["tags"] else dataset
     history = history or {"protocol": None, "seed": 0}
@@ -83,7 +84,7 @@ def measure_hasher(
     split: Split,
     *,
     processes: Processes | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Measured:
     """Encode queries and database and evaluate; features that were frozen are taken from the cache."""
     processes = processes or Processes()
@@ -91,14 +92,14 @@ def measure_hasher(
     split = without(split, np.flatnonzero(~readable))
     metrics = evaluate_shared(
         hasher.head.queries(nu[split.query]),
-        dataset.relevance(split.query),
+        dataset.require_labels().values[split.query],
         hasher.head.codes(nu[split.database]),
-        dataset.relevance(split.database),
+        dataset.require_labels().values[split.database],
         top=split.top,
         processes=processes,
         progress=progress,
     )
-    error = float(((np.abs(nu[split.query]) - 1) ** 2).mean()) if hasher.head.searches == "Hamming" else None
+    error = float(((np.abs(nu[split.query]) - 1) ** 2).mean()) if hasher.head.metric == "hamming" else None
     return Measured(metrics, proxy_accuracy(hasher, dataset, split.query, nu), error, split)
 
 
@@ -132,10 +133,10 @@ def _batches(wanted: Indices) -> list[Indices]:
 
 def proxy_accuracy(hasher: Hasher, dataset: Dataset, queries: Indices, nu: Floats) -> float | None:
     """Return how often the nearest proxy is that of a query's class, for nu (N, bits), if that can be asked."""
-    if hasher.proxies is None or dataset.labels is None:
+    if hasher.proxies is None or not isinstance(dataset.labels, ClassLabels):
         return None
     number = {name: position for position, name in enumerate(hasher.names)}
-    truth = np.array([number.get(name, -1) for name in dataset.names])[dataset.labels[queries]]
+    truth = np.array([number.get(name, -1) for name in dataset.class_names])[dataset.labels.values[queries]]
     known = truth >= 0
     if not known.any():
         return None

@@ -4,26 +4,26 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.validation import check_int
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long, how fast, and with what regularisation a network is trained."""
+    """How long, how fast, and with what regularization a network is trained."""
 
     epochs: int = 12  # frozen features: twice as many as give nine tenths of what is to be had
     batch: int = 256
     rate: float = 5e-3  # AdamW's, of the head; on CIFAR-100's validation set better than 1e-3 and 2e-3
     backbone_rate: float = 0.0  # of the backbone; 0 keeps it frozen
-    weight_decay: float = 0.02  # of matrices; biases and normalisation have none
+    weight_decay: float = 0.02  # of matrices; biases and normalization have none
     warmup: float = 0.2  # share of the steps in which the rates rise; then they fall to zero along a cosine
     hidden: int = 2048  # units between frozen features and code: linear maps of them reach too few corners
     dropout: float = 0.0  # before the last layer; the database is what was learned, and better fitted it is better searched
     growth: float = 1.0  # share of its side that an image has in the first epoch: small images teach early epochs as well
     ema: float = 0.0  # decay of an average of the weights that is used instead of them; 0: none
-    momentum: float = 0.1  # of batch normalisation: the pretrained networks' 0.01 lags behind a few fast epochs
-    freeze_statistics: bool = False  # of the backbone's batch normalisation: for batches too small to have good ones
+    momentum: float = 0.1  # of batch normalization: the pretrained networks' 0.01 lags behind a few fast epochs
+    freeze_statistics: bool = False  # of the backbone's batch normalization: for batches too small to have good ones
     clip: float = 5.0  # the longest gradient: a guard against a single bad batch; 0: none
     checkpoint_seconds: float = 120.0  # what a kill loses at most
     seed: int = 0
@@ -40,9 +40,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        # Batches are cut as equally as can be: with 4 and more, none is of a single image, which cannot be normalised.
+        # Batches are cut as equally as can be: with 4 and more, none is of a single image, which cannot be normalized.
         for name, least in (("epochs", 1), ("batch", 4), ("hidden", 0), ("seed", 0)):
-            whole_number(name, getattr(self, name), least)
+            check_int(name, getattr(self, name), least)
         for name in ("rate", "checkpoint_seconds"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be above 0, not {getattr(self, name)}.")

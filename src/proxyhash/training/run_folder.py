@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from proxyhash.support.errors import InputError
-from proxyhash.support.files import written_whole
 from proxyhash.training.learner import Learner, MovingAverage
+from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError
 
 CHECKPOINT, BEST, LOG, SETTINGS = "checkpoint.pt", "best.pt", "log.jsonl", "settings.json"
 
@@ -58,7 +58,7 @@ class RunFolder:
         elif self.writes:
             for name in (CHECKPOINT, BEST, LOG):
                 (self.path / name).unlink(missing_ok=True)
-            with written_whole(self.path / SETTINGS) as temporary:
+            with atomic_write(self.path / SETTINGS) as temporary:
                 temporary.write_text(json.dumps(settings, indent=2))
 
     def save(self, running: Running) -> None:
@@ -122,7 +122,7 @@ class RunFolder:
         """Drop log lines of epochs that will be run again, and a line that a kill cut short: each epoch is logged once."""
         if self.writes and (self.path / LOG).is_file():
             lines = (self.path / LOG).read_text(encoding="utf-8").splitlines()
-            with written_whole(self.path / LOG) as temporary:
+            with atomic_write(self.path / LOG) as temporary:
                 temporary.write_text("".join(f"{line}\n" for line in lines if _epoch(line) <= epoch), encoding="utf-8")
 
     def _check_same(self, now: dict[str, Any]) -> None:
@@ -141,7 +141,7 @@ class RunFolder:
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
         if self.writes:
-            with written_whole(self.path / name) as temporary:
+            with atomic_write(self.path / name) as temporary:
                 torch.save(content, temporary)
 
     def _read(self, name: str) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from proxyhash.evaluation import Metric, evaluate
-from proxyhash.support.progress import Progress, silent
 from proxyhash.training.processes import Processes
+from proxyhash.utils.progress import Progress, no_progress
 
 
 def evaluate_shared(
@@ -25,7 +25,7 @@ def evaluate_shared(
     *,
     processes: Processes | None = None,
     threads: int | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> list[Metric]:
     """Return what `evaluate` returns, in every process; each counts only for its share of the queries."""
     processes = processes or Processes()

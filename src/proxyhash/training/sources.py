@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proxyhash.data.images import Images, Indices
-from proxyhash.data.read_ahead import load_batches
+from proxyhash.data.loader import load_batches
 from proxyhash.data.transforms import Transform, augmentation_draws
 from proxyhash.training.plan import Plan
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def tensorboard_listener(folder: Path) -> Callable[[dict[str, float]], None]:

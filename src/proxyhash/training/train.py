@@ -14,22 +14,23 @@ from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices, in_memory
 from proxyhash.data.transforms import Transform, default_transform, find_transform
+from proxyhash.labels import ClassLabels
+from proxyhash.methods import TrainingData, build_method, check_settings
 from proxyhash.models.backbones import create_backbone, trained_on
-from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.network import HashNetwork, HeadShape, Normalised
-from proxyhash.support.errors import InputError
-from proxyhash.support.memory import keep_freed_memory
-from proxyhash.support.progress import Progress, silent
+from proxyhash.models.network import HashNetwork, HeadShape, Normalized
 from proxyhash.training.embedding import Judged, validation_metrics
 from proxyhash.training.learner import Learner
-from proxyhash.training.objectives import Task, build_objective, check_settings
 from proxyhash.training.plan import Plan
 from proxyhash.training.processes import join_processes
 from proxyhash.training.run_folder import RunFolder
 from proxyhash.training.sources import FeatureSource, ImageSource, Source
 from proxyhash.training.trainer import Material, Metrics, Trainer
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.memory import keep_freed_memory
+from proxyhash.utils.progress import Progress, no_progress
 
 JUDGED_IMAGES = 5_000  # of queries and of the database that an epoch is judged by, when images must be embedded for it
 SMALL = 112  # pixels at which small images are fine-tuned: 4 times less work than 224, and they hold no more detail
@@ -68,7 +69,7 @@ def train_hashers(
     *,
     resume: bool = False,
     device: str = "cpu",
-    progress: Progress = silent,
+    progress: Progress = no_progress,
     report: Callable[[Metrics], None] = lambda _: None,
 ) -> list[Hasher]:
     """Train one network with a head for each code length, and return a hasher for each.
@@ -116,7 +117,7 @@ def train_hashers(
         report,
     )
     trained = trainer.fit().cpu()
-    names = tuple(dataset.names[number] for number in classes)
+    names = tuple(dataset.class_names[number] for number in classes)
     hashers = [_hasher(number, trained, backbone, transform, names, split, order) for number in range(len(order.bits))]
     for hasher in hashers:
         hasher.record["validation"] = folder.best_epoch(hasher.bits)
@@ -157,10 +158,7 @@ def _suitable_size(dataset: Dataset, backbone: Backbone, finetunes: bool) -> int
 
 def seen_classes(dataset: Dataset, train: Indices) -> Indices:
     """Return the classes, or tags, that training sees: not those of which all images are held out or cannot be read."""
-    if dataset.labels is not None:
-        return np.unique(dataset.labels[train])
-    assert dataset.tags is not None
-    return np.flatnonzero(dataset.tags[train].any(0))
+    return dataset.require_labels().subset(train).present_classes()
 
 
 def _learner(
@@ -173,32 +171,29 @@ def _learner(
     progress: Progress,
 ) -> Learner:
     """Build heads and objectives, the same ones for the same seed."""
-    names = tuple(dataset.names[number] for number in classes)
-    labels = None if dataset.labels is None else np.searchsorted(classes, dataset.labels[train])
-    tags = None if dataset.tags is None else dataset.tags[np.ix_(train, classes)]
+    labels = dataset.require_labels().subset(train).select_classes(classes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(order.plan.seed)
         objectives, heads = [], []
         for bits in order.bits:
-            task = Task(
-                bits, names, labels, tags, lambda: features.values[train], order.plan.seed, progress, order.finetunes
+            data = TrainingData(
+                bits,
+                lambda: features.values[train],
+                labels,
+                seed=order.plan.seed,
+                progress=progress,
+                finetune=order.finetunes,
             )
-            objectives.append(build_objective(order.method, task, order.settings))
+            objectives.append(build_method(order.method, data, order.settings))
             shape = HeadShape(backbone.facts.width, bits, order.plan.hidden, order.plan.dropout)
-            heads.append(objectives[-1].head(shape))
-    trunk = Normalised(backbone) if order.finetunes else nn.Identity()
+            heads.append(objectives[-1].build_head(shape))
+    trunk = Normalized(backbone) if order.finetunes else nn.Identity()
     return Learner(trunk, heads, objectives, freeze_statistics=order.plan.freeze_statistics)
 
 
 def _targets(dataset: Dataset, images: Indices, classes: Indices) -> NDArray[np.int64] | NDArray[np.float32]:
     """Return classes as training numbers them (n,), -1 for one that it does not see; or its tags (n, T)."""
-    if dataset.labels is not None:
-        numbers = np.full(len(dataset.names), -1, np.int64)
-        numbers[classes] = np.arange(len(classes))
-        found: NDArray[np.int64] = numbers[dataset.labels[images]]
-        return found
-    assert dataset.tags is not None
-    return dataset.tags[np.ix_(images, classes)].astype(np.float32)
+    return dataset.require_labels().subset(images).select_classes(classes).targets()
 
 
 def _validator(
@@ -206,8 +201,9 @@ def _validator(
 ) -> Callable[[Learner], Metrics]:
     def judged(images: Indices) -> Judged:
         chosen = images[np.linspace(0, len(images) - 1, limit).astype(int)] if limit and len(images) > limit else images
-        classes = _targets(dataset, chosen, seen) if dataset.labels is not None else None
-        return Judged(chosen, dataset.relevance(chosen), classes)  # type: ignore[arg-type]
+        labels = dataset.require_labels().subset(chosen)
+        classes = labels.select_classes(seen).values if isinstance(labels, ClassLabels) else None
+        return Judged(chosen, labels.values, classes)
 
     queries, database = judged(split.validation), judged(split.validation_database)
     return lambda learner: validation_metrics(learner, source, queries, database, lengths, split.top)
@@ -222,7 +218,7 @@ def _hasher(
     split: Split,
     order: Order,
 ) -> Hasher:
-    trained = learner.trunk.backbone if isinstance(learner.trunk, Normalised) else backbone
+    trained = learner.trunk.backbone if isinstance(learner.trunk, Normalized) else backbone
     network = HashNetwork(trained, learner.coders[number]).eval().float()
     record = {"order": {**asdict(order), "bits": order.bits[number]}, "lengths": order.bits, "protocol": split.record()}
     codes = learner.methods[number].training_codes()

@@ -13,9 +13,6 @@ from torch import Tensor
 
 from proxyhash.data.decoding import UnreadableImageError
 from proxyhash.data.images import Indices
-from proxyhash.support.errors import InputError
-from proxyhash.support.progress import Progress, silent
-from proxyhash.support.seeds import generator
 from proxyhash.training.batches import class_balanced_batches, shuffled_batches
 from proxyhash.training.embedding import embed
 from proxyhash.training.interruption import Interruption
@@ -24,6 +21,9 @@ from proxyhash.training.plan import Plan
 from proxyhash.training.processes import Processes
 from proxyhash.training.run_folder import RunFolder, Running, State
 from proxyhash.training.sources import Source
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.random import generator
 
 Metrics = dict[str, float]
 
@@ -52,7 +52,7 @@ class Trainer:
     validate: Callable[[Learner], Metrics] | None = None
     processes: Processes = field(default_factory=Processes)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    progress: Progress = silent
+    progress: Progress = no_progress
     report: Callable[[Metrics], None] = lambda _: None  # is told of every epoch
 
     def fit(self) -> Learner:
@@ -156,7 +156,7 @@ class Trainer:
         begun, state = time.monotonic(), running.state
         self._seed(state)
         for number, (objective, head) in enumerate(zip(running.learner.methods, running.learner.coders, strict=True)):
-            objective.after_epoch(partial(self._embed_training, running.learner, number), head)
+            objective.on_epoch_end(partial(self._embed_training, running.learner, number), head)
         if running.average is not None:
             running.average.copy_buffers(running.learner)
         metrics = {"epoch": state.epoch + 1, **metrics}

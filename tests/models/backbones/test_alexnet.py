@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from proxyhash.models.backbones import alexnet, create_backbone
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 # The names and shapes in torchvision's file alexnet-owt-7be5be79.pth.
 TORCHVISION = {

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from proxyhash.models.backbones import Backbone, create_backbone, list_backbones
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 every_backbone = pytest.mark.parametrize("name", list_backbones())
 
@@ -65,7 +65,7 @@ def test_facts_make_sense(name: str) -> None:
     assert facts.name == name
     assert facts.pretrained_on is None
     assert 8 <= facts.image_size <= 300
-    black, white = (facts.normalise(torch.full((1, 4, 4, 3), value, dtype=torch.uint8)) for value in (0, 255))
+    black, white = (facts.normalize(torch.full((1, 4, 4, 3), value, dtype=torch.uint8)) for value in (0, 255))
     assert (black < -0.9).all()
     assert (black > -3).all()
     assert (white > 0.9).all()

@@ -21,16 +21,16 @@ def test_any_small_size_fits(side: int) -> None:
 def test_it_learns_digits_in_seconds() -> None:
     torch.manual_seed(0)
     digits = load_digits()
-    grey = np.round(digits.images * 255 / 16).astype(np.uint8)
+    gray = np.round(digits.images * 255 / 16).astype(np.uint8)
     network = create_backbone("convnet", pretrained=False)
     classifier = nn.Linear(network.facts.width, 10)
-    images, labels = network.facts.normalise(grey[..., None].repeat(3, axis=-1)), torch.from_numpy(digits.target)
-    optimiser = torch.optim.AdamW([*network.parameters(), *classifier.parameters()], lr=3e-3)
+    images, labels = network.facts.normalize(gray[..., None].repeat(3, axis=-1)), torch.from_numpy(digits.target)
+    optimizer = torch.optim.AdamW([*network.parameters(), *classifier.parameters()], lr=3e-3)
     for _ in range(3):
         for batch in torch.randperm(1400).split(64):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             nn.functional.cross_entropy(classifier(network(images[batch])), labels[batch]).backward()
-            optimiser.step()
+            optimizer.step()
     network.eval()
     with torch.inference_mode():
         accuracy = (classifier(network(images[1400:])).argmax(1) == labels[1400:]).float().mean().item()

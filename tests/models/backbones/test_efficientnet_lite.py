@@ -8,7 +8,7 @@ from torch.nn.functional import conv2d
 
 from proxyhash.models.backbones import Backbone, create_backbone
 from proxyhash.models.backbones.efficientnet_lite import LITE0, LITE1, LITE2, EfficientNetLite, Variant
-from proxyhash.models.backbones.mobile_block import SameConv2d
+from proxyhash.models.backbones.inverted_residual import SameConv2d
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_features_are_those_of_the_reference_implementation(name: str, features:
     """The numbers come from the PyPI package efficientnet_lite_pytorch 0.1.0 with the same weights."""
     network = create_backbone(name).eval()
     with torch.inference_mode():
-        found = network(network.facts.normalise(made_image(network.facts.image_size)))[0]
+        found = network(network.facts.normalize(made_image(network.facts.image_size)))[0]
     assert found[5::213].tolist() == pytest.approx(features, abs=1e-3)
     assert found.norm().item() == pytest.approx(norm, abs=1e-3)
     assert network.facts.pretrained_on == "ILSVRC-2012"
@@ -93,7 +93,7 @@ def test_the_weights_may_lie_elsewhere_and_their_package_is_never_imported(lite0
 
 
 def test_layouts_agree(lite0: Backbone) -> None:
-    image = lite0.facts.normalise(made_image(96))
+    image = lite0.facts.normalize(made_image(96))
     with torch.inference_mode():
         torch.testing.assert_close(lite0(image), lite0(image.contiguous()), rtol=1e-4, atol=1e-4)
 

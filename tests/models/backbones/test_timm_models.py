@@ -7,7 +7,7 @@ import torch
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.backbones.registry import Brief
 from proxyhash.models.backbones.timm_models import _import_timm, pretraining
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from proxyhash.models.backbones import create_backbone
 from proxyhash.models.backbones.alexnet import SHA256, URL
 from proxyhash.models.backbones.efficientnet_lite import LITE0, our_names
 from proxyhash.models.backbones.weights import State, file_in_package, load_strictly, official_file, read_state
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 def saved(content: object, path: Path) -> str:

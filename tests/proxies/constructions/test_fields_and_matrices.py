@@ -32,7 +32,7 @@ def test_arithmetic_by_hand() -> None:
 
 
 @pytest.mark.parametrize("order", [1, 2, *range(4, 257, 4)])
-def test_hadamard_matrices_are_orthogonal_and_normalised(order: int) -> None:
+def test_hadamard_matrices_are_orthogonal_and_normalized(order: int) -> None:
     matrix = hadamard(order)
     if order in WITHOUT_A_CONSTRUCTION:
         assert matrix is None

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from proxyhash.data.decoding import UnreadableImageError
 from proxyhash.data.images import Images
-from proxyhash.data.problems import Problems
-from proxyhash.support.checks import whole_number
-from proxyhash.support.parallel import available_threads, lookahead
-from proxyhash.support.progress import Progress, silent
+from proxyhash.data.skipped import Problems
+from proxyhash.utils.parallel import available_threads, prefetch
+from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.validation import check_int
 
 UNREADABLE = "unreadable image"
 Digests = NDArray[np.void]
@@ -20,9 +20,9 @@ _BYTES = 16  # of a digest: among a billion pictures, two different ones share i
 _AHEAD = 64  # pictures that are begun before the first of them is asked for
 
 
-def digests(images: Images, problems: Problems, threads: int | None = None, progress: Progress = silent) -> Digests:
+def digests(images: Images, problems: Problems, threads: int | None = None, progress: Progress = no_progress) -> Digests:
     """Return a digest of each picture's pixels (N,), all zeros for one that cannot be read. Pictures stream through."""
-    workers = available_threads() if threads is None else whole_number("The number of threads", threads, 1)
+    workers = available_threads() if threads is None else check_int("The number of threads", threads, 1)
     found = np.zeros((len(images), _BYTES), np.uint8)
     for index, (digest, message) in enumerate(_each(images, workers)):
         if message:
@@ -60,7 +60,7 @@ def _each(images: Images, threads: int) -> Iterator[tuple[bytes, str]]:
     pool = ThreadPoolExecutor(threads)
     try:
         started = (pool.submit(digest, index) for index in range(len(images)))
-        for future in lookahead(started, _AHEAD):
+        for future in prefetch(started, _AHEAD):
             yield future.result()
     finally:
         pool.shutdown(cancel_futures=True)

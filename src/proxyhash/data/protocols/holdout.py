@@ -17,9 +17,9 @@ def own_parts(dataset: Dataset, wish: Wish) -> Cut:
     train, query, database = dataset.part("train"), dataset.part("query"), dataset.part("database")
     note = "the queries are the data set's own"
     if not len(query):
-        query = share_of(dataset, database if len(database) else dataset.labelled(), wish.seed, "queries")
+        query = share_of(dataset, database if len(database) else dataset.labeled(), wish.seed, "queries")
         note = f"{len(query):,} queries were held out"
-    rest = np.setdiff1d(dataset.labelled(), query)
+    rest = np.setdiff1d(dataset.labeled(), query)
     train, database = np.setdiff1d(train, query), np.setdiff1d(database, query)
     # What is in no named part may train and be searched, unless there is a part for that.
     searched = database if len(database) else (train if len(train) else rest)

@@ -4,15 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from proxyhash.data.catalogue import RECORDS
+from proxyhash.data.catalog import RECORDS
 from proxyhash.data.dataset import Dataset
-from proxyhash.data.images import Indices
 from proxyhash.data.protocols.split import Cut, Split
 from proxyhash.data.protocols.validation import hold_out
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.validation import check_int
 
 HoldOut = Literal["images", "classes", "none"]
 
@@ -96,7 +93,7 @@ def make_split(
     `round` is the one of four of a transfer protocol. `validation` holds out images, whole classes, or none.
     """
     chosen = find_protocol(protocol or default_protocol(dataset), dataset.name)
-    wish = Wish(whole_number("The seed", seed, 0), whole_number("The round", round, 0))
+    wish = Wish(check_int("The seed", seed, 0), check_int("The round", round, 0))
     _check(dataset, chosen, wish, validation)
     cut = chosen.cut(dataset, wish)
     if not (len(cut.train) and len(cut.query) and len(cut.database)):
@@ -109,7 +106,7 @@ def make_split(
         *hold_out(dataset, cut.train, validation or chosen.validation, wish.seed),
         cut.query,
         cut.database,
-        _seen(dataset, cut.train),
+        dataset.require_labels().subset(cut.train).present_classes(),
         chosen.top,
         wish.seed,
         cut.note,
@@ -117,7 +114,7 @@ def make_split(
 
 
 def _check(dataset: Dataset, chosen: Protocol, wish: Wish, validation: HoldOut | None) -> None:
-    if dataset.kind == "unlabelled":
+    if dataset.kind == "unlabeled":
         raise InputError(f"{dataset.name} has no labels: nothing says which images are alike, so it cannot be evaluated.")
     if chosen.kind != dataset.kind:
         raise InputError(f"The protocol {chosen.name} needs {chosen.kind}, and {dataset.name} has {dataset.kind}.")
@@ -126,14 +123,6 @@ def _check(dataset: Dataset, chosen: Protocol, wish: Wish, validation: HoldOut |
     if wish.round >= chosen.rounds:
         has = f"rounds 0 to {chosen.rounds - 1}, not {wish.round}" if chosen.rounds > 1 else "no rounds"
         raise InputError(f"The protocol {chosen.name} has {has}.")
-
-
-def _seen(dataset: Dataset, train: Indices) -> Indices:
-    """Return the classes, or tags, that occur in training."""
-    if dataset.labels is not None:
-        return np.unique(dataset.labels[train])
-    assert dataset.tags is not None
-    return np.flatnonzero(dataset.tags[train].any(0))
 
 
 def default_protocol(dataset: Dataset) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data.images import Indices
-from proxyhash.support.seeds import permutation
+from proxyhash.utils.random import permutation
 
 Labels = NDArray[np.int64]
 Tags = NDArray[np.bool_]

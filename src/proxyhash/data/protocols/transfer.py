@@ -8,8 +8,8 @@ from proxyhash.data.protocols.published import SEED
 from proxyhash.data.protocols.registry import Wish, protocol
 from proxyhash.data.protocols.split import Cut
 from proxyhash.data.protocols.validation import share_of
-from proxyhash.support.errors import InputError
-from proxyhash.support.seeds import permutation
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.random import permutation
 
 _SUMMARY = "trained on 75 % of the classes; database and queries: train and test images of the unseen 25 %; four rounds"
 
@@ -18,13 +18,13 @@ _SUMMARY = "trained on 75 % of the classes; database and queries: train and test
 @protocol("ilsvrc2012-transfer", _SUMMARY, datasets=("ilsvrc2012",), validation="classes", top=50_000, rounds=4)
 def transfer(data: Dataset, wish: Wish) -> Cut:
     """Cut round `wish.round`; without parts of its own, the data set's queries are a share of the unseen classes."""
-    assert data.labels is not None  # the registry has checked
-    if len(data.names) < 8:
-        raise InputError(f"{data.name} has {len(data.names)} classes; transfer needs at least 8, two in each quarter.")
-    unseen = quarters(len(data.names))[wish.round]
-    hidden = np.isin(data.labels, unseen)
+    labels = data.require_classes()
+    if labels.num_classes < 8:
+        raise InputError(f"{data.name} has {labels.num_classes} classes; transfer needs at least 8, two in each quarter.")
+    unseen = quarters(labels.num_classes)[wish.round]
+    hidden = np.isin(labels.values, unseen)
     train, query, database = data.part("train"), data.part("query"), data.part("database")
-    rest = np.setdiff1d(data.labelled(), query)
+    rest = np.setdiff1d(data.labeled(), query)
     train = train if len(train) else rest
     searched = database if len(database) else train
     if not len(query):

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from proxyhash.index.milvus.location import FILE, Location
-from proxyhash.index.milvus.patience import patiently, sentence
-from proxyhash.support.errors import InputError
+from proxyhash.index.milvus.retry import patiently, sentence
+from proxyhash.utils.errors import InputError
 
 FORMAT = "proxyhash.milvus/1"
 TOKEN = "PROXYHASH_MILVUS_TOKEN"  # user:password or an API key; an address would show it to whoever lists processes

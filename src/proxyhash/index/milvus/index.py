@@ -9,22 +9,22 @@ import numpy as np
 
 from proxyhash.codes import MAX_BITS
 from proxyhash.codes.bits import Packed
+from proxyhash.index.base import Index
 from proxyhash.index.calibration import THRESHOLD, Calibration
-from proxyhash.index.index import Index
+from proxyhash.index.local import items as checks
+from proxyhash.index.local.items import FileFacts, Item, Labels
 from proxyhash.index.milvus import collection
 from proxyhash.index.milvus.collection import CALL, Facts
 from proxyhash.index.milvus.location import Location, parse_location
-from proxyhash.index.milvus.patience import patiently
+from proxyhash.index.milvus.retry import patiently
 from proxyhash.index.milvus.rows import Positions, facts_from, given_key, item_of, rows_of, stored_key
-from proxyhash.index.milvus.searching import Searcher, as_answer, with_scores
-from proxyhash.index.models import keep_copy, load_hasher, model_folder
+from proxyhash.index.milvus.search import Searcher, as_answer, with_scores
+from proxyhash.index.model_store import keep_copy, load_hasher, model_folder
 from proxyhash.index.queries import Anything, as_items, as_queries
 from proxyhash.index.results import Added, Info, Matches
-from proxyhash.index.storage import items as checks
-from proxyhash.index.storage.items import FileFacts, Item, Labels
-from proxyhash.support.checks import whole_number
-from proxyhash.support.errors import InputError
-from proxyhash.support.places import cache_root
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.paths import cache_root
+from proxyhash.utils.validation import check_int
 
 if TYPE_CHECKING:
     from proxyhash.models.hasher import Hasher
@@ -139,8 +139,8 @@ class MilvusIndex(Index):
         threads: int | None = None,  # noqa: ARG002  the server has its own
     ) -> list[Matches]:
         """Return the k nearest items of each query; see `Index.search`. Of items tied at the k-th place, Milvus chooses."""
-        k, rerank = whole_number("k", k, at_least=1), whole_number("rerank", rerank, at_least=0)
-        if whole_number("approximate", approximate, at_least=0):
+        k, rerank = check_int("k", k, minimum=1), check_int("rerank", rerank, minimum=0)
+        if check_int("approximate", approximate, minimum=0):
             raise InputError("An index on Milvus is searched exactly; leave approximate out.")
         asked = as_queries(queries, self.bits, lambda: self.hasher)
         if rerank and asked.nu is None:
@@ -154,7 +154,7 @@ class MilvusIndex(Index):
 
     def within(self, queries: Anything, radius: int, *, threads: int | None = None) -> list[Matches]:  # noqa: ARG002
         """Return all items within a radius; see `Index.within`."""
-        radius = min(whole_number("radius", radius, at_least=0), self.bits)
+        radius = min(check_int("radius", radius, minimum=0), self.bits)
         asked = as_queries(queries, self.bits, lambda: self.hasher)
         return as_answer(asked.names, self._searcher.within(asked.codes, radius), self.calibration, THRESHOLD)
 
@@ -217,7 +217,7 @@ class MilvusIndex(Index):
 def _new_facts(place: Location, hasher: "Hasher | None", name: str | None, bits: int | None) -> Facts:
     if hasher is None and bits is None:
         raise InputError(f"There is no index at {place}; to make one, say which model or how many bits it is for.")
-    bits = hasher.bits if hasher is not None else whole_number("bits", bits, at_least=1)
+    bits = hasher.bits if hasher is not None else check_int("bits", bits, minimum=1)
     if bits > MAX_BITS:
         raise InputError(f"Codes have at most {MAX_BITS} bits, not {bits}.")
     return Facts(bits, name)

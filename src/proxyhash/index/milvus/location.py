@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 SERVER, FILE = "milvus://", "milvus-lite://"
 CONSISTENCIES = ("Strong", "Bounded", "Session", "Eventually")

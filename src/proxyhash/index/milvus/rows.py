@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from proxyhash.codes.bits import Packed
+from proxyhash.index.local.items import FileFacts, Item, Labels, labels_as_text, labels_from
 from proxyhash.index.milvus.collection import LONGEST_KEY, LONGEST_TEXT
-from proxyhash.index.storage.items import FileFacts, Item, Labels, labels_as_text, labels_from
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 16 << 20  # a quarter of what a server takes in one request

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.backbone import Backbone, initialise
+from proxyhash.models.backbones.base import Backbone, initialize
 from proxyhash.models.backbones.facts import IMAGENET_MEAN, IMAGENET_STD, Facts
 from proxyhash.models.backbones.registry import Brief, backbone
 from proxyhash.models.backbones.weights import State, load_strictly, official_file, read_state
@@ -46,7 +46,7 @@ class AlexNet(Backbone):
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the features (N, 4096) of normalised images (N, 3, H, W)."""
+        """Return the features (N, 4096) of normalized images (N, 3, H, W)."""
         maps: Tensor = self.features(images)
         features: Tensor = self.classifier(maps.flatten(1))
         return features
@@ -65,5 +65,5 @@ def alexnet(brief: Brief) -> AlexNet:
     if state is not None:
         load_strictly(network, without_fc8(state))
     else:
-        initialise(network)
+        initialize(network)
     return network

@@ -2,12 +2,12 @@
 
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.backbone import Backbone, initialise
+from proxyhash.models.backbones.base import Backbone, initialize
 from proxyhash.models.backbones.facts import Facts
 from proxyhash.models.backbones.registry import Brief, backbone
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
-GREY = (127.5,) * 3
+GRAY = (127.5,) * 3
 CHANNELS = 64
 
 
@@ -25,7 +25,7 @@ class ConvNet(Backbone):
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the features (N, 256) of normalised images (N, 3, H, W), best of at most 64 pixels a side."""
+        """Return the features (N, 256) of normalized images (N, 3, H, W), best of at most 64 pixels a side."""
         features: Tensor = self.layers(images)
         return features
 
@@ -43,6 +43,6 @@ def convnet(brief: Brief) -> ConvNet:
     """Return the network with random weights: there are no others."""
     if brief.pretrained:
         raise InputError("There are no pretrained weights for convnet; create it with pretrained=False.")
-    network = ConvNet(Facts("convnet", 8, GREY, GREY, 4 * CHANNELS))
-    initialise(network)
+    network = ConvNet(Facts("convnet", 8, GRAY, GRAY, 4 * CHANNELS))
+    initialize(network)
     return network

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.backbone import Backbone, initialise
+from proxyhash.models.backbones.base import Backbone, initialize
 from proxyhash.models.backbones.facts import Facts
-from proxyhash.models.backbones.mobile_block import ConvNorm, MobileBlock
+from proxyhash.models.backbones.inverted_residual import ConvNorm, MobileBlock
 from proxyhash.models.backbones.registry import Brief, backbone
 from proxyhash.models.backbones.weights import State, file_in_package, load_strictly, read_state
 
@@ -94,7 +94,7 @@ class EfficientNetLite(Backbone):
         self.head = ConvNorm(channels, facts.width, 1, 1, momentum)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the features (N, 1280) of normalised images (N, 3, H, W)."""
+        """Return the features (N, 1280) of normalized images (N, 3, H, W)."""
         maps: Tensor = self.head(self.blocks(self.stem(images)))
         return maps.mean((2, 3))
 
@@ -129,7 +129,7 @@ def _build(variant: Variant, brief: Brief) -> EfficientNetLite:
     if brief.pretrained:
         load_strictly(network, our_names(read_state(brief.weights or variant.checkpoint, variant.sha256)))
     else:
-        initialise(network)
+        initialize(network)
     return network
 
 

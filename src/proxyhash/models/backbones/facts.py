@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 PerChannel = tuple[float, float, float]
 IMAGENET_MEAN: PerChannel = (123.675, 116.28, 103.53)  # 255 * (0.485, 0.456, 0.406), what torchvision subtracts
@@ -16,7 +16,7 @@ IMAGENET_STD: PerChannel = (58.395, 57.12, 57.375)
 
 @dataclass(frozen=True)
 class Facts:
-    """A network's name, native input side, normalisation of pixel values 0..255, feature width and pretraining."""
+    """A network's name, native input side, normalization of pixel values 0..255, feature width and pretraining."""
 
     name: str
     image_size: int
@@ -25,7 +25,7 @@ class Facts:
     width: int
     pretrained_on: str | None = None  # e.g. "ILSVRC-2012"; None: nothing, the weights are random
 
-    def normalise(self, images: Tensor | npt.NDArray[np.uint8]) -> Tensor:
+    def normalize(self, images: Tensor | npt.NDArray[np.uint8]) -> Tensor:
         """Return bytes (N, H, W, 3) or (N, 3, H, W) as the floats (N, 3, H, W) that the network takes."""
         pixels = _channels_second(_byte_tensor(images))
         mean, std = (pixels.new_tensor(values, dtype=torch.float32).view(3, 1, 1) for values in (self.mean, self.std))
@@ -36,7 +36,7 @@ def _byte_tensor(images: Tensor | npt.NDArray[np.uint8]) -> Tensor:
     if isinstance(images, np.ndarray):
         images = torch.from_numpy(np.require(images, requirements=["C", "W"]))  # torch dislikes views it cannot write to
     if images.dtype != torch.uint8:
-        raise InputError(f"Images must be bytes (uint8, 0..255) before they are normalised, not {images.dtype}.")
+        raise InputError(f"Images must be bytes (uint8, 0..255) before they are normalized, not {images.dtype}.")
     return images
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
-from proxyhash.models.backbones.backbone import Backbone
-from proxyhash.support.errors import InputError
-from proxyhash.support.seeds import generator
+from proxyhash.models.backbones.base import Backbone
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.random import generator
 
 
 @dataclass(frozen=True)

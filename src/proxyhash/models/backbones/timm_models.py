@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.backbones.facts import Facts, PerChannel
 from proxyhash.models.backbones.registry import TIMM_PREFIX, Brief, Build, closest
-from proxyhash.support.errors import InputError
+from proxyhash.utils.errors import InputError
 
 
 class TimmBackbone(Backbone):
@@ -21,7 +21,7 @@ class TimmBackbone(Backbone):
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the features (N, width) of normalised images (N, 3, H, W)."""
+        """Return the features (N, width) of normalized images (N, 3, H, W)."""
         features: Tensor = self.model(images)
         return features
 

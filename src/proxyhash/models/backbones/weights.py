@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from proxyhash.data.catalogue import Archive
+from proxyhash.data.catalog import Archive
 from proxyhash.data.download import download
-from proxyhash.support.errors import InputError
-from proxyhash.support.places import cache_root
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.paths import cache_root
 
 State = dict[str, Tensor]
 

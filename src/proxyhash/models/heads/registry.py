@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from proxyhash.models.heads.head import Head, HeadShape
-from proxyhash.support.lookup import look_up
+from proxyhash.models.heads.base import Head, HeadShape
+from proxyhash.utils.registry import lookup
 
 Kind = TypeVar("Kind", bound=type[Head])
 
@@ -29,7 +29,7 @@ def make_head(facts: object) -> Head:
     if not isinstance(facts, dict):
         raise TypeError(f"a head is described by its kind and its shape, not by {facts!r}")  # whose file it was, others know
     numbers = dict(facts)
-    return look_up("head", numbers.pop("kind", PLAIN), _HEADS)(HeadShape(**numbers))
+    return lookup("head", numbers.pop("kind", PLAIN), _HEADS)(HeadShape(**numbers))
 
 
 def describe_head(head: Head) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from proxyhash.proxies.bit_flips import Stage, flipped
 from proxyhash.proxies.constructions.choice import evened
 from proxyhash.proxies.constructions.distance import minimal_distance
 from proxyhash.proxies.constructions.hadamard import Signs
-from proxyhash.support.seeds import generator
+from proxyhash.utils.random import generator
 
 _UP_TO = 64  # words; with more, random flips never beat the algebra
 _FLIPS = 200_000

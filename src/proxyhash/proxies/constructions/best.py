@@ -16,7 +16,7 @@ from proxyhash.proxies.constructions.hadamard import Signs
 from proxyhash.proxies.constructions.linear import Columns, distance, words
 from proxyhash.proxies.constructions.orbit_search import orbit_columns
 from proxyhash.proxies.constructions.plotkin import biorthogonal_codes, plotkin_codes
-from proxyhash.support.seeds import generator
+from proxyhash.utils.random import generator
 
 _SHORT_SEARCH_UP_TO = 128  # classes
 _SEARCH_UP_TO = 12  # dimensions: beyond, a search from scratch does not come near the trace codes

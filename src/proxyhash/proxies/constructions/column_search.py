@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from proxyhash.proxies.constructions.linear import Columns, distance, griesmer_bound, weights, with_parity
 from proxyhash.proxies.constructions.transform import walsh_hadamard
-from proxyhash.support.compiled import kernel
-from proxyhash.support.seeds import generator
+from proxyhash.utils.jit import jit
+from proxyhash.utils.random import generator
 
 _WORK = 2e8  # additions in the transforms of one search: about a second
 _MOST_STEPS = 20_000  # up to k = 7 and 64 bits every best code is found within 5,000
@@ -73,7 +73,7 @@ def resized(columns: Columns, k: int, bits: int) -> Columns:
     return columns
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _addition_values(counts: NDArray[np.int64], goal: int, values: NDArray[np.float64]) -> None:
     """Write to `values` (2^k,) numbers that are larger the more a column would lower the penalty."""
     values[0] = 0
@@ -83,7 +83,7 @@ def _addition_values(counts: NDArray[np.int64], goal: int, values: NDArray[np.fl
     walsh_hadamard(values)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _removal_values(counts: NDArray[np.int64], goal: int, values: NDArray[np.float64]) -> None:
     """Write to `values` (2^k,) numbers that are larger the less the penalty would rise without a column."""
     values[0] = 0
@@ -92,7 +92,7 @@ def _removal_values(counts: NDArray[np.int64], goal: int, values: NDArray[np.flo
     walsh_hadamard(values)
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _reach(columns: Columns, counts: NDArray[np.int64], goal: int, steps: int, random: np.random.Generator) -> bool:
     """Exchange columns in place, with the weights `counts` (2^k,), until no weight is below `goal`, or give up."""
     size, bits = len(counts), len(columns)
@@ -123,7 +123,7 @@ def _reach(columns: Columns, counts: NDArray[np.int64], goal: int, steps: int, r
     return False
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _largest(
     values: NDArray[np.float64],
     columns: Columns,

@@ -7,7 +7,7 @@ from proxyhash.codes.bits import Words, pack
 from proxyhash.codes.bits import words as as_words
 from proxyhash.codes.kernels import popcount
 from proxyhash.proxies.geometry import Floats
-from proxyhash.support.compiled import kernel
+from proxyhash.utils.jit import jit
 
 
 def minimal_distance(signs: Floats | NDArray[np.int8]) -> int:
@@ -15,7 +15,7 @@ def minimal_distance(signs: Floats | NDArray[np.int8]) -> int:
     return int(_smallest(as_words(pack(signs > 0))))
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _smallest(database: Words) -> np.int64:
     parts, items = database.shape
     smallest = np.int64(64 * parts)

@@ -24,7 +24,7 @@ def hadamard(order: int) -> Signs | None:
     power_of_two = order & (order - 1) == 0  # Sylvester's matrix first: its rows are a linear code, which can be extended
     for construct in (_product, _paley_one, _paley_two) if power_of_two else (_paley_one, _paley_two, _product):
         if (found := construct(order)) is not None:
-            return _normalised(found)
+            return _normalized(found)
     return None
 
 
@@ -68,7 +68,7 @@ def _product(order: int) -> Signs | None:
     return None
 
 
-def _normalised(matrix: Signs) -> Signs:
+def _normalized(matrix: Signs) -> Signs:
     """Flip rows and columns so that the first of each is all +1."""
     matrix = matrix * matrix[0]
     return matrix * matrix[:, :1]

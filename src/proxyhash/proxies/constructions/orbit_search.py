@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from proxyhash.proxies.constructions.column_search import resized
 from proxyhash.proxies.constructions.field import generator_powers
 from proxyhash.proxies.constructions.linear import Columns, distance, weights
-from proxyhash.support.compiled import kernel
-from proxyhash.support.seeds import generator
+from proxyhash.utils.jit import jit
+from proxyhash.utils.random import generator
 
 _STARTS = 3
 _STEPS = 8_000
@@ -47,7 +47,7 @@ def column_orbits(k: int) -> list[Columns]:
     return orbits
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def _choose(
     added: NDArray[np.int64], sizes: NDArray[np.int64], bits: int, goal: int, steps: int, random: np.random.Generator
 ) -> NDArray[np.bool_]:

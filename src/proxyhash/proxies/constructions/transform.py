@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.support.compiled import kernel
+from proxyhash.utils.jit import jit
 
 
-@kernel(nogil=True)
+@jit(nogil=True)
 def walsh_hadamard(values: NDArray[np.float64]) -> None:
     """Replace values f (2^k,) by F(c) = sum_x (-1)^(c . x) f(x), in place."""
     half = 1

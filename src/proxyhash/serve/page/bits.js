@@ -8,7 +8,7 @@ export function bitsOf(code, count) {
   return Array.from({ length: count }, (_, i) => (parseInt(code.substr(2 * (i >> 3), 2), 16) >> (i & 7)) & 1);
 }
 
-// A strip: bits that are on and off, and taller, in another colour, those that differ from another code.
+// A strip: bits that are on and off, and taller, in another color, those that differ from another code.
 export function strip(code, count, other, tall = TALL) {
   const own = bitsOf(code, count);
   const theirs = other === undefined ? own : bitsOf(other, count);

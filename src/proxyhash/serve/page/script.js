@@ -1,4 +1,4 @@
-// The page's behaviour: what a person does becomes a search, and a search becomes what is shown.
+// The page's behavior: what a person does becomes a search, and a search becomes what is shown.
 
 import { ask, pictureOf } from "./api.js";
 import * as view from "./view.js";

@@ -1,0 +1,159 @@
+"""One record for each data set that is known by name: what it holds, and which files prove that it is the real one."""
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from proxyhash.utils.atomic_io import checksum
+from proxyhash.utils.errors import InputError
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A published file that can be downloaded, known by its md5 or by the beginning of its sha256."""
+
+    url: str
+    md5: str
+    size: int = 0  # in bytes; 0: not known
+    sha256: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return the file's name."""
+        return self.url.rsplit("/", 1)[-1]
+
+    def is_right(self, path: Path) -> bool:
+        """Return whether a file is this one, by its checksum."""
+        if self.sha256:
+            return checksum(path, "sha256").startswith(self.sha256)
+        return checksum(path, "md5") == self.md5
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of a data set before a byte of it is read."""
+
+    name: str
+    summary: str
+    kind: Literal["classes", "tags"]
+    classes: int  # or tags
+    train: int  # images in its training part
+    test: int
+    image_size: str
+    folder: str  # what its folder is called inside a data folder; empty if it needs none
+    layout: str  # what must lie in that folder, in words
+    files: tuple[tuple[str, str], ...] = ()  # (name, md5) of official files inside the folder
+    archive: Archive | None = None
+    homepage: str = ""
+    pretrained_names: tuple[str, ...] = ()  # training sets of well-known networks that hold (many of) its classes
+
+    @property
+    def images(self) -> int:
+        """Return the number of images."""
+        return self.train + self.test
+
+
+CIFAR10 = Record(
+    name="cifar10",
+    summary="small photographs of 10 classes",
+    kind="classes",
+    classes=10,
+    train=50_000,
+    test=10_000,
+    image_size="32 x 32",
+    folder="cifar-10-batches-py",
+    layout="data_batch_1 to data_batch_5, test_batch and batches.meta",
+    files=(
+        ("data_batch_1", "c99cafc152244af753f735de768cd75f"),
+        ("data_batch_2", "d4bba439e000b95fd0a9bffe97cbabec"),
+        ("data_batch_3", "54ebc095f3ab1f0389bbae665268c751"),
+        ("data_batch_4", "634d18415352ddfa80567beed471001a"),
+        ("data_batch_5", "482c414d41f54cd18b22e5b47cb7c3cb"),
+        ("test_batch", "40351d587109b95175f43aff81a1287e"),
+        ("batches.meta", "5ff9c542aee3614f3951f8cda6e48888"),
+    ),
+    archive=Archive(
+        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", 170_498_071
+    ),
+    homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
+    pretrained_names=("ILSVRC-2012",),
+)
+
+CIFAR100 = Record(
+    name="cifar100",
+    summary="small photographs of 100 classes",
+    kind="classes",
+    classes=100,
+    train=50_000,
+    test=10_000,
+    image_size="32 x 32",
+    folder="cifar-100-python",
+    layout="train, test and meta",
+    files=(
+        ("train", "16019d7e3df5f24257cddd939b257f8d"),
+        ("test", "f0ef6b0ae62326f3e7ffdfab6717acfc"),
+        ("meta", "7973b15100ade9c7d40fb424638fde48"),
+    ),
+    archive=Archive(
+        "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", 169_001_437
+    ),
+    homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
+    pretrained_names=("ILSVRC-2012",),
+)
+
+ILSVRC2012 = Record(
+    name="ilsvrc2012",
+    summary="photographs of 1,000 classes (ImageNet)",
+    kind="classes",
+    classes=1_000,
+    train=1_281_167,
+    test=50_000,
+    image_size="any",
+    folder="ilsvrc2012",
+    layout="train/n01440764/*.JPEG and val/n01440764/*.JPEG, one folder for each class",
+    homepage="https://image-net.org/challenges/LSVRC/2012",
+    pretrained_names=("ILSVRC-2012",),
+)
+
+NUSWIDE = Record(
+    name="nuswide",
+    summary="tagged photographs of the web, the 21 most frequent of 81 tags",
+    kind="tags",
+    classes=21,
+    train=195_834,  # images with at least one of the 21 tags; the protocol, not the publisher, chooses queries
+    test=0,
+    image_size="any",
+    folder="nus-wide",
+    layout="ImageList/Imagelist.txt, Groundtruth/AllLabels/Labels_*.txt, and the images in Flickr/ or images/",
+    homepage="https://lms.comp.nus.edu.sg/wp-content/uploads/2019/research/nuswide/NUS-WIDE.html",
+)
+
+DIGITS = Record(
+    name="digits",
+    summary="handwritten digits that come with scikit-learn",
+    kind="classes",
+    classes=10,
+    train=1_797,
+    test=0,
+    image_size="8 x 8",
+    folder="",
+    layout="",
+)
+
+RECORDS = {record.name: record for record in (CIFAR10, CIFAR100, ILSVRC2012, NUSWIDE, DIGITS)}
+
+
+def list_datasets() -> list[str]:
+    """Return the names of the data sets that are known; a folder of images is one too."""
+    return list(RECORDS)
+
+
+def find_record(name: str) -> Record:
+    """Return the record called `name`; an unknown name is answered with what to type."""
+    if name in RECORDS:
+        return RECORDS[name]
+    plain = name.lower().replace("-", "").replace("_", "").replace(" ", "")
+    close = difflib.get_close_matches(plain, RECORDS, n=1, cutoff=0.7)
+    hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(RECORDS)}, or give the path of a folder."
+    raise InputError(f"There is no data set and no folder called {name}; {hint}")

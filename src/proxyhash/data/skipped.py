@@ -1,0 +1,47 @@
+"""What is wrong with some items of a data set: counted, named, and fatal only if asked."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from proxyhash.utils.errors import InputError
+
+EXAMPLES = 5  # how many items a kind of problem names
+
+
+@dataclass
+class Problems:
+    """A tally of skipped items. With `strict` the first one is an error instead."""
+
+    strict: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, kind: str, item: str) -> None:
+        """Count one item under `kind`, e.g. ("unreadable image", "cats/7.jpg cannot be decoded ...")."""
+        if self.strict:
+            raise InputError(f"Stopped at the first problem, as asked: {kind}: {item}")
+        self.counts[kind] += 1
+        named = self.examples.setdefault(kind, [])
+        if len(named) < EXAMPLES:
+            named.append(item)
+
+    def copy(self) -> "Problems":
+        """Return a tally that can be continued without changing this one."""
+        return Problems(self.strict, self.counts.copy(), {kind: list(named) for kind, named in self.examples.items()})
+
+    def __bool__(self) -> bool:
+        """Return whether there is any."""
+        return bool(self.counts)
+
+    def sentences(self) -> list[str]:
+        """Return one line for each kind: how many, and the first few by name."""
+        return [f"{kind}: {count:,} ({_listed(self.examples[kind], count)})" for kind, count in self.counts.items()]
+
+    def as_dict(self) -> dict[str, dict[str, object]]:
+        """Return counts and examples for JSON."""
+        return {kind: {"count": count, "examples": self.examples[kind]} for kind, count in self.counts.items()}
+
+
+def _listed(items: list[str], count: int) -> str:
+    more = count - len(items)
+    return "; ".join(items) + (f"; and {more:,} more" if more else "")

@@ -1,0 +1,90 @@
+"""Codes from anywhere into an index: an .npz file with `codes`, or folders of shards that many processes wrote."""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.codes.bits import Packed, pack
+from proxyhash.index.base import Index
+from proxyhash.index.local.items import Labels
+from proxyhash.index.results import Added
+from proxyhash.models.code_shards import read_shard
+from proxyhash.utils.errors import InputError
+
+SHARD = re.compile(r"(?P<number>\d{6,})-of-(?P<of>\d{6,})\.npz")
+
+
+def find_shards(folders: Sequence[Path]) -> list[Path]:
+    """Return the shards of a collection in order, from one folder or several; a missing one is an error."""
+    found: dict[int, Path] = {}
+    counts: set[int] = set()
+    for path in (path for folder in folders for path in sorted(folder.glob("*.npz"))):
+        name = SHARD.fullmatch(path.name)
+        if name is not None:
+            found.setdefault(int(name["number"]), path)
+            counts.add(int(name["of"]))
+    where = ", ".join(map(str, folders))
+    if len(counts) != 1:
+        what = "shards of two different runs; remove the older ones" if counts else "no shards of codes"
+        raise InputError(f"{where} holds {what}.")
+    missing = sorted(set(range(counts.pop())) - set(found))
+    if missing:
+        raise InputError(f"{where} lacks {len(missing):,} shards, the first is number {missing[0]}; run the encoding again.")
+    return [found[number] for number in sorted(found)]
+
+
+def add_shards(index: Index, paths: Sequence[Path], counted: Callable[[int, int], None] = lambda *_: None) -> Added:
+    """Add the codes of shards, each checked before it is added; to do it again changes nothing."""
+    begun, added, replaced = time.monotonic(), 0, 0
+    for done, path in enumerate(paths):
+        counted(done, len(paths))
+        shard = read_shard(path)
+        if shard.bits != index.bits or (index.model is not None and shard.model != index.model):
+            raise InputError(f"{path} holds codes of another model than the index; nothing of it was added.")
+        if len(shard):
+            more = index.add(shard.codes, shard.keys, shard.labels)
+            added, replaced = added + more.added, replaced + more.replaced
+    counted(len(paths), len(paths))
+    return Added(added, replaced, seconds=time.monotonic() - begun)
+
+
+def read_codes(path: Path) -> tuple[Packed, int, list[str], Labels | None]:
+    """Return packed codes (N, bytes), their bits, keys (the file's name and a number if it has none), and labels.
+
+    Codes are packed bytes, with their length in `bits` (without it, eight bits a byte), or a matrix of +-1, 0/1 or booleans.
+    """
+    arrays = _arrays(path)
+    if "codes" not in arrays:
+        raise InputError(f"{path} has no array 'codes'; it holds {', '.join(sorted(arrays)) or 'none'}.")
+    codes = arrays["codes"]
+    packed = codes.ndim == 2 and codes.dtype == np.uint8 and ("bits" in arrays or codes.max(initial=0) > 1)
+    bits = int(arrays["bits"]) if "bits" in arrays and arrays["bits"].size == 1 else codes.shape[-1] * (8 if packed else 1)
+    if not len(codes):
+        raise InputError(f"{path} holds no codes.")
+    keys = [str(key) for key in arrays["keys"]] if "keys" in arrays else [f"{path.stem}/{row}" for row in range(len(codes))]
+    labels = _labels(arrays["labels"]) if "labels" in arrays else None
+    return (codes if packed else pack(codes)), bits, keys, labels
+
+
+def _labels(labels: NDArray[Any]) -> Labels:
+    """Return classes (N,) as they are, and tags (N, T) of 0 and 1 by their numbers."""
+    if labels.ndim == 1:
+        return [str(label) for label in labels]
+    return [tuple(str(tag) for tag in np.flatnonzero(row)) for row in labels]
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    if not path.is_file():
+        raise InputError(f"There is no file {path}.")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except TypeError:  # a plain array is no archive
+        raise InputError(f"{path} holds one array without a name; an .npz file with 'codes' is needed.") from None
+    except Exception as error:  # whatever a damaged file makes its reader raise
+        raise InputError(f"{path} cannot be read as .npz: {' '.join(str(error).split())[:200]}") from error

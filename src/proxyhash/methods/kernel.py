@@ -1,0 +1,42 @@
+"""The RBF kernel with anchors, phi(x)_j = exp(-||x - a_j||^2 / (2 s)), shared by KSH and SDH."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.random import generator
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Anchors:
+    """Points (m, width) of the training set, and the kernel's bandwidth s: the mean squared distance to them."""
+
+    points: Floats
+    bandwidth: float
+
+    def kernel(self, features: Floats) -> Floats:
+        """Return phi (N, m)."""
+        kernel: Floats = np.exp(squared_distances(features, self.points) * np.float32(-0.5 / self.bandwidth))
+        return kernel
+
+
+def choose_anchors(features: Floats, count: int, seed: int) -> Anchors:
+    """Return `count` training images as anchors, drawn at random."""
+    if count > len(features):
+        raise InputError(f"{count} anchors cannot be drawn from {len(features)} training images; ask for fewer.")
+    random = generator(seed, "anchors")
+    points = np.array(features[np.sort(random.choice(len(features), count, replace=False))], np.float32)
+    sample = np.array(features[np.sort(random.choice(len(features), min(2_000, len(features)), replace=False))], np.float32)
+    bandwidth = float(squared_distances(sample, points).mean())
+    return Anchors(points, bandwidth or 1.0)
+
+
+def squared_distances(features: Floats, points: Floats) -> Floats:
+    """Return ||x - a||^2 (N, m), by one matrix product."""
+    squares = np.square(features).sum(1)[:, None] + np.square(points).sum(1) - 2 * features @ points.T
+    distances: Floats = np.maximum(squares, 0)  # rounding may take what is equal below zero
+    return distances

@@ -1,0 +1,76 @@
+"""Conversion of mappings, such as TOML tables, to configuration dataclasses."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.registry import suggest
+
+Config = TypeVar("Config")
+
+
+def check_keys(owner: str, given: Mapping[str, Any], known: list[str]) -> None:
+    """Raise an `InputError` with a suggestion for the first key that is not known.
+
+    >>> check_keys("TrainConfig", {"batchsize": 4}, ["batch_size", "lr"])
+    Traceback (most recent call last):
+    proxyhash.utils.errors.InputError: TrainConfig has no setting 'batchsize'; did you mean batch_size?
+    """
+    for name in given:
+        if name not in known:
+            raise InputError(f"{owner} has no setting {name!r}; {suggest(str(name), known)}")
+
+
+def from_mapping(config: type[Config], given: Mapping[str, Any], *, owner: str | None = None) -> Config:
+    """Return a dataclass built from a mapping of its fields.
+
+    Parameters
+    ----------
+    config
+        A dataclass. Fields that are not given keep their defaults; nested dataclasses are converted too.
+    given
+        Values by field name, as TOML or JSON has them.
+    owner
+        The name in error messages; by default that of the class.
+
+    Returns
+    -------
+    Config
+        The dataclass.
+
+    Raises
+    ------
+    InputError
+        For an unknown key, with a suggestion, and for a value of the wrong type.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Optim:
+    ...     lr: float = 0.1
+    >>> from_mapping(Optim, {"lr": 0.5})
+    Optim(lr=0.5)
+    >>> from_mapping(Optim, {"lr": "fast"})
+    Traceback (most recent call last):
+    proxyhash.utils.errors.InputError: Optim: Expected `float`, got `str` - at `$.lr`.
+    """
+    name = owner or config.__name__
+    check_keys(name, given, [field.name for field in fields(config) if field.init])  # type: ignore[arg-type]
+    try:
+        return msgspec.convert(dict(given), config)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{name}: {_explain(str(error), config)}") from error
+
+
+def _explain(message: str, config: type) -> str:
+    """Return the sentence of a validation error; for a value that is none of a field's choices, with the choices."""
+    invalid = re.fullmatch(r"Invalid enum value (.+) - at `\$\.(\w+)`", message)
+    if invalid is None:
+        return f"{message.rstrip('.')}."
+    choices = ", ".join(map(str, get_args(get_type_hints(config)[invalid[2]])))
+    return f"{invalid[2]} is one of {choices}, not {invalid[1]}."

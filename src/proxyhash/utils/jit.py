@@ -1,0 +1,63 @@
+"""Functions compiled by numba, cached in a folder that only the user can write."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import config
+
+from proxyhash.utils.paths import cache_root
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def jit(*, skip_refcounts: bool = False, **options: Any) -> Callable[[Function], Function]:
+    """Compile a function with numba; cache the machine code if the cache folder is private.
+
+    `skip_refcounts` is for functions that neither create nor keep arrays: counting references to the arrays of a few
+    named tuples takes longer than a short function.
+    """
+    if skip_refcounts:
+        options["_nrt"] = False
+
+    def compile_function(function: Function) -> Function:
+        folder = private_cache_folder()
+        with _numba_cache(folder):
+            return numba.njit(cache=folder is not None, **options)(function)  # type: ignore[no-any-return]
+
+    return compile_function
+
+
+@cache
+def private_cache_folder() -> Path | None:
+    """Return the folder for compiled code below `cache_root`, or None if other users could write to it."""
+    folder = cache_root() / "compiled"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder if _is_private(folder) else None
+    except OSError:
+        return None
+
+
+def _is_private(folder: Path) -> bool:
+    if os.name != "posix":  # on Windows the cache is in the user's profile, which the system protects
+        return os.access(folder, os.W_OK)
+    status = folder.stat()
+    others_may_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid == os.geteuid() and not others_may_write and os.access(folder, os.W_OK)
+
+
+@contextmanager
+def _numba_cache(folder: Path | None) -> Iterator[None]:
+    """Set the cache folder of numba while a function is decorated, which is when numba reads it."""
+    before = config.CACHE_DIR  # type: ignore[attr-defined]
+    config.CACHE_DIR = str(folder or before)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before  # type: ignore[attr-defined]

@@ -1,0 +1,56 @@
+"""Thread pools whose results do not depend on the number of threads."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from threadpoolctl import threadpool_limits
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def available_threads() -> int:
+    """Return the number of cores for this process; processes that torchrun started on one machine share its cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    local_world_size = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, cores // max(1, int(local_world_size))) if local_world_size.isdecimal() else cores
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Run each matrix product on the calling thread, so that its rounding does not depend on the core count."""
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
+def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
+    """Yield `function(item)` in the order of `items`, computed on `threads` threads.
+
+    A caller that stops early cancels the items not yet started, so the first good result is the same for any number of
+    threads.
+    """
+    if threads == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(function, item) for item in items]
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def prefetch(items: Iterable[Item], count: int) -> Iterator[Item]:
+    """Yield the items in order, always `count` items ahead: for items that start work when created."""
+    pending: deque[Item] = deque()
+    for item in items:
+        pending.append(item)
+        if len(pending) > count:
+            yield pending.popleft()
+    yield from pending
