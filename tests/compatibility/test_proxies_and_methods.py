@@ -63,15 +63,15 @@ def test_saved_methods_give_the_same_codes(name: str, tmp_path: Path) -> None:
 def test_methods_are_fitted_as_before() -> None:
     from proxyhash.evaluation import bootstrap_interval, mean_average_precision
     from proxyhash.methods.base import TrainingData
+    from proxyhash.training.config import OptimConfig
     from proxyhash.training.features import fit_method
-    from proxyhash.training.plan import Plan
-
+    
     expected, scores = read_arrays("methods/expected.npz"), read_json("methods/expected.json")
     features, labels = expected["features"], expected["labels"]
-    plan = Plan.frozen(epochs=3, batch=20, hidden=8, rate=0.02, seed=1)
+    optim = OptimConfig.frozen(epochs=3, batch_size=20, hidden_dim=8, lr=0.02)
     for name, score in scores.items():
         settings = {"anchors": 12} if name in ("ksh", "sdh") else {}
-        encoder = fit_method(name, TrainingData.from_arrays(8, features, labels, seed=1), plan, **settings)
+        encoder = fit_method(name, TrainingData.from_arrays(8, features, labels, seed=1), optim, **settings)
         if name in EIGENVECTORS and not same_processor():
             continue
         codes = encoder.encode(features)
