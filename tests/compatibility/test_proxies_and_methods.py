@@ -65,7 +65,7 @@ def test_methods_are_fitted_as_before() -> None:
     from proxyhash.methods.base import TrainingData
     from proxyhash.training.config import OptimConfig
     from proxyhash.training.features import fit_method
-    
+
     expected, scores = read_arrays("methods/expected.npz"), read_json("methods/expected.json")
     features, labels = expected["features"], expected["labels"]
     optim = OptimConfig.frozen(epochs=3, batch_size=20, hidden_dim=8, lr=0.02)
