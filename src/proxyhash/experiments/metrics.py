@@ -38,8 +38,8 @@ def _embedding_metrics(report: EvalReport, hasher: Hasher) -> dict[str, Any]:
     metrics: dict[str, Any] = {"accuracy": report.accuracy}
     if report.binarization_errors is not None:
         errors = report.binarization_errors.mean(1)
-        metrics["binarisation_error"] = float(errors.mean())
-        metrics["binarisation_histogram"] = np.histogram(errors, HISTOGRAM_BINS, (0, 1))[0].tolist()
+        metrics["binarization_error"] = float(errors.mean())
+        metrics["binarization_histogram"] = np.histogram(errors, HISTOGRAM_BINS, (0, 1))[0].tolist()
     if hasher.proxies is not None:
         weights = hasher.proxies.weights
         weights = np.round(unit_rows(weights) * np.sqrt(weights.shape[1]), 6)  # learned proxies have any norm; 1 stays 1
