@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyhash.codes import pack, reference
+from helpers import hamming_reference
+from proxyhash.codes import pack
 from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.clusters.centroids import assign
 from proxyhash.index.clusters.clustered import GroupedSegment, grouped_segment
@@ -38,7 +39,7 @@ def as_queries(codes: Packed) -> np.ndarray:
 
 def check_nearest(segment: GroupedSegment, queries: Packed, codes: Packed, positions: np.ndarray, k: int) -> None:
     found, looked = segment.nearest(as_queries(queries), k, threads=1)
-    near, place = reference.top_k(queries, codes, k)
+    near, place = hamming_reference.top_k(queries, codes, k)
     np.testing.assert_array_equal(found.distances, near)
     np.testing.assert_array_equal(found.positions, positions[place])
     np.testing.assert_array_equal(segment.codes(found.places.ravel()), as_queries(codes[place.ravel()]))
@@ -72,7 +73,7 @@ def test_what_lies_within_a_radius_is_all_there_is(
     centres = random_codes(groups, bits, seed)
     codes, asked = codes_around(items, bits, seed, flips, centres), codes_around(4, bits, seed + 9, 0.1, centres)
     starts, found = segment_of(codes, first + np.arange(items), centres).within(as_queries(asked), radius, threads=1)
-    for row, (near, place) in enumerate(reference.within(asked, codes, radius)):
+    for row, (near, place) in enumerate(hamming_reference.range_search(asked, codes, radius)):
         keys = found.keys[starts[row] : starts[row + 1]]
         np.testing.assert_array_equal(distances_of(keys), near)
         np.testing.assert_array_equal(positions_of(keys), first + place)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyhash.codes import reference
+from helpers import hamming_reference
 from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.clusters.centroids import assign, choose_centres, share_looked_at
 from proxyhash.index.clusters.clustered import grouped_segment
@@ -48,7 +48,7 @@ def test_the_nearest_are_those_of_a_full_scan_positions_included(
     centres = some_codes(groups, width, seed + 2, tied) if groups else None
     segment = segment_of(db, positions, centres)
     found, _ = segment.nearest(np.ascontiguousarray(to_words(q).T), k, threads=2)
-    near, place = reference.top_k(q, db, k)
+    near, place = hamming_reference.top_k(q, db, k)
     np.testing.assert_array_equal(found.distances, near)
     np.testing.assert_array_equal(found.positions, positions[place])
     stored = segment.codes(found.places.ravel())
@@ -62,7 +62,7 @@ def test_what_lies_within_a_radius_is_all_there_is(
     db, q = some_codes(items, width, seed, tied), some_codes(queries, width, seed + 1, tied)
     segment = segment_of(db, np.arange(items), some_codes(groups, width, seed + 2, tied) if groups else None)
     starts, found = segment.within(np.ascontiguousarray(to_words(q).T), radius, threads=2)
-    for row, (near, place) in enumerate(reference.within(q, db, radius)):
+    for row, (near, place) in enumerate(hamming_reference.range_search(q, db, radius)):
         keys = found.keys[starts[row] : starts[row + 1]]
         np.testing.assert_array_equal(distances_of(keys), near)
         np.testing.assert_array_equal(positions_of(keys), place)
@@ -90,7 +90,7 @@ def test_an_equal_bound_is_looked_at_because_an_earlier_position_may_lie_there()
 
 def test_assignment_is_to_the_nearest_centre() -> None:
     codes, centres = some_codes(3000, 12, 0, tied=False), some_codes(70, 12, 1, tied=False)
-    _, nearest = reference.top_k(codes, centres, 1)
+    _, nearest = hamming_reference.top_k(codes, centres, 1)
     np.testing.assert_array_equal(assign(codes, centres), nearest[:, 0])
     assert not assign(codes, None).any()
 
@@ -104,7 +104,7 @@ def test_centres_are_found_where_codes_gather_and_none_where_they_do_not(start: 
     chosen = choose_centres(sample, 100_000, middle[:10] if start else None)
     assert chosen.codes is not None
     assert chosen.share < 0.08
-    to_middle, _ = reference.top_k(middle, chosen.codes, 1)
+    to_middle, _ = hamming_reference.top_k(middle, chosen.codes, 1)
     assert (to_middle == 0).mean() > 0.9  # the majority of a cluster is its middle
 
     uniform = choose_centres(random.integers(0, 256, (8000, 8), dtype=np.uint8), 100_000, None)

@@ -55,4 +55,6 @@ class PrecisionRecallCurve:
 
     def __repr__(self) -> str:
         """Return one line with the number of points and the range of precision."""
-        return f"PrecisionRecallCurve({len(self.recall)} points, precision {self.precision[0]:.4f} to {self.precision[-1]:.4f})"
+        return (
+            f"PrecisionRecallCurve({len(self.recall)} points, precision {self.precision[0]:.4f} to {self.precision[-1]:.4f})"
+        )

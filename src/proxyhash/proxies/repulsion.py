@@ -34,7 +34,9 @@ def soft_neighbors(points: Floats, beta: float, threads: int = 1) -> SoftNeighbo
     centre = np.empty_like(unit)
 
     def work(mine: list[slice]) -> None:
-        buffer = np.empty((blocks[0].stop, len(unit)), precision)  # reused, because allocating it takes as long as the exponentials
+        buffer = np.empty(
+            (blocks[0].stop, len(unit)), precision
+        )  # reused, because allocating it takes as long as the exponentials
         for rows in mine:
             weights = buffer[: rows.stop - rows.start]
             np.matmul(unit[rows], unit.T, out=weights)

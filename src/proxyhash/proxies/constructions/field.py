@@ -24,7 +24,9 @@ def prime_power(size: int) -> tuple[int, int] | None:
 @cache
 def generator_powers(p: int, m: int) -> Elements:
     """Return the powers g^0, ..., g^(q - 2) of a generator g of GF(p^m) (q - 1,): all elements but 0."""
-    for coefficients in product(range(1, p), *[range(p)] * (m - 1)):  # the constant coefficient of a primitive polynomial is not 0
+    for coefficients in product(
+        range(1, p), *[range(p)] * (m - 1)
+    ):  # the constant coefficient of a primitive polynomial is not 0
         powers = _powers_of_x(p, coefficients)
         if len(powers) == p**m - 1:
             return np.array(powers, np.int64)

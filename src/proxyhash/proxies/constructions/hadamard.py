@@ -22,7 +22,9 @@ def hadamard(order: int) -> Signs | None:
         return np.array([[1, 1], [1, -1]], np.int8)[:order, :order]
     if order % 4:
         return None
-    power_of_two = order & (order - 1) == 0  # Sylvester's matrix is preferred: its rows are a linear code, which can be extended
+    power_of_two = (
+        order & (order - 1) == 0
+    )  # Sylvester's matrix is preferred: its rows are a linear code, which can be extended
     for construct in (_product, _paley_one, _paley_two) if power_of_two else (_paley_one, _paley_two, _product):
         if (found := construct(order)) is not None:
             return _normalize(found)
