@@ -97,7 +97,7 @@ class _Groups:
         self.harmonic = _harmonic_numbers(counts)
 
     def expected(self) -> Scores:
-        """Sum_{t=1..m} (r / n) (R + 1 + (t - 1) (r - 1) / (n - 1)) / (N + t): the chance of a hit at t times the expected precision."""
+        """Sum_{t=1..m} (r / n) (R + 1 + (t - 1) (r - 1) / (n - 1)) / (N + t): expected precision at hits."""
         return _expected_sum(self.n, self.r, self.N, self.R, self.m, self._reciprocals(self.N, self.m))
 
     def best(self) -> Scores:

@@ -55,6 +55,5 @@ class PrecisionRecallCurve:
 
     def __repr__(self) -> str:
         """Return one line with the number of points and the range of precision."""
-        return (
-            f"PrecisionRecallCurve({len(self.recall)} points, precision {self.precision[0]:.4f} to {self.precision[-1]:.4f})"
-        )
+        span = f"{self.precision[0]:.4f} to {self.precision[-1]:.4f}"
+        return f"PrecisionRecallCurve({len(self.recall)} points, precision {span})"

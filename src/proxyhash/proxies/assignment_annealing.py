@@ -9,8 +9,8 @@ from proxyhash.proxies.geometry import Floats
 from proxyhash.utils.jit import jit
 
 _STAGES = 60
-# Temperatures in standard deviations of the change by a random swap: above the first almost every swap is accepted, below the
-# last almost none. The inverse temperature rises linearly, so that few swaps are spent where most are accepted.
+# Temperatures in standard deviations of the change by a random swap: above the first nearly every swap is accepted, below
+# the last almost none. The inverse temperature rises linearly, so that few swaps are spent where most are accepted.
 _FIRST_TEMPERATURE = 0.35
 _LAST_TEMPERATURE = 0.06
 _THRESHOLDS = 4096  # a power of two; the kernel masks with one less

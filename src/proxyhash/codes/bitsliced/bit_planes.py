@@ -1,11 +1,11 @@
 """Hamming distances of 256 items at once, on bit planes.
 
-A plane is (4,) words and holds one bit of each of 256 items: bit i of word w belongs to item 64 w + i of a block. The distance
-of an item to a query is the number of its 64 bits that differ. On planes such sums need only and, or and exclusive or, which
-processors have for their widest registers: full adders (three planes in, sum and carry out) reduce 64 planes to 7. The sums of
-three bits are computed once for all 8 patterns that a query may have there, and serve every query (`sum_triples`); 195
-instructions then compare 256 pairs. Counting the bits of words in a wide register, for which few processors have an
-instruction, takes about three times as many.
+A plane is (4,) words and holds one bit of each of 256 items: bit i of word w belongs to item 64 w + i of a block. The
+distance of an item to a query is the number of its 64 bits that differ. On planes such sums need only and, or and exclusive
+or, which processors have for their widest registers: full adders (three planes in, sum and carry out) reduce 64 planes to 7.
+The sums of three bits are computed once for all 8 patterns that a query may have there, and serve every query
+(`sum_triples`); 195 instructions then compare 256 pairs. Counting the bits of words in a wide register, for which few
+processors have an instruction, takes about three times as many.
 """
 
 from collections.abc import Iterable
@@ -116,7 +116,7 @@ def _write_halves(typing_context: Any, triples: Any, offsets: Any, out: Any) -> 
 
 
 write_halves: Any = _write_halves
-"""(triples, offsets (22,), out): write the distances of a block divided by 2, rounded down, as six planes with a stride of one stack."""
+"""(triples, offsets (22,), out): write distances // 2 of a block as six planes with a stride of one stack."""
 
 
 @intrinsic
@@ -152,7 +152,7 @@ def _mark_values(typing_context: Any, halves: Any, low: Any, high: Any) -> Any: 
 
 
 mark_values: Any = _mark_values
-"""(halves, low, high): planes of the items with each remainder modulo 8 (8 planes), and with each quotient 0 to 4 (5 planes)."""
+"""(halves, low, high): mark the items with each remainder modulo 8 (8 planes) and each quotient 0 to 4 (5 planes)."""
 
 
 @intrinsic
@@ -174,7 +174,7 @@ def _count_both(typing_context: Any, some: Any, others: Any) -> Any:  # noqa: AR
 
 
 count_both: Any = _count_both
-"""(some (64,), others (64,)): count the bits set in both of two stacks of 16 planes, which are added before bits are counted."""
+"""(some (64,), others (64,)): count the bits set in both of two stacks of 16 planes, which are added first."""
 
 
 def _distances(builder: Any, triples: Any, offsets: Any) -> list[Any]:

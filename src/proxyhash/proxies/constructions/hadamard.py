@@ -121,7 +121,7 @@ def biorthogonal_codes(classes: int, bits: int) -> Iterator[Signs]:
 
 
 def levenshtein_blocks(words: int, length: int, distance: int) -> list[Signs] | None:
-    """Return a code of 2 k words that meets Plotkin's bound for even `distance` > `length` / 2, or None without the needed matrices.
+    """Return a code of 2 k words that meets Plotkin's bound for even `distance` > `length` / 2, or None.
 
     With a = d (2 k + 1) - n (k + 1) and b = k n - d (2 k - 1), n = (2 k - 1) a + (2 k + 1) b and d = k a + (k + 1) b:
     shortened Hadamard codes of orders 4 k and 4 k + 4 supply two units of a or of b each, simplex codes of half the order
