@@ -1,4 +1,4 @@
-"""Product quantisation against faiss."""
+"""Product quantization against faiss."""
 
 from itertools import pairwise
 from typing import Any
