@@ -1,7 +1,7 @@
 """Collective operations of the processes that torchrun starts.
 
 In training every process computes the loss of the whole batch, but only the embeddings of its own shard have gradients to
-the network. So the sum of the gradients over processes is that of one process, for any loss, also for triplets across shards.
+the network. So the sum of the gradients over processes is that of one process for any loss, also for triplets across shards.
 """
 
 import atexit
