@@ -95,7 +95,7 @@ def test_large_k_is_searched_in_small_batches_of_queries(monkeypatch: pytest.Mon
 def test_results_have_a_short_repr() -> None:
     q, db = some_codes(2, 2, 0, tied=False), some_codes(9, 2, 1, tied=False)
     assert repr(codes.top_k(q, db, 3)).startswith("Neighbors(3 of each of 2 queries, ")
-    assert repr(codes.range_search(q, db, 16)) == "WithinRadius(18 items for 2 queries)"
+    assert repr(codes.range_search(q, db, 16)) == "RangeSearchResult(18 items for 2 queries)"
 
 
 @pytest.mark.parametrize("function", [codes.hamming_distances, codes.distance_histograms, lambda q, d: codes.top_k(q, d, 1)])

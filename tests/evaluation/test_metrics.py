@@ -115,7 +115,7 @@ def test_shuffling_the_database_changes_no_metric(search: Search) -> None:
     curves = [evaluation.precision_recall_curve(*s) for s in (search, shuffled)]
     np.testing.assert_array_equal(curves[0].precision, curves[1].precision)
     np.testing.assert_array_equal(curves[0].recall, curves[1].recall)
-    assert repr(curves[0]).startswith("Curve(17 points, precision ")
+    assert repr(curves[0]).startswith("PrecisionRecallCurve(17 points, precision ")
     if q_labels.ndim == 2:
         one, two = (evaluation.ndcg(*s, top=20) for s in (search, shuffled))
         np.testing.assert_allclose(one.per_query, two.per_query, atol=1e-12)

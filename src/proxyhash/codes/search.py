@@ -50,7 +50,7 @@ class RangeSearchResult:
 
     def __repr__(self) -> str:
         """Show the number of items."""
-        return f"WithinRadius({len(self.indices):,} items for {len(self):,} queries)"
+        return f"RangeSearchResult({len(self.indices):,} items for {len(self):,} queries)"
 
 
 def hamming_distances(queries: ArrayLike, database: ArrayLike, *, threads: int | None = None) -> NDArray[np.int16]:
