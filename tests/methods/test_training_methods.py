@@ -56,7 +56,7 @@ def test_every_method_keeps_the_contract(name: str, kind: str) -> None:
     scores, proxies = made.scores(nu), made.proxies()
     assert scores is None or scores.shape == (COUNT, len(NAMES))
     assert proxies is None or proxies.weights.shape == (len(NAMES), BITS)
-    assert made.per_class >= 0
+    assert made.samples_per_class >= 0
     made.on_epoch_end(nu.detach, head)
     again = build_method(name, data(kind), {})
     torch.testing.assert_close(again(nu, targets(kind), torch.arange(COUNT)), loss, rtol=0, atol=0)
@@ -84,19 +84,19 @@ def test_tau_is_what_suits_the_labels_unless_it_is_given() -> None:
 
 def test_the_joint_loss_is_the_sum_and_asks_for_classes_side_by_side() -> None:
     nu, y = embeddings(), targets("classes")
-    made = build_method("hclm", data("classes", features=False), {"triplet": 3.0, "margin": 2.5, "tau": 7.0, "per_class": 5})
+    made = build_method("hclm", data("classes", features=False), {"triplet": 3.0, "margin": 2.5, "tau": 7.0, "samples_per_class": 5})
     assert isinstance(made, ProxyMethod)
     expected = proxy_cross_entropy(nu, y, made.weights, 7.0) + 3 * hamming_triplet(nu, y, 2.5)
     torch.testing.assert_close(made(nu, y, y), expected)
-    assert made.per_class == 5
-    assert build_method("hclm", data("classes"), {}).per_class == 0
-    assert build_method("hclm", data("tags"), {"triplet": 1.0}).per_class == 0
-    assert build_method("hclm", data("classes"), {"triplet": 1.0}).per_class == 4
-    assert build_method("hclm", data("classes"), {"triplet": 1.0, "per_class": 0}).per_class == 0
+    assert made.samples_per_class == 5
+    assert build_method("hclm", data("classes"), {}).samples_per_class == 0
+    assert build_method("hclm", data("tags"), {"triplet": 1.0}).samples_per_class == 0
+    assert build_method("hclm", data("classes"), {"triplet": 1.0}).samples_per_class == 4
+    assert build_method("hclm", data("classes"), {"triplet": 1.0, "samples_per_class": 0}).samples_per_class == 0
     whole = replace(data("classes"), finetune=True)
-    assert build_method("hclm", whole, {"triplet": 1.0}).per_class == 2, "batch normalization sees who is in the batch"
-    assert build_method("hclm", whole, {"triplet": 1.0, "per_class": 4}).per_class == 4
-    assert build_method("triplet", data("classes"), {}).per_class == 4
+    assert build_method("hclm", whole, {"triplet": 1.0}).samples_per_class == 2, "batch normalization sees who is in the batch"
+    assert build_method("hclm", whole, {"triplet": 1.0, "samples_per_class": 4}).samples_per_class == 4
+    assert build_method("triplet", data("classes"), {}).samples_per_class == 4
     by_nca = build_method("hclm", data("classes"), {"loss": "nca"})
     torch.testing.assert_close(by_nca(nu, y, y), proxy_nca(nu, y, made.weights, 6.0))
     by_angle = build_method("hclm", data("classes"), {"loss": "cosine"})
@@ -130,7 +130,7 @@ def test_a_floor_is_a_share_of_what_is_possible() -> None:
     assert reached is not None
     least = []
     for share in (0.5, 1.0):
-        proxies = build_method("joint", data("classes"), {"floor": share}).proxies()
+        proxies = build_method("joint", data("classes"), {"distance_share": share}).proxies()
         assert proxies is not None
         least.append(proxies.quality.min_distance)
     assert least[1] == reached.quality.min_distance
@@ -149,9 +149,9 @@ def test_a_floor_is_a_share_of_what_is_possible() -> None:
         ("learned", {"loss": "bits"}, "The loss bits needs proxies of +1 and -1, and those of the kind learned are not."),
         ("shclm", {"similarity": "names"}, "sHCLM: similarity is one of auto, means, tags, not 'names'."),
         ("shclm", {"similarity": "tags"}, "Only tagged images have tags that occur together"),
-        ("hclm", {"per_class": 1}, "per_class must be at least 2, not 1."),
-        ("shclm", {"floor": 0.5}, "sHCLM has no setting 'floor'; choose from tau, triplet"),
-        ("joint", {"floor": 1.5}, "floor is a share of the distance that is possible, from 0 to 1, not 1.5."),
+        ("hclm", {"samples_per_class": 1}, "samples_per_class must be at least 2, not 1."),
+        ("shclm", {"distance_share": 0.5}, "sHCLM has no setting 'distance_share'; choose from tau, triplet"),
+        ("joint", {"distance_share": 1.5}, "distance_share is a share of the distance that is possible, from 0 to 1, not 1.5."),
         ("triplet", {"margin": -1.0}, "The margin may not be negative."),
     ],
 )

@@ -78,7 +78,7 @@ def train(
         The length of the codes, or several with commas.
     method
         shclm (the paper's), another kind of proxies, triplet, or another system (`proxyhash methods`), with settings of its
-        own as in joint:floor=0.5. itq, itq-cca and lsh fit frozen features; itq and lsh need no labels.
+        own as in joint:distance_share=0.5. itq, itq-cca and lsh fit frozen features; itq and lsh need no labels.
     triplet
         The weight of the triplet loss in the joint loss (lambda); the paper's best is 1 to 10.
     tau

@@ -15,12 +15,12 @@ class SsdhSettings(MethodSettings):
     """The weights of the two further terms; the authors use 1 for all three."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
-        {"ends": 0.1, "balance": 0.1},
-        {"ends": 1.0, "balance": 1.0},
-        {"ends": 1.0, "balance": 0.1},
+        {"saturation": 0.1, "balance": 0.1},
+        {"saturation": 1.0, "balance": 1.0},
+        {"saturation": 1.0, "balance": 0.1},
     )
 
-    ends: float = 1.0  # pushes activations to 0 and 1
+    saturation: float = 1.0  # pushes activations to 0 and 1
     balance: float = 1.0  # half of an image's bits should be on
 
 
@@ -63,8 +63,8 @@ class Ssdh(_LatentBits):
     settings: SsdhSettings
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
-        """Return E1 - ends * mean (a - 1/2)^2 + balance * mean over images of (mean(a) - 1/2)^2."""
+        """Return E1 - saturation * mean (a - 1/2)^2 + balance * mean over images of (mean(a) - 1/2)^2."""
         active = (embeddings + 1) / 2
         loss = self.classification_loss(embeddings, targets)
-        loss = loss - self.settings.ends * (active - 0.5).square().mean()
+        loss = loss - self.settings.saturation * (active - 0.5).square().mean()
         return loss + self.settings.balance * (active.mean(1) - 0.5).square().mean()

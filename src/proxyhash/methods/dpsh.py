@@ -12,17 +12,17 @@ from proxyhash.methods.registry import register_method
 
 @dataclass(frozen=True)
 class DpshSettings(MethodSettings):
-    """The weight of the quantisation term, and how many of a class a batch holds (ours: a plain batch of 100 classes has few
+    """The weight of the quantization term, and how many of a class a batch holds (ours: a plain batch of 100 classes has few
     similar pairs)."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
-        {"quantisation": 0.01},
-        {"quantisation": 0.1},
-        {"quantisation": 0.01, "per_class": 16},
+        {"quantization": 0.01},
+        {"quantization": 0.1},
+        {"quantization": 0.01, "samples_per_class": 16},
     )
 
-    quantisation: float = 0.1
-    per_class: int = 8
+    quantization: float = 0.1
+    samples_per_class: int = 8
 
 
 @register_method("dpsh", title="DPSH", family="pairwise", year=2016, settings=DpshSettings)
@@ -38,6 +38,6 @@ class Dpsh(HashingMethod):
         """Return the loss of a batch."""
         theta = inner_products(embeddings, embeddings) / 2
         similar, dissimilar = batch_pairs(targets)
-        return masked_mean(pair_nll(theta, similar), similar | dissimilar) + self.settings.quantisation * quantization_loss(
+        return masked_mean(pair_nll(theta, similar), similar | dissimilar) + self.settings.quantization * quantization_loss(
             embeddings
         )

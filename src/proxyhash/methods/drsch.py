@@ -20,12 +20,12 @@ class DrschSettings(MethodSettings):
     SEARCH_SPACE: ClassVar[SearchSpace] = (
         {"margin": 0.125},
         {"margin": 0.25},
-        {"margin": 0.125, "per_class": 8},
+        {"margin": 0.125, "samples_per_class": 8},
     )
 
     margin: float = 0.125  # better on held-out digits than a quarter
     adjacency: float = 0.1
-    per_class: int = 4
+    samples_per_class: int = 4
 
 
 @register_method("drsch", title="DRSCH", family="triplet", year=2015, settings=DrschSettings, metric="weighted hamming")

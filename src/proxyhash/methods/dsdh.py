@@ -23,16 +23,16 @@ class DsdhSettings(MethodSettings):
     """The authors' mu and nu; eta is of a mean over bits, as in DPSH; images of a class in a batch (ours)."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
-        {"quantisation": 0.1},
-        {"quantisation": 0.01},
+        {"quantization": 0.1},
+        {"quantization": 0.01},
         {"regression": 10.0},
     )
 
     regression: float = 1.0  # mu, of the labels' regression from the codes
     ridge: float = 0.1  # nu, of the regression's weights
-    quantisation: float = 0.1  # eta, of the distance of nu to the codes
+    quantization: float = 0.1  # eta, of the distance of nu to the codes
     sweeps: int = 3  # over the bits after each epoch
-    per_class: int = 8
+    samples_per_class: int = 8
 
 
 @register_method("dsdh", title="DSDH", family="pairwise", year=2017, settings=DsdhSettings)
@@ -57,7 +57,7 @@ class Dsdh(HashingMethod):
         pairs = masked_mean(pair_nll(inner_products(embeddings, embeddings) / 2, similar), similar | dissimilar)
         known = self.codes[indices]
         codes = torch.where(known == 0, torch.where(embeddings >= 0, 1.0, -1.0), known)
-        return pairs + self.settings.quantisation * (embeddings - codes).square().mean()
+        return pairs + self.settings.quantization * (embeddings - codes).square().mean()
 
     def on_epoch_end(self, embed: Callable[[], Tensor], head: Head) -> None:  # noqa: ARG002
         """Update the codes of all images."""
@@ -71,6 +71,6 @@ def discrete_step(codes: Floats, embeddings: Floats, labels: Floats, settings: D
     """Return codes (n, bits) after a regression of `labels` (n, C) and some sweeps; neither step raises the objective."""
     gram = codes.T @ codes + settings.ridge / settings.regression * np.eye(codes.shape[1], dtype=np.float32)
     weights = np.linalg.solve(gram, codes.T @ labels)  # W (bits, C)
-    target = settings.regression * labels @ weights.T + settings.quantisation * embeddings
+    target = settings.regression * labels @ weights.T + settings.quantization * embeddings
     coupling = (settings.regression * weights @ weights.T).astype(np.float32)
     return cyclic_descent(codes, target, coupling, settings.sweeps)

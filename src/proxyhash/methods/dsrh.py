@@ -17,12 +17,12 @@ class DsrhSettings(MethodSettings):
     SEARCH_SPACE: ClassVar[SearchSpace] = (
         {"margin": 0.125},
         {"margin": 0.25},
-        {"margin": 0.125, "per_class": 8},
+        {"margin": 0.125, "samples_per_class": 8},
     )
 
     margin: float = 0.125  # rho; ours, better on held-out digits than a quarter
     balance: float = 1.0  # alpha, of a mean over bits
-    per_class: int = 4
+    samples_per_class: int = 4
 
 
 @register_method("dsrh", title="DSRH", family="ranking", year=2015, settings=DsrhSettings)

@@ -12,17 +12,17 @@ from proxyhash.methods.registry import register_method
 
 @dataclass(frozen=True)
 class DtshSettings(MethodSettings):
-    """The authors' margin, half the code; the weight of the quantisation term; images of a class in a batch (ours)."""
+    """The authors' margin, half the code; the weight of the quantization term; images of a class in a batch (ours)."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (  # with many classes less than the authors' margin is better
-        {"margin": 0.0625, "per_class": 8},
-        {"margin": 0.125, "per_class": 8},
-        {"margin": 0.5, "per_class": 8},
+        {"margin": 0.0625, "samples_per_class": 8},
+        {"margin": 0.125, "samples_per_class": 8},
+        {"margin": 0.5, "samples_per_class": 8},
     )
 
     margin: float = 0.5  # as a share of the code
-    quantisation: float = 0.1
-    per_class: int = 4
+    quantization: float = 0.1
+    samples_per_class: int = 4
 
 
 @register_method("dtsh", title="DTSH", family="triplet", year=2016, settings=DtshSettings)
@@ -37,4 +37,4 @@ class Dtsh(HashingMethod):
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
         margin = self.settings.margin * embeddings.shape[1]
-        return hamming_triplet(embeddings, targets, margin) + self.settings.quantisation * quantization_loss(embeddings)
+        return hamming_triplet(embeddings, targets, margin) + self.settings.quantization * quantization_loss(embeddings)

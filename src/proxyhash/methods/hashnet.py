@@ -17,11 +17,11 @@ from proxyhash.models.heads import Head, HeadShape, LinearHead
 class HashNetSettings(MethodSettings):
     """The authors' slope of the likelihood; the growth of the tanh; images of a class in a batch (ours)."""
 
-    SEARCH_SPACE: ClassVar[SearchSpace] = ({"slope": 10.0}, {"slope": 5.0}, {"slope": 10.0, "per_class": 4})
+    SEARCH_SPACE: ClassVar[SearchSpace] = ({"slope": 10.0}, {"slope": 5.0}, {"slope": 10.0, "samples_per_class": 4})
 
     slope: float = 10.0  # alpha, divided by the bits: theta = (alpha / K) h_i.h_j
     growth: float = 4.0  # beta = sqrt(1 + growth * epochs): twelve epochs end where the authors' 10,000 steps do
-    per_class: int = 8
+    samples_per_class: int = 8
 
 
 @register_method("hashnet", title="HashNet", family="pairwise", year=2017, settings=HashNetSettings)

@@ -28,7 +28,7 @@ class HbmpSettings(MethodSettings):
     SEARCH_SPACE: ClassVar[SearchSpace] = ({"margin": 0.5}, {"margin": 1.0}, {"margin": 2.0})
 
     margin: float = 1.0
-    most_sets: int = 2_000
+    max_label_sets: int = 2_000
 
 
 class _MatrixPursuit(HashingMethod):
@@ -46,7 +46,7 @@ class _MatrixPursuit(HashingMethod):
         super().__init__(data, settings)
         found = label_sets(data.known_labels().one_hot())
         random = generator(data.seed, "hbmp")
-        codes, self.weights = pursue(found, data.bits, settings.most_sets, random, regressed=self.regressed)
+        codes, self.weights = pursue(found, data.bits, settings.max_label_sets, random, regressed=self.regressed)
         self.register_buffer("targets", torch.from_numpy(codes[found.member].astype(np.float32)))
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002

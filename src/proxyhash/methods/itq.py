@@ -35,7 +35,7 @@ class ItqCcaSettings(MethodSettings):
 
 @register_method("itq", title="ITQ", family="shallow", year=2011, settings=ItqSettings, learns_from="nothing")
 def fit_itq(data: TrainingData, settings: ItqSettings) -> LinearEncoder:
-    """Minimize ||B - V R||^2 over signs B and rotations R, for V the first principal components of the centred features."""
+    """Minimize ||B - V R||^2 over signs B and rotations R, for V the first principal components of the centered features."""
     features = data.load_features()
     if data.bits > features.shape[1]:
         raise InputError(f"ITQ finds at most {features.shape[1]} principal components, not {data.bits} bits.")
@@ -72,8 +72,8 @@ def moments(features: Floats, piece: int = 8192) -> tuple[NDArray[np.float64], N
     mean = np.asarray(features.mean(0, dtype=np.float64))
     covariance = np.zeros((len(mean), len(mean)))
     for first in range(0, len(features), piece):
-        centred = features[first : first + piece] - mean.astype(np.float32)
-        covariance += centred.T @ centred
+        centered = features[first : first + piece] - mean.astype(np.float32)
+        covariance += centered.T @ centered
     return mean, covariance / len(features)
 
 

@@ -36,7 +36,7 @@ class KshSettings(MethodSettings):
 
 @register_method("ksh", title="KSH", family="shallow", year=2012, settings=KshSettings, learns_from="classes")
 def fit(data: TrainingData, settings: KshSettings) -> LinearEncoder:
-    """Minimize ||sum_k y_k y_k' - bits S||^2 bit by bit, y = sign(G a), G the centred kernel, S = +1 in a class, else -1.
+    """Minimize ||sum_k y_k y_k' - bits S||^2 bit by bit, y = sign(G a), G the centered kernel, S = +1 in a class, else -1.
 
     Each bit starts at the top generalized eigenvector of (G'RG, G'G) for the residual R, is refined by accelerated gradient
     on a sigmoid, and the better of the two stays; then R loses y y'. R is kept as the classes and the bits so far, so that

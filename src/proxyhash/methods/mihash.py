@@ -14,9 +14,9 @@ from proxyhash.methods.registry import register_method
 class MiHashSettings(MethodSettings):
     """How many of a class a batch holds (ours: their batches are of 10 classes)."""
 
-    SEARCH_SPACE: ClassVar[SearchSpace] = ({"per_class": 4}, {"per_class": 8}, {"per_class": 16})
+    SEARCH_SPACE: ClassVar[SearchSpace] = ({"samples_per_class": 4}, {"samples_per_class": 8}, {"samples_per_class": 16})
 
-    per_class: int = 8
+    samples_per_class: int = 8
 
 
 @register_method("mihash", title="MI-Hash", family="ranking", year=2017, settings=MiHashSettings)

@@ -18,7 +18,7 @@ class NinhSettings(MethodSettings):
     SEARCH_SPACE: ClassVar[SearchSpace] = ({"margin": 1.0}, {"margin": 2.0}, {"margin": 4.0})
 
     margin: float = 1.0
-    per_class: int = 4
+    samples_per_class: int = 4
 
 
 @register_method("ninh", title="NINH", family="triplet", year=2015, settings=NinhSettings)

@@ -30,17 +30,17 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
 TAU_OF_CLASSES, TAU_OF_TAGS = 6.0, 0.5
-PER_CLASS, PAIRS = 4, 2
+SAMPLES_PER_CLASS, SAMPLES_PER_CLASS_FINETUNED = 4, 2
 
 
 @dataclass(frozen=True)
 class ProxySettings(MethodSettings):
     """How the proxy loss is scaled, and how much of the triplet loss is added to it."""
 
-    tau: float = 0.0  # logits are (tau / d) w.nu; the larger, the sooner the loss stops pushing nu; 0: what suits the labels
+    tau: float | None = None  # scale of the logits (tau / d) w.nu; None: 6 for classes, 0.5 for tags
     triplet: float = 0.0  # lambda of the joint loss; the paper's best is 1 to 10
-    margin: float = 0.0  # of the triplet loss, in bits, or below 1 as a share of the code; 0: a sixteenth
-    per_class: int | None = None  # images of a class in a batch, to form triplets; 0: as chance has it; None: what suits
+    margin: float | None = None  # of the triplet loss, in bits, or below 1 as a fraction of the code; None: 1/16
+    samples_per_class: int | None = None  # in a batch, for triplets; 0: random batches; None: 4, or 2 when fine-tuning
     loss: Literal["softmax", "nca", "cosine", "bits"] = "softmax"  # of single labels; the last two are those of followers
     similarity: Literal["auto", "means", "tags"] = "auto"  # of classes: from mean features, or from shared tags
 
@@ -63,16 +63,16 @@ class ProxySettings(MethodSettings):
         With a backbone that is trained, four images of a class in a batch retrieved worse than two, likely because its
         batch normalization then sees few classes at a time.
         """
-        tau = self.tau or (TAU_OF_TAGS if tags else TAU_OF_CLASSES)
-        usual = PAIRS if finetune and self.triplet else PER_CLASS
-        return replace(self, tau=tau, per_class=usual if self.per_class is None else self.per_class)
+        tau = self.tau if self.tau is not None else (TAU_OF_TAGS if tags else TAU_OF_CLASSES)
+        usual = SAMPLES_PER_CLASS_FINETUNED if finetune and self.triplet else SAMPLES_PER_CLASS
+        return replace(self, tau=tau, samples_per_class=usual if self.samples_per_class is None else self.samples_per_class)
 
 
 @dataclass(frozen=True)
 class JointSettings(ProxySettings):
     """Those, and how far apart the kind `joint` keeps all classes."""
 
-    floor: float = 0.0  # as a share of the least distance that the kind `code` reaches; 0: three quarters
+    distance_share: float | None = None  # as a share of the distance that the kind `code` reaches; None: 3/4
 
 
 _BY_CLASS = {"softmax": proxy_cross_entropy, "nca": proxy_nca, "cosine": cosine_cross_entropy}
@@ -91,7 +91,7 @@ class ProxyMethod(HashingMethod):
         self.designed = _design(self.kind, data, settings)
         _check_loss(settings.loss, self.designed, tags=data.has_tags)
         if not settings.triplet:
-            self.per_class = 0
+            self.samples_per_class = 0
         self.weights = nn.Parameter(torch.from_numpy(self.designed.weights.copy()), requires_grad=self.designed.trainable)
         frequencies = tag_frequencies(torch.from_numpy(data.known_labels().values)) if data.has_tags else torch.zeros(0)
         self.register_buffer("frequencies", frequencies)
@@ -101,7 +101,7 @@ class ProxyMethod(HashingMethod):
         settings = self.settings
         loss = self._proxy_loss(embeddings, targets)
         if settings.triplet:
-            margin = margin_in_bits(settings.margin or None, embeddings.shape[1])
+            margin = margin_in_bits(settings.margin, embeddings.shape[1])
             loss = loss + settings.triplet * hamming_triplet(embeddings, targets, margin)
         return loss
 
@@ -143,15 +143,15 @@ def class_similarity(data: TrainingData, source: str) -> NDArray[np.float64] | N
 
 def _design(kind: str, data: TrainingData, settings: ProxySettings) -> ProxySet:
     similarity = class_similarity(data, settings.similarity) if find_kind(kind).semantic else None
-    floor = _floor(data, settings.floor) if isinstance(settings, JointSettings) else None
+    floor = _floor(data, settings.distance_share) if isinstance(settings, JointSettings) else None
     return design_proxies(data.num_classes, data.bits, kind, similarity, data.seed, floor=floor, progress=data.progress)
 
 
 def _check_values(settings: ProxySettings) -> None:
-    if settings.tau <= 0 or settings.triplet < 0 or settings.margin < 0:
+    if settings.tau is None or settings.tau <= 0 or settings.triplet < 0 or (settings.margin or 0) < 0:
         raise InputError("tau must be positive, and neither triplet nor margin may be negative.")
-    if settings.per_class != 0:
-        check_int("per_class", settings.per_class, 2)
+    if settings.samples_per_class != 0:
+        check_int("samples_per_class", settings.samples_per_class, 2)
 
 
 def _check_loss(loss: str, proxies: ProxySet, *, tags: bool) -> None:
@@ -163,16 +163,14 @@ def _check_loss(loss: str, proxies: ProxySet, *, tags: bool) -> None:
         raise InputError(f"The loss bits needs proxies of +1 and -1, and those of the kind {proxies.kind} are not.")
 
 
-def _floor(data: TrainingData, share: float) -> int | None:
-    """Return the least distance in bits for a share of what is possible; None leaves it to the kind."""
-    if not 0 <= share <= 1:
-        raise InputError(f"floor is a share of the distance that is possible, from 0 to 1, not {share}.")
-    if share == 0:
+def _floor(data: TrainingData, share: float | None) -> int | None:
+    """Return the minimum distance in bits for a share of what is possible; None leaves it to the kind."""
+    if share is None:
         return None
-    reached = design_proxies(
-        data.num_classes, data.bits, "code", seed=data.seed, progress=data.progress
-    ).quality.min_distance
-    return max(1, round(share * reached))
+    if not 0 < share <= 1:
+        raise InputError(f"distance_share is a share of the distance that is possible, from 0 to 1, not {share}.")
+    code = design_proxies(data.num_classes, data.bits, "code", seed=data.seed, progress=data.progress)
+    return max(1, round(share * code.quality.min_distance))
 
 
 for _kind in list_kinds():

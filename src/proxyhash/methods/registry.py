@@ -236,7 +236,7 @@ def build_method(name: str, data: TrainingData, settings: Mapping[str, Any]) -> 
     --------
     >>> from proxyhash.labels import ClassLabels
     >>> data = TrainingData(8, labels=ClassLabels.from_names(["cat", "dog", "dog", "cat"]))
-    >>> build_method("dpsh", data, {"per_class": 2}).per_class
+    >>> build_method("dpsh", data, {"samples_per_class": 2}).samples_per_class
     2
     """
     info = get_method(name)

@@ -30,10 +30,10 @@ class SdhSettings(MethodSettings):
     )
 
     anchors: int = 1_000
-    rounds: int = 5
+    iterations: int = 5  # over W, P and B
     regression: float = 1.0  # lambda, of the labels' regression
     fit: float = 1e-5  # nu, of the hash function's fit to the codes
-    sweeps: int = 3  # over the bits in each round; the authors sweep until nothing changes, which three nearly reach
+    sweeps: int = 3  # over the bits in each iteration; the authors sweep until nothing changes, which three nearly reach
 
 
 @register_method("sdh", title="SDH", family="shallow", year=2015, settings=SdhSettings)
@@ -51,8 +51,8 @@ def fit(data: TrainingData, settings: SdhSettings) -> LinearEncoder:
     codes = np.where(generator(data.seed, "sdh").random((len(phi), data.bits)) < 0.5, -1, 1).astype(np.float32)
     regress = _regression(phi)
     projection = regress(codes)
-    for number in range(settings.rounds):
-        data.progress("SDH", number / settings.rounds)
+    for number in range(settings.iterations):
+        data.progress("SDH", number / settings.iterations)
         gram = codes.T @ codes + settings.regression * np.eye(data.bits, dtype=np.float32)
         weights = np.linalg.solve(gram, codes.T @ labels)  # W (bits, C)
         target = labels @ weights.T + settings.fit * (phi @ projection)  # Q' (N, bits)

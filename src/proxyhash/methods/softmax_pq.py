@@ -17,7 +17,7 @@ from proxyhash.models.heads import Head, HeadShape, QuantisedHead, SoftmaxQuanti
 class SoftmaxPq(HashingMethod):
     """Cross-entropy of an ordinary classifier; its softmax is what is stored, by 8 bits for each of K / 8 groups of classes.
 
-    The authors learn the quantiser once; here it follows the classifier after each epoch, so that every epoch can be judged.
+    The authors learn the quantizer once; here it follows the classifier after each epoch, so that every epoch can be judged.
     """
 
     def __init__(self, data: TrainingData, settings: MethodSettings) -> None:
@@ -37,6 +37,6 @@ class SoftmaxPq(HashingMethod):
         return embeddings
 
     def on_epoch_end(self, embed: Callable[[], Tensor], head: Head) -> None:
-        """Fit the quantiser."""
+        """Fit the quantizer."""
         assert isinstance(head, QuantisedHead)
         head.learn_codebooks(embed().numpy())

@@ -14,9 +14,9 @@ from proxyhash.methods.registry import register_method
 class TalrApSettings(MethodSettings):
     """How many of a class a batch holds (ours)."""
 
-    SEARCH_SPACE: ClassVar[SearchSpace] = ({"per_class": 4}, {"per_class": 8}, {"per_class": 16})
+    SEARCH_SPACE: ClassVar[SearchSpace] = ({"samples_per_class": 4}, {"samples_per_class": 8}, {"samples_per_class": 16})
 
-    per_class: int = 8
+    samples_per_class: int = 8
 
 
 @register_method("talr-ap", title="TALR-AP", family="ranking", year=2018, settings=TalrApSettings)

@@ -17,13 +17,13 @@ class TripletSettings(MethodSettings):
     """How far apart, and how many of a kind."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
-        {"margin": 0.0625, "per_class": 8},
-        {"margin": 0.125, "per_class": 8},
-        {"margin": 0.25, "per_class": 8},
+        {"margin": 0.0625, "samples_per_class": 8},
+        {"margin": 0.125, "samples_per_class": 8},
+        {"margin": 0.25, "samples_per_class": 8},
     )
 
-    margin: float = 0.0  # in bits, or below 1 as a share of the code; 0: a sixteenth
-    per_class: int = 4  # images of a class in a batch
+    margin: float | None = None  # in bits, or below 1 as a fraction of the code; None: 1/16
+    samples_per_class: int = 4  # images of a class in a batch
 
 
 @register_method("triplet", title="Triplet", family="triplet", year=2019, settings=TripletSettings)
@@ -34,10 +34,10 @@ class Triplet(HashingMethod):
 
     def __init__(self, data: TrainingData, settings: TripletSettings) -> None:
         super().__init__(data, settings)
-        if settings.margin < 0:
+        if settings.margin is not None and settings.margin < 0:
             raise InputError("The margin may not be negative.")
-        check_int("per_class", settings.per_class, 2)
+        check_int("samples_per_class", settings.samples_per_class, 2)
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        return hamming_triplet(embeddings, targets, margin_in_bits(self.settings.margin or None, embeddings.shape[1]))
+        return hamming_triplet(embeddings, targets, margin_in_bits(self.settings.margin, embeddings.shape[1]))

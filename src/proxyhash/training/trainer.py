@@ -141,7 +141,7 @@ class Trainer:
     def _batches(self, epoch: int) -> Sequence[Indices]:
         """Return the batches of an epoch: the same ones whenever and wherever it is run."""
         random = generator(self.plan.seed, "batches", epoch)
-        per_class = max(objective.per_class for objective in self.learner.methods)
+        per_class = max(objective.samples_per_class for objective in self.learner.methods)
         if not per_class:
             return shuffled_batches(len(self.material.images), self.plan.batch, random)
         groups = -(-np.bincount(self.material.targets.astype(np.int64)) // per_class)  # of each class

@@ -1,10 +1,58 @@
 """Names that release 0.1 wrote to disk, and the names that they have now."""
 
+from collections.abc import Mapping
+from typing import Any
+
 # --- Models: config.json, model files, feature caches ---
 
 # --- Training: run folders, checkpoints, optimization settings ---
 
 # --- Methods: settings, saved encoders ---
+
+METHOD_SETTINGS = {
+    "per_class": "samples_per_class",
+    "quantisation": "quantization",
+    "floor": "distance_share",  # of joint
+    "width": "embed_dim",  # of dqn
+    "most_sets": "max_label_sets",  # of hbmp
+    "rounds": "iterations",  # of sdh
+    "ends": "saturation",  # of ssdh
+}
+METHOD_TENSORS = {"centres": "centers", "quantised": "quantized"}
+_PROXY_METHODS = ("learned", "random", "tammes", "aligned", "hclm", "shclm", "code", "scode", "joint")
+_ZERO_MEANT_DEFAULT = {
+    **dict.fromkeys(_PROXY_METHODS, ("tau", "margin", "distance_share")),
+    "triplet": ("margin",),
+}
+
+
+def upgrade_method_settings(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of a method under today's names; a 0 that meant the default becomes None.
+
+    >>> upgrade_method_settings("joint", {"floor": 0.5, "tau": 0.0, "per_class": 4})
+    {'distance_share': 0.5, 'tau': None, 'samples_per_class': 4}
+    """
+    named = {METHOD_SETTINGS.get(name, name): value for name, value in settings.items()}
+    zeros = _ZERO_MEANT_DEFAULT.get(method, ())
+    return {name: None if name in zeros and value == 0 else value for name, value in named.items()}
+
+
+def upgrade_method_label(label: str) -> str:
+    """Return a method with settings as it is typed, with today's names of the settings.
+
+    >>> upgrade_method_label("joint:floor=0.5:per_class=4")
+    'joint:distance_share=0.5:samples_per_class=4'
+    """
+    method, *pairs = label.split(":")
+    settings = (pair.partition("=") for pair in pairs)
+    return ":".join([method, *(f"{METHOD_SETTINGS.get(name, name)}{equals}{value}" for name, equals, value in settings)])
+
+
+def upgrade_method_tensors(state: dict[str, Any], prefix: str) -> None:
+    """Rename the tensors of a method in a checkpoint, in place."""
+    for old, new in METHOD_TENSORS.items():
+        if prefix + old in state:
+            state[prefix + new] = state.pop(prefix + old)
 
 # --- Evaluation: metric keys ---
 
