@@ -84,7 +84,9 @@ def test_tau_is_what_suits_the_labels_unless_it_is_given() -> None:
 
 def test_the_joint_loss_is_the_sum_and_asks_for_classes_side_by_side() -> None:
     nu, y = embeddings(), targets("classes")
-    made = build_method("hclm", data("classes", features=False), {"triplet": 3.0, "margin": 2.5, "tau": 7.0, "samples_per_class": 5})
+    made = build_method(
+        "hclm", data("classes", features=False), {"triplet": 3.0, "margin": 2.5, "tau": 7.0, "samples_per_class": 5}
+    )
     assert isinstance(made, ProxyMethod)
     expected = proxy_cross_entropy(nu, y, made.weights, 7.0) + 3 * hamming_triplet(nu, y, 2.5)
     torch.testing.assert_close(made(nu, y, y), expected)
@@ -94,7 +96,9 @@ def test_the_joint_loss_is_the_sum_and_asks_for_classes_side_by_side() -> None:
     assert build_method("hclm", data("classes"), {"triplet": 1.0}).samples_per_class == 4
     assert build_method("hclm", data("classes"), {"triplet": 1.0, "samples_per_class": 0}).samples_per_class == 0
     whole = replace(data("classes"), finetune=True)
-    assert build_method("hclm", whole, {"triplet": 1.0}).samples_per_class == 2, "batch normalization sees who is in the batch"
+    assert build_method("hclm", whole, {"triplet": 1.0}).samples_per_class == 2, (
+        "batch normalization sees who is in the batch"
+    )
     assert build_method("hclm", whole, {"triplet": 1.0, "samples_per_class": 4}).samples_per_class == 4
     assert build_method("triplet", data("classes"), {}).samples_per_class == 4
     by_nca = build_method("hclm", data("classes"), {"loss": "nca"})
@@ -151,7 +155,11 @@ def test_a_floor_is_a_share_of_what_is_possible() -> None:
         ("shclm", {"similarity": "tags"}, "Only tagged images have tags that occur together"),
         ("hclm", {"samples_per_class": 1}, "samples_per_class must be at least 2, not 1."),
         ("shclm", {"distance_share": 0.5}, "sHCLM has no setting 'distance_share'; choose from tau, triplet"),
-        ("joint", {"distance_share": 1.5}, "distance_share is a share of the distance that is possible, from 0 to 1, not 1.5."),
+        (
+            "joint",
+            {"distance_share": 1.5},
+            "distance_share is a share of the distance that is possible, from 0 to 1, not 1.5.",
+        ),
         ("triplet", {"margin": -1.0}, "The margin may not be negative."),
     ],
 )

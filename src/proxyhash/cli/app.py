@@ -85,6 +85,7 @@ app.command(completion.completion, name="completion")
 def launch(
     *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative=(), show_default=False)] = False,
+    plugin: Annotated[list[Path] | None, Parameter(negative=(), show_default=False)] = None,
 ) -> None:
     """Run a command; what all commands share is said here.
 
@@ -94,7 +95,13 @@ def launch(
         The command and its own options.
     quiet
         Print answers and errors only: no bars, no notes, no lines on the way.
+    plugin
+        A Python file that registers methods; give it several times for several files.
     """
+    if plugin:
+        from proxyhash.methods import use_plugins
+
+        use_plugins(plugin)
     with keeping_quiet(quiet):
         app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
 

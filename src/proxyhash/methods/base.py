@@ -103,8 +103,8 @@ class TrainingData:
 class MethodSettings:
     """Settings of a method: a frozen dataclass, of which this is one without any.
 
-    `SEARCH_SPACE` lists the settings that tuning tries. A field `samples_per_class` asks for batches with that many images of each
-    class, unless images have tags.
+    `SEARCH_SPACE` lists the settings that tuning tries. A field `samples_per_class` asks for batches with that many images
+    of each class, unless images have tags.
     """
 
     SEARCH_SPACE: ClassVar[SearchSpace] = ({},)

@@ -54,6 +54,7 @@ def upgrade_method_tensors(state: dict[str, Any], prefix: str) -> None:
         if prefix + old in state:
             state[prefix + new] = state.pop(prefix + old)
 
+
 # --- Evaluation: metric keys ---
 
 # --- Proxies: proxy sets ---
