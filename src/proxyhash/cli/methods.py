@@ -5,7 +5,7 @@ import json
 from rich.console import Console
 from rich.table import Table
 
-from proxyhash.cli.output import Json
+from proxyhash.cli.parameters import Json
 
 
 def methods(*, json_: Json = False) -> None:
