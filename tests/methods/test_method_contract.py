@@ -11,8 +11,8 @@ from helpers.plugins import PLUGIN, own_registry
 from proxyhash.evaluation import mean_average_precision
 from proxyhash.methods import HeadEncoder, LinearEncoder, TrainingData, get_method, list_methods
 from proxyhash.methods.plugins import load_plugin
+from proxyhash.training.config import OptimConfig
 from proxyhash.training.features import fit_method
-from proxyhash.training.plan import Plan
 from proxyhash.utils.errors import InputError
 
 FLOOR = {
@@ -27,7 +27,7 @@ FLOOR = {
 NAMES = [*list_methods(), "spread", "first-features"]  # the last two are those of a plugin
 TAKES_TAGS = [*(name for name in list_methods() if get_method(name).learns_from == "classes or tags"), "spread"]
 
-SHORT = Plan.frozen(epochs=8, hidden=128, batch=128)  # of the deep ones: seconds, not minutes
+SHORT = OptimConfig.frozen(epochs=8, hidden_dim=128, batch_size=128)  # of the deep ones: seconds, not minutes
 
 
 @pytest.fixture(autouse=True, scope="module")
