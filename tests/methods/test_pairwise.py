@@ -194,7 +194,7 @@ def test_adsh_needs_no_matrix_of_all_pairs() -> None:
     objective = build("adsh", bits=4, classes=3, agreement=0.3)
     assert isinstance(objective, Adsh)
     objective.codes.copy_(torch.from_numpy(signs(random, 12, 4)))
-    objective._sum_up()
+    objective._update_sums()
     nu = np.tanh(random.standard_normal((5, 4))).astype(np.float32)
     codes = objective.codes.numpy()
     expected = written_out(nu, codes, codes[:5], list(range(5)))

@@ -1,4 +1,4 @@
-"""Fixed targets in Hamming space: a code for each class, and for several tags the vote of theirs."""
+"""Hash centers: a fixed target code for each class."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""DQN: cosines of pairs, and a product quantizer that the embedding is drawn to (Cao, Long, Wang, Zhu and Wen 2016)."""
+"""DQN: cosines of pairs and a product quantizer (Cao, Long, Wang, Zhu and Wen 2016)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from proxyhash.utils.validation import check_int
 
 @dataclass(frozen=True)
 class DqnSettings(MethodSettings):
-    """How wide the embedding is, what quantization weighs, and how many of a class a batch holds."""
+    """Settings of DQN: the size of the embedding, the weight of the quantization term, images of a class in a batch."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
         {"quantization": 0.01},
@@ -31,10 +31,14 @@ class DqnSettings(MethodSettings):
 
 @register_method("dqn", title="DQN", family="pairwise", year=2016, settings=DqnSettings, metric="product quantizer")
 class Dqn(HashingMethod):
-    """The mean of (1 - cos(z_i, z_j))^2 over similar pairs, plus (-1 - cos)^2 over dissimilar ones, plus l ||z - C h||^2.
+    """Deep quantization network, Cao et al. 2016.
 
-    Two means let few similar pairs count as much as many others (ours). z has length 1 (ours): the loss does not see its
-    length, the distance that is searched by does. Codebooks C and codes h are alternated after each epoch, for all images.
+    The loss is the mean of (1 - cos(z_i, z_j))^2 over similar pairs, plus that of (-1 - cos)^2 over dissimilar ones,
+    plus l ||z - C h||^2, with z (N, embed_dim), codebooks C and codes h.
+
+    The two means give few similar pairs the weight of many dissimilar ones (ours). z has length 1 (ours): the loss does
+    not depend on its length, but the distance of the search does. C and h are alternated after each epoch, for all
+    images.
     """
 
     settings: DqnSettings

@@ -1,4 +1,4 @@
-"""DSDH: the likelihood of pairs, and codes from which labels can be regressed (Li, Sun, He and Tan 2017)."""
+"""DSDH: likelihood of pairs, and codes from which labels are regressed (Li, Sun, He and Tan 2017)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,10 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class DsdhSettings(MethodSettings):
-    """The authors' mu and nu; eta is of a mean over bits, as in DPSH; images of a class in a batch (ours)."""
+    """Settings of DSDH.
+
+    mu and nu are the authors'; eta weighs a mean over bits, as in DPSH; `samples_per_class` is ours.
+    """
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
         {"quantization": 0.1},
@@ -37,10 +40,13 @@ class DsdhSettings(MethodSettings):
 
 @register_method("dsdh", title="DSDH", family="pairwise", year=2017, settings=DsdhSettings)
 class Dsdh(HashingMethod):
-    """DPSH's loss with codes B of its own: pairs + eta ||b - nu||^2, B from mu ||Y - B W||^2 + n ||W||^2 + eta ||B - U||^2.
+    """Deep supervised discrete hashing, Li et al. 2017.
 
-    After each epoch W is regressed and B updated bit by bit, each exactly, for all images; B is the signs of U at first.
-    Labels are one-hot classes or tags.
+    The loss is that of DPSH with codes B (n, K) of its own: pairs + eta ||b - nu||^2, B from minimizing mu ||Y - B
+    W||^2 + n ||W||^2 + eta ||B - U||^2 for one-hot classes or tags Y (n, C).
+
+    After each epoch W is regressed and B is updated bit by bit, each bit exactly, for all images. B starts as the signs
+    of U.
     """
 
     settings: DsdhSettings

@@ -14,10 +14,11 @@ from proxyhash.proxies import ProxySet, design_proxies
 
 @register_method("mdsh", title="MDSH", family="centers", year=2023, learns_from="classes")
 class Mdsh(HashingMethod):
-    """Softmax cross-entropy of sqrt(K) cos(nu, c_k).
+    """MDSH, Wang et al. 2023.
 
-    The authors guarantee the Gilbert-Varshamov distance between centers; ours are the best code that we can construct, which
-    is never less.
+    The loss is the softmax cross-entropy of sqrt(K) cos(nu, c_k), nu (N, K). The authors guarantee the
+    Gilbert-Varshamov distance between centers; ours are the best code that we can construct, whose distance is never
+    less.
     """
 
     centers: Tensor

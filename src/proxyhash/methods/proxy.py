@@ -1,4 +1,4 @@
-"""Embeddings trained around proxies, sections 3 and 4: the paper's own method, and what it is compared with."""
+"""Proxy losses of sections 3 and 4: the paper's method, and others around proxies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ SAMPLES_PER_CLASS, SAMPLES_PER_CLASS_FINETUNED = 4, 2
 
 @dataclass(frozen=True)
 class ProxySettings(MethodSettings):
-    """How the proxy loss is scaled, and how much of the triplet loss is added to it."""
+    """Settings of the methods around proxies."""
 
     tau: float | None = None  # scale of the logits (tau / d) w.nu; None: 6 for classes, 0.5 for tags
     triplet: float = 0.0  # lambda of the joint loss; the paper's best is 1 to 10
@@ -70,7 +70,7 @@ class ProxySettings(MethodSettings):
 
 @dataclass(frozen=True)
 class JointSettings(ProxySettings):
-    """Those, and how far apart the kind `joint` keeps all classes."""
+    """Settings of `joint`, which keeps a minimum distance between all classes."""
 
     distance_share: float | None = None  # as a share of the distance that the kind `code` reaches; None: 3/4
 
@@ -79,7 +79,11 @@ _BY_CLASS = {"softmax": proxy_cross_entropy, "nca": proxy_nca, "cosine": cosine_
 
 
 class ProxyMethod(HashingMethod):
-    """L = L_p + lambda L_t around proxies that are fixed, or learned if that is their kind."""
+    """Cross-entropy around proxies, section 3.3, with an optional triplet loss, section 4.4.
+
+    The loss is L = L_p + lambda L_t, eq. (jointloss), on embeddings nu (N, K), around proxies w (C, K) that are fixed,
+    or learned if that is their kind. L_p is the balanced binary cross-entropy for tags.
+    """
 
     kind: ClassVar[str]  # of proxies
     settings: ProxySettings

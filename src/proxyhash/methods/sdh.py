@@ -1,4 +1,4 @@
-"""SDH, supervised discrete hashing (Shen, Shen, Liu and Shen 2015): codes from which labels can be regressed."""
+"""SDH: supervised discrete hashing (Shen, Shen, Liu and Shen 2015)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class SdhSettings(MethodSettings):
-    """The authors' settings."""
+    """Settings of SDH: by default the authors'."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
         {"anchors": 1000},
@@ -38,9 +38,11 @@ class SdhSettings(MethodSettings):
 
 @register_method("sdh", title="SDH", family="shallow", year=2015, settings=SdhSettings)
 def fit(data: TrainingData, settings: SdhSettings) -> LinearEncoder:
-    """Minimize ||Y - W'B||^2 + l ||W||^2 + v ||B - F(X)||^2, F = P' phi(X), over W, P and signs B, each in turn.
+    """Fit supervised discrete hashing, Shen et al. 2015.
 
-    W and P are regressions; B is updated bit by bit, each exactly: b_k = sign(q_k - B_rest' W_rest w_k), Q = W Y + v F.
+    It minimizes ||Y - W'B||^2 + l ||W||^2 + v ||B - F(X)||^2, F = P' phi(X), over W, P and signs B in turn, for labels
+    Y (C, n) and the kernel phi (anchors, n). W and P are regressions; B is updated bit by bit, each bit exactly: b_k =
+    sign(q_k - B_rest' W_rest w_k), Q = W Y + v F.
     """
     features = data.load_features()
     anchors = choose_anchors(features, min(settings.anchors, len(features)), data.seed)
@@ -63,7 +65,7 @@ def fit(data: TrainingData, settings: SdhSettings) -> LinearEncoder:
 
 
 def _regression(phi: Floats) -> Callable[[Floats], Floats]:
-    """Return the map from codes B (N, bits) to P = (phi' phi)^-1 phi' B, the inverse prepared once."""
+    """Return the map from codes B (N, bits) to P = (phi' phi)^-1 phi' B; the inverse is computed once."""
     gram = np.zeros((phi.shape[1],) * 2)
     for first in range(0, len(phi), 8192):
         piece = phi[first : first + 8192].astype(np.float64)  # the kernel of near anchors is nearly singular

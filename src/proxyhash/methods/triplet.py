@@ -1,4 +1,4 @@
-"""The Hamming triplet loss alone, section 4.4: what the paper's ablation compares the joint loss with."""
+"""Hamming triplet loss without proxies, section 4.4."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +14,7 @@ from proxyhash.utils.validation import check_int
 
 @dataclass(frozen=True)
 class TripletSettings(MethodSettings):
-    """How far apart, and how many of a kind."""
+    """Settings of the triplet loss."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
         {"margin": 0.0625, "samples_per_class": 8},
@@ -28,7 +28,11 @@ class TripletSettings(MethodSettings):
 
 @register_method("triplet", title="Triplet", family="triplet", year=2019, settings=TripletSettings)
 class Triplet(HashingMethod):
-    """The mean of softplus(m + d_H(x, x+) - d_H(x, x-)) over all triplets of a batch."""
+    """Hamming triplet loss, section 4.4: the paper's ablation compares it with the joint loss.
+
+    The loss is the mean of log(1 + exp(m + d_H(x, x+) - d_H(x, x-))) over all triplets of a batch, see
+    `proxyhash.losses.hamming_triplet`.
+    """
 
     settings: TripletSettings
 
