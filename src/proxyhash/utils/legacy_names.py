@@ -1,5 +1,6 @@
 """Names that release 0.1 wrote to disk, and the names that they have now."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,17 +62,6 @@ def upgrade_method_settings(method: str, settings: Mapping[str, Any]) -> dict[st
     return {name: None if name in zeros and value == 0 else value for name, value in named.items()}
 
 
-def upgrade_method_label(label: str) -> str:
-    """Return a method with settings as it is typed, with today's names of the settings.
-
-    >>> upgrade_method_label("joint:floor=0.5:per_class=4")
-    'joint:distance_share=0.5:samples_per_class=4'
-    """
-    method, *pairs = label.split(":")
-    settings = (pair.partition("=") for pair in pairs)
-    return ":".join([method, *(f"{METHOD_SETTINGS.get(name, name)}{equals}{value}" for name, equals, value in settings)])
-
-
 def upgrade_method_tensors(state: dict[str, Any], prefix: str) -> None:
     """Rename the tensors of a method in a checkpoint, in place."""
     for old, new in METHOD_TENSORS.items():
@@ -86,5 +76,70 @@ def upgrade_method_tensors(state: dict[str, Any], prefix: str) -> None:
 # --- Index: tables and columns of SQLite, JSON files ---
 
 # --- Experiments: records, tuned settings ---
+
+RECORD_FORMAT = "proxyhash.record/1"
+RECORD_FILE_PATTERN = r"-[0-9a-f]{12}\.json$"  # one file per record
+RECORD_METRICS = {"binarisation_error": "binarization_error", "binarisation_histogram": "binarization_histogram"}
+RECORD_TRIAL = {"lengths": "code_lengths", "round": "fold", "plan": "optim"}
+RECORD_PROTOCOL = {"judged_on": "eval_on"}
+
+DEFAULT_IN_TOML = '"default"'  # TOML has no null
+LEGACY_TUNED_FOLD_FILE = "chosen-round-{}.toml"
+_TUNED_TABLE = re.compile(r'\[(settings|plans)\.(?:"(.+)"|([\w+-]+))\]')
+_TUNED_SCORE = re.compile(r"# ([^,\n]+?)((?:, \w+ \S+)*): mAP (\S+)")
+
+
+def upgrade_record(content: Mapping[str, Any], current_format: str) -> dict[str, Any]:
+    """Return a record of release 0.1 in today's format; other content is returned as it is."""
+    if content.get("format") != RECORD_FORMAT:
+        return dict(content)
+    trial = _rename(content["trial"], RECORD_TRIAL)
+    trial["settings"] = upgrade_method_settings(trial["method"], trial["settings"])
+    trial["label"] = upgrade_label(trial["label"])
+    trial["optim"] = None if trial["optim"] is None else upgrade_optim_config(trial["optim"])
+    protocol = _rename(content["protocol"], RECORD_PROTOCOL)
+    upgraded = {"trial": trial, "protocol": protocol, "metrics": _rename(content["metrics"], RECORD_METRICS)}
+    kept = {name: value for name, value in content.items() if name != "key"}
+    return kept | upgraded | {"format": current_format}
+
+
+def upgrade_label(label: str) -> str:
+    """Return a method with settings as it is typed, with today's names of the settings.
+
+    >>> upgrade_label("joint:floor=0.5:per_class=4")
+    'joint:distance_share=0.5:samples_per_class=4'
+    """
+    method, *pairs = label.split(":")
+    settings = (pair.partition("=") for pair in pairs)
+    return ":".join([method, *(f"{METHOD_SETTINGS.get(name, name)}={value}" for name, _, value in settings)])
+
+
+def upgrade_tuned_settings(text: str) -> str:
+    """Return a TOML file of tuned settings with today's names, comments included."""
+    names: Mapping[str, str] = {}
+    zeros: tuple[str, ...] = ()
+    lines = []
+    for line in text.splitlines():
+        if table := _TUNED_TABLE.fullmatch(line):
+            names = OPTIM_FIELDS if table[1] == "plans" else METHOD_SETTINGS
+            zeros = () if table[1] == "plans" else _ZERO_MEANT_DEFAULT.get((table[2] or table[3]).partition(":")[0], ())
+            title = "optim_by_method" if table[1] == "plans" else table[1]
+            lines.append(f'[{title}."{upgrade_label(table[2] or table[3])}"]')
+        elif score := _TUNED_SCORE.fullmatch(line):
+            changes = (change.split(" ") for change in score[2].split(", ")[1:])
+            optim = "".join(f", {OPTIM_FIELDS.get(name, name)} {value}" for name, value in changes)
+            lines.append(f"# {upgrade_label(score[1])}{optim}: mAP {score[3]}")
+        elif not line.startswith("#") and " = " in line:
+            name, _, value = line.partition(" = ")
+            name = names.get(name, name)
+            lines.append(f'{name} = {DEFAULT_IN_TOML if name in zeros and value == "0.0" else value}')
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _rename(mapping: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in mapping.items()}
+
 
 # --- Data: splits, transforms ---
