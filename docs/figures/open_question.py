@@ -15,7 +15,15 @@ from matplotlib.figure import Figure
 from proxyhash.experiments import Record, read_records
 
 RESULTS = Path(__file__).parents[2] / "results"
-ROWS = ("hclm", "code", "shclm", "scode", "joint:distance_share=0.9", "joint:distance_share=0.75", "joint:distance_share=0.5")
+ROWS = (
+    "hclm",
+    "code",
+    "shclm",
+    "scode",
+    "joint:distance_share=0.9",
+    "joint:distance_share=0.75",
+    "joint:distance_share=0.5",
+)
 COLORS = ("#9aa5ab", "#54646d", "#c0392b", "#e08e45", "#a9cce3", "#5499c7", "#154f7a")
 SHAPES = {16: "o", 32: "s", 64: "^"}
 

@@ -147,7 +147,9 @@ class HashingMethod(nn.Module, ABC):
     def __init__(self, data: TrainingData, settings: MethodSettings) -> None:
         super().__init__()
         self.settings = settings
-        self.register_load_state_dict_pre_hook(lambda _, state, prefix, *__: upgrade_method_tensors(state, prefix))
+        self.register_load_state_dict_pre_hook(  # type: ignore[no-untyped-call]
+            lambda _, state, prefix, *__: upgrade_method_tensors(state, prefix)
+        )
         # An image with several tags belongs to no single class.
         self.samples_per_class = 0 if data.has_tags else getattr(settings, "samples_per_class", 0)
 

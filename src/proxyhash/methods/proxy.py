@@ -91,7 +91,7 @@ class ProxyMethod(HashingMethod):
 
     def __init__(self, data: TrainingData, settings: ProxySettings) -> None:
         super().__init__(data, settings)
-        _check_values(settings)
+        self.tau = _check_values(settings)
         self.designed = _design(self.kind, data, settings)
         _check_loss(settings.loss, self.designed, tags=data.has_tags)
         if not settings.triplet:
@@ -110,7 +110,7 @@ class ProxyMethod(HashingMethod):
         return loss
 
     def _proxy_loss(self, embeddings: Tensor, targets: Tensor) -> Tensor:
-        tau, weights = self.settings.tau, self.weights
+        tau, weights = self.tau, self.weights
         if len(self.frequencies):
             return balanced_binary_cross_entropy(embeddings, targets, weights, self.frequencies, tau)
         if self.settings.loss == "bits":
@@ -119,7 +119,7 @@ class ProxyMethod(HashingMethod):
 
     def scores(self, embeddings: Tensor) -> Tensor:
         """Return the logits (N, C): the nearest proxy has the highest."""
-        return proxy_logits(embeddings, self.weights, self.settings.tau)
+        return proxy_logits(embeddings, self.weights, self.tau)
 
     def proxies(self) -> ProxySet:
         """Return the proxies as they are now: designed, or as far as learned."""
@@ -151,11 +151,13 @@ def _design(kind: str, data: TrainingData, settings: ProxySettings) -> ProxySet:
     return design_proxies(data.num_classes, data.bits, kind, similarity, data.seed, floor=floor, progress=data.progress)
 
 
-def _check_values(settings: ProxySettings) -> None:
+def _check_values(settings: ProxySettings) -> float:
+    """Return tau once the values of the settings are checked."""
     if settings.tau is None or settings.tau <= 0 or settings.triplet < 0 or (settings.margin or 0) < 0:
         raise InputError("tau must be positive, and neither triplet nor margin may be negative.")
     if settings.samples_per_class != 0:
         check_int("samples_per_class", settings.samples_per_class, 2)
+    return settings.tau
 
 
 def _check_loss(loss: str, proxies: ProxySet, *, tags: bool) -> None:

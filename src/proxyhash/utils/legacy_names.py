@@ -132,7 +132,7 @@ def upgrade_tuned_settings(text: str) -> str:
         elif not line.startswith("#") and " = " in line:
             name, _, value = line.partition(" = ")
             name = names.get(name, name)
-            lines.append(f'{name} = {DEFAULT_IN_TOML if name in zeros and value == "0.0" else value}')
+            lines.append(f"{name} = {DEFAULT_IN_TOML if name in zeros and value == '0.0' else value}")
         else:
             lines.append(line)
     return "\n".join(lines) + "\n"
