@@ -129,7 +129,7 @@ def test_similarity_comes_from_means_or_tags() -> None:
     assert [proxies.quality.assignment is not None for proxies in tagged if proxies] == [True, True]
 
 
-def test_a_floor_is_a_share_of_what_is_possible() -> None:
+def test_distance_share_sets_the_min_distance_of_joint() -> None:
     reached = build_method("code", data("classes"), {}).proxies()
     assert reached is not None
     least = []
@@ -158,7 +158,7 @@ def test_a_floor_is_a_share_of_what_is_possible() -> None:
         (
             "joint",
             {"distance_share": 1.5},
-            "distance_share is a share of the distance that is possible, from 0 to 1, not 1.5.",
+            "distance_share is a share of the largest minimal distance",
         ),
         ("triplet", {"margin": -1.0}, "The margin may not be negative."),
     ],

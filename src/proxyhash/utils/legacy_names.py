@@ -45,21 +45,22 @@ METHOD_SETTINGS = {
 }
 METHOD_TENSORS = {"centres": "centers", "quantised": "quantized"}
 _PROXY_METHODS = ("learned", "random", "tammes", "aligned", "hclm", "shclm", "code", "scode", "joint")
-_ZERO_MEANT_DEFAULT = {
-    **dict.fromkeys(_PROXY_METHODS, ("tau", "margin", "distance_share")),
-    "triplet": ("margin",),
-}
+_ZERO_MEANT_DEFAULT = {**dict.fromkeys(_PROXY_METHODS, ("tau", "margin")), "triplet": ("margin",)}
+_DEFAULT_DISTANCE_SHARE = 0.75  # of joint, where `floor` was 0
 
 
 def upgrade_method_settings(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of a method under today's names; a 0 that meant the default becomes None.
+    """Return settings of a method under today's names; a 0 that meant a default becomes None, or the default of then.
 
     >>> upgrade_method_settings("joint", {"floor": 0.5, "tau": 0.0, "per_class": 4})
     {'distance_share': 0.5, 'tau': None, 'samples_per_class': 4}
     """
     named = {METHOD_SETTINGS.get(name, name): value for name, value in settings.items()}
     zeros = _ZERO_MEANT_DEFAULT.get(method, ())
-    return {name: None if name in zeros and value == 0 else value for name, value in named.items()}
+    upgraded = {name: None if name in zeros and value == 0 else value for name, value in named.items()}
+    if upgraded.get("distance_share") == 0:
+        upgraded["distance_share"] = _DEFAULT_DISTANCE_SHARE
+    return upgraded
 
 
 def upgrade_method_tensors(state: dict[str, Any], prefix: str) -> None:
@@ -70,6 +71,18 @@ def upgrade_method_tensors(state: dict[str, Any], prefix: str) -> None:
 
 
 # --- Evaluation: metric keys ---
+
+METRICS_FILE = "measured.json"
+"""Name of metrics.json in the folder of a model."""
+
+METRIC_KEYS = {"binarisation_error": "binarization_error", "binarisation_histogram": "binarization_histogram"}
+"""Keys of metrics.json, of `validation` in config.json and of records."""
+
+
+def rename_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics under their present keys."""
+    return {METRIC_KEYS.get(key, key): value for key, value in metrics.items()}
+
 
 # --- Proxies: proxy sets ---
 
