@@ -47,7 +47,7 @@ def draw(axes: Axes, records: list[Record], across: str, title: str) -> None:
             values = [distance(r) if across == "distance" else correlation(r) for r in found]
             known = [value for value in values if value is not None]
             if known:
-                name = row.replace("joint:distance_share=", "joint, floor ") if bits == 16 else "_"
+                name = row.replace("joint:distance_share=", "joint, distance share ") if bits == 16 else "_"
                 up = 100 * mean(record.metrics["map"] for record in found)
                 axes.plot(mean(known), up, shape, color=color, markersize=8, label=name)
     axes.set_title(title, loc="left", fontsize=10)

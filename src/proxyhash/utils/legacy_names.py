@@ -92,7 +92,6 @@ def rename_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 RECORD_FORMAT = "proxyhash.record/1"
 RECORD_FILE_PATTERN = r"-[0-9a-f]{12}\.json$"  # one file per record
-RECORD_METRICS = {"binarisation_error": "binarization_error", "binarisation_histogram": "binarization_histogram"}
 RECORD_TRIAL = {"lengths": "code_lengths", "round": "fold", "plan": "optim"}
 RECORD_PROTOCOL = {"judged_on": "eval_on"}
 
@@ -111,7 +110,7 @@ def upgrade_record(content: Mapping[str, Any], current_format: str) -> dict[str,
     trial["label"] = upgrade_label(trial["label"])
     trial["optim"] = None if trial["optim"] is None else upgrade_optim_config(trial["optim"])
     protocol = _rename(content["protocol"], RECORD_PROTOCOL)
-    upgraded = {"trial": trial, "protocol": protocol, "metrics": _rename(content["metrics"], RECORD_METRICS)}
+    upgraded = {"trial": trial, "protocol": protocol, "metrics": rename_metrics(content["metrics"])}
     kept = {name: value for name, value in content.items() if name != "key"}
     return kept | upgraded | {"format": current_format}
 
