@@ -123,7 +123,7 @@ def test_without_a_similarity_shclm_warns_that_it_equals_hclm() -> None:
 
 
 def test_equidistant_proxies_give_a_warning() -> None:
-    with pytest.warns(ProxyhashWarning, match="every assignment to classes is as good as any other"):
+    with pytest.warns(ProxyhashWarning, match="every assignment to classes has the same objective"):
         design_proxies(2, 8, similarity=some_similarity(2))
 
 
