@@ -55,7 +55,7 @@ def test_a_folder_goes_in_and_is_found(
     assert json.loads(run(capsys, "index", "info", place, "--json"))["bits"] == 24
     assert "1 removed" in run(capsys, "index", "remove", place, "cats/1.png")
     assert "MB now" in run(capsys, "index", "compact", place)
-    assert run(capsys, "index", "verify", place) == f"{place}: 10 items in 1 blocks, whole.\n"
+    assert run(capsys, "index", "verify", place) == f"{place}: 10 items in 1 blocks, ok.\n"
     assert json.loads(run(capsys, "index", "verify", place, "--json"))["whole"] is True
 
 

@@ -87,7 +87,7 @@ def test_a_search_can_stop_at_a_radius_and_return_codes(tmp_path: Path) -> None:
         stored = np.array([[0b0000, 0], [0b0001, 0], [0b0111, 0b1000]], np.uint8)
         index.add(stored, ["zero", "one", "four"])
         nu = np.full((1, 12), -1.0, np.float32)
-        for rerank in (0, 3):
+        for rerank in (None, 3):
             found = index.search(nu, 3, rerank=rerank, radius=1, with_codes=True)[0]
             assert [(match.key, match.code) for match in found] == [("zero", b"\0\0"), ("one", b"\1\0")]
         assert index.search(nu, 3, with_codes=True)[0][2].code == b"\x07\x08"

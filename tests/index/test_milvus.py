@@ -114,8 +114,14 @@ def test_servers_may_call_the_key_of_a_hit_by_either_name(name: str) -> None:
     item_id.scalars.long_data.data.extend([7, 5])
     labels = schema_pb2.FieldData(field_name="labels", type=schema_pb2.VarChar)
     labels.scalars.string_data.data.extend(['["cat"]', ""])
-    hits = HybridHits(0, 2, ["a%25", "b"], [3.0, 4.0], [item_id, labels], ["position", "labels"], [], name)
-    assert search.parse_hits(hits) == [Match("a%", 3, 7, ("cat",)), Match("b", 4, 5, ())]
+    file = schema_pb2.FieldData(field_name="file", type=schema_pb2.VarChar)
+    file.scalars.string_data.data.extend(["digest 10 20 /photos/a b.png", ""])
+    fields = ["position", "labels", "file"]
+    hits = HybridHits(0, 2, ["a%25", "b"], [3.0, 4.0], [item_id, labels, file], fields, [], name)
+    assert search.parse_hits(hits) == [
+        Match("a%", 3, 7, ("cat",), path=Path("/photos/a b.png")),
+        Match("b", 4, 5, ()),
+    ]
 
 
 def test_a_write_whose_answer_is_lost_is_repeated_and_counts_once(
