@@ -23,7 +23,7 @@ from proxyhash.data import ArrayImages, FileImages, load_dataset, make_split
 from proxyhash.data.checks import check_dataset
 from proxyhash.data.decoding import Pixels
 from proxyhash.data.images import Indices
-from proxyhash.data.read_ahead import load_batches
+from proxyhash.data.loader import load_batches
 from proxyhash.data.transforms import Draws, augmentation_draws, find_transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.utils.parallel import available_threads

@@ -32,7 +32,7 @@ def test_a_table_with_the_spread_over_seeds(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_rounds_are_tuned_one_by_one_and_make_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = "--dataset digits --backbone convnet --bits 8 --protocol transfer --rounds 0,1 --methods itq-cca"
+    asked = "--dataset digits --backbone convnet --bits 8 --protocol transfer --folds 0,1 --methods itq-cca"
     main(f"tune {asked} -o {tmp_path}/tuning".split())
     said = capsys.readouterr().out
     assert [line.split(":")[0] for line in said.splitlines()] == [
@@ -55,8 +55,8 @@ def test_rounds_are_tuned_one_by_one_and_make_one_row(tmp_path: Path, capsys: py
 
 def test_options_change_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = tmp_path / "mine.toml"
-    recipe.write_text('data = "digits"\nbackbone = "convnet"\nmethods = ["lsh", "itq"]\nbits = [8, 12]\n')
-    main(f"benchmark --recipe {recipe} --bits 12 --judged-on validation --json -o {tmp_path}/records".split())
+    recipe.write_text('dataset = "digits"\nbackbone = "convnet"\nmethods = ["lsh", "itq"]\nbits = [8, 12]\n')
+    main(f"benchmark --recipe {recipe} --bits 12 --eval-on validation --json -o {tmp_path}/records".split())
     records = json.loads(capsys.readouterr().out)
     assert [(record["trial"]["method"], record["bits"]) for record in records] == [("lsh", 12), ("itq", 12)]
     assert {record["protocol"]["judged_on"] for record in records} == {"validation"}
@@ -69,7 +69,7 @@ def test_options_change_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("--dataset digits --methods itq --bits 8,x", "--bits takes whole numbers with commas between them"),
         ("--dataset digits --methods itp", "There is no method 'itp'; did you mean itq?"),
         ("--dataset nowhere --methods itq", "nowhere"),
-        ("--dataset digits --methods itq --rounds 2", "has no rounds"),
+        ("--dataset digits --methods itq --folds 2", "has no rounds"),
         ("--recipe nowhere.toml", "Cannot read nowhere.toml: No such file or directory."),
     ],
 )

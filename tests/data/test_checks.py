@@ -4,19 +4,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from miniatures import labeled, picture, tagged, write_ilsvrc, write_nuswide, write_pictures
 
-from proxyhash.data import ArrayImages, Dataset, load_dataset, make_split
+from helpers.datasets import labeled_dataset, tagged_dataset, write_ilsvrc, write_nuswide
+from helpers.images import smooth_image, write_images
+from proxyhash.data import ArrayImages, ClassLabels, Dataset, load_dataset, make_split
 from proxyhash.data.checks import Finding, Report, check_dataset
 from proxyhash.data.checks.pixels import digests, readable, same_picture
-from proxyhash.data.problems import Problems
+from proxyhash.data.skipped import Problems
 from proxyhash.utils.errors import InputError
 
 
 def pictures(count: int, name: str = "photos", classes: int = 2, repeated: dict[int, int] | None = None) -> Dataset:
     """A data set of different pictures in memory, but for those that are `repeated`."""
-    pixels = np.stack([picture((repeated or {}).get(seed, seed)) for seed in range(count)])
-    return replace(labeled(name, np.arange(count) % classes), images=ArrayImages(pixels))
+    pixels = np.stack([smooth_image((repeated or {}).get(seed, seed)) for seed in range(count)])
+    return replace(labeled_dataset(name, np.arange(count) % classes), images=ArrayImages(pixels))
 
 
 def finding(report: Report, words: str) -> Finding:
@@ -49,7 +50,7 @@ def test_a_good_data_set_is_only_praised() -> None:
 
 
 def test_unreadable_images_are_named_and_not_called_alike(tmp_path: Path) -> None:
-    write_pictures(tmp_path, [f"{label}/{number}.png" for label in "ab" for number in range(6)])
+    write_images(tmp_path, [f"{label}/{number}.png" for label in "ab" for number in range(6)])
     (tmp_path / "a" / "0.png").write_bytes(b"")
     (tmp_path / "b" / "3.png").write_bytes(b"")
     (tmp_path / "b" / "4.png").write_bytes((tmp_path / "b" / "4.png").read_bytes()[:70])
@@ -95,7 +96,7 @@ def test_pictures_that_occur_twice_in_training_are_a_note_and_with_two_labels_a_
 
 
 def test_the_same_picture_in_another_file_is_found(tmp_path: Path) -> None:
-    write_pictures(
+    write_images(
         tmp_path, [f"{part}/{label}/{number}.png" for part in ("train", "test") for label in "ab" for number in "123"]
     )
     shutil.copy(tmp_path / "train" / "a" / "1.png", tmp_path / "test" / "a" / "copy.png")
@@ -108,17 +109,17 @@ def test_the_same_picture_in_another_file_is_found(tmp_path: Path) -> None:
 def test_small_classes_are_named() -> None:
     data = pictures(20, classes=2)
     labels = np.array([0] * 10 + [1] * 6 + [2] * 3 + [3])
-    data = replace(data, labels=labels, names=("many", "enough", "few", "one", "none"))
+    data = replace(data, labels=ClassLabels(labels, ("many", "enough", "few", "one", "none")))
     report = check_dataset(data)
     assert finding(report, "classes with one image").examples == ("one",)
     assert finding(report, "classes with fewer than 5").examples == ("few (3)",)
     assert finding(report, "classes without images").examples == ("none",)
-    tags = check_dataset(tagged("photos", 40, 4))
+    tags = check_dataset(tagged_dataset("photos", 40, 4))
     assert finding(tags, "images a tag")
 
 
 def test_images_without_labels_can_be_checked(tmp_path: Path) -> None:
-    write_pictures(tmp_path, ["1.png", "2.png"])
+    write_images(tmp_path, ["1.png", "2.png"])
     report = check_dataset(load_dataset(tmp_path))
     assert report.worst == "note"
     assert report.protocol is None
@@ -127,13 +128,13 @@ def test_images_without_labels_can_be_checked(tmp_path: Path) -> None:
 
 def test_lonely_queries_are_counted() -> None:
     labels = np.array([0, 1] * 10 + [2, 2])
-    data = replace(labeled("photos", labels, queries=2), images=pictures(22).images)
+    data = replace(labeled_dataset("photos", labels, queries=2), images=pictures(22).images)
     lonely = finding(check_dataset(data, make_split(data)), "nothing relevant in the database")
     assert (lonely.level, lonely.count, lonely.examples) == ("warning", 2, ("image-000020", "image-000021"))
-    tags = tagged("photos", 22, 3)
-    assert tags.tags is not None
-    tags.tags[:, 2] = False
-    tags.tags[21] = [False, False, True]
+    tags = tagged_dataset("photos", 22, 3)
+    values = tags.require_tags().values
+    values[:, 2] = False
+    values[21] = [False, False, True]
     tags = replace(tags, parts=np.array([0] * 20 + [1] * 2, np.int8), images=pictures(22).images)
     assert finding(check_dataset(tags, make_split(tags)), "nothing relevant").count == 1
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from miniatures import picture
 from PIL import Image, ImageOps
 
+from helpers.images import smooth_image
 from proxyhash.data.decoding import MAX_PIXELS, Pixels, UnreadableImageError, decode, decode_pixels, decode_square
 
 RED, WHITE = (255, 0, 0), (255, 255, 255)
@@ -16,7 +16,7 @@ RED, WHITE = (255, 0, 0), (255, 255, 255)
 def oriented(path: Path, orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    Image.fromarray(picture(1, 32, 16)).save(path, exif=exif)
+    Image.fromarray(smooth_image(1, 32, 16)).save(path, exif=exif)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -28,7 +28,7 @@ def test_every_orientation_is_turned_upright(orientation: int, extension: str, t
         upright = ImageOps.exif_transpose(stored).convert("RGB")
     np.testing.assert_array_equal(decode_pixels(path), np.asarray(upright))
     if extension == "png":  # by hand, too: the camera's right is the picture's bottom, and so on
-        pixels = picture(1, 32, 16)
+        pixels = smooth_image(1, 32, 16)
         turned = [
             pixels,
             pixels[:, ::-1],
@@ -167,7 +167,7 @@ def test_postscript_is_never_run(tmp_path: Path) -> None:
 
 
 def test_truncated_missing_and_other_things_are_named(tmp_path: Path) -> None:
-    path = saved(tmp_path, Image.fromarray(picture(0, 64, 64)), "a.jpg")
+    path = saved(tmp_path, Image.fromarray(smooth_image(0, 64, 64)), "a.jpg")
     path.write_bytes(path.read_bytes()[:-300])
     for read in (lambda: decode(path), lambda: decode_square(path, 8, "cover")):
         with pytest.raises(UnreadableImageError, match=r"a.jpg cannot be decoded as an image \(.*truncated"):
@@ -180,7 +180,7 @@ def test_truncated_missing_and_other_things_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
 def test_broken_exif_is_passed_over(tmp_path: Path) -> None:
-    pixels = picture(2, 16, 16)
+    pixels = smooth_image(2, 16, 16)
     for name, exif in (("a.jpg", b"Exif\x00\x00garbage here"), ("b.jpg", b"Exif\x00\x00II*\x00\x08\x00\x00\x00\xff\xff")):
         path = saved(tmp_path, Image.fromarray(pixels), name, exif=exif, quality=95)
         assert decode_pixels(path).shape == (16, 16, 3)
@@ -189,7 +189,7 @@ def test_broken_exif_is_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(40, 30), (31, 47), (20, 20), (16, 18)])
 def test_squash_and_cover_are_what_pillow_gives(width: int, height: int, tmp_path: Path) -> None:
-    image = Image.fromarray(picture(3, width, height))
+    image = Image.fromarray(smooth_image(3, width, height))
     path = saved(tmp_path, image)
     squashed = np.asarray(image.resize((16, 16), Image.Resampling.BILINEAR))
     np.testing.assert_array_equal(decode_square(path, 16, "squash"), squashed)

@@ -1,12 +1,10 @@
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
-from miniatures import write_pictures
 
+from helpers.images import write_images
 from proxyhash.data import Dataset, default_protocol, load_dataset
-from proxyhash.data.dataset import UNKNOWN
 from proxyhash.utils.errors import InputError
 
 
@@ -15,18 +13,17 @@ def keys(data: Dataset) -> list[str]:
 
 
 def classes(data: Dataset) -> list[str | None]:
-    assert data.labels is not None
-    return [None if label == UNKNOWN else data.names[label] for label in data.labels]
+    return [next(iter(data.labels_of(index)), None) for index in range(len(data))]
 
 
 def test_class_folders(tmp_path: Path) -> None:
-    write_pictures(tmp_path, ["dogs/2.png", "cats/b.JPG", "cats/a.jpeg", "cats/persian/deep/c.webp"])
+    write_images(tmp_path, ["dogs/2.png", "cats/b.JPG", "cats/a.jpeg", "cats/persian/deep/c.webp"])
     (tmp_path / "cats" / "notes.txt").write_text("no image")
     (tmp_path / "readme.md").write_text("no image")
     data = load_dataset(tmp_path)
     assert keys(data) == ["cats/a.jpeg", "cats/b.JPG", "cats/persian/deep/c.webp", "dogs/2.png"]
     assert classes(data) == ["cats", "cats", "cats", "dogs"]
-    assert (data.name, data.names, data.kind) == (tmp_path.name, ("cats", "dogs"), "classes")
+    assert (data.name, data.class_names, data.kind) == (tmp_path.name, ("cats", "dogs"), "classes")
     assert (data.parts == -1).all()
     assert not data.problems
 
@@ -42,9 +39,9 @@ def test_class_folders(tmp_path: Path) -> None:
     ],
 )
 def test_folders_of_parts(folders: tuple[str, ...], parts: tuple[str, ...], tmp_path: Path) -> None:
-    write_pictures(tmp_path, [f"{folder}/{label}/{number}.png" for folder in folders for label in "ab" for number in "12"])
+    write_images(tmp_path, [f"{folder}/{label}/{number}.png" for folder in folders for label in "ab" for number in "12"])
     data = load_dataset(tmp_path)
-    assert data.names == ("a", "b")
+    assert data.class_names == ("a", "b")
     for folder, part in zip(folders, parts, strict=True):
         assert [keys(data)[index] for index in data.part(part)] == [  # type: ignore[arg-type]
             f"{folder}/a/1.png",
@@ -55,18 +52,18 @@ def test_folders_of_parts(folders: tuple[str, ...], parts: tuple[str, ...], tmp_
 
 
 def test_loose_images_have_no_labels(tmp_path: Path) -> None:
-    write_pictures(tmp_path, ["2.png", "1.png"])
+    write_images(tmp_path, ["2.png", "1.png"])
     data = load_dataset(tmp_path)
-    assert (data.kind, keys(data), data.names) == ("unlabeled", ["1.png", "2.png"], ())
+    assert (data.kind, keys(data), data.class_names) == ("unlabeled", ["1.png", "2.png"], ())
     assert len(data.labeled()) == 0
     with pytest.raises(InputError, match="has no labels, so nothing says which images are alike"):
-        data.relevance(np.arange(2))
+        data.require_labels()
 
 
 def test_loose_images_beside_folders_are_kept_without_label(tmp_path: Path) -> None:
-    write_pictures(tmp_path, ["0.png", "a/1.png", "b/2.png"])
+    write_images(tmp_path, ["0.png", "a/1.png", "b/2.png"])
     assert classes(load_dataset(tmp_path)) == [None, "a", "b"]
-    write_pictures(tmp_path / "parts", ["0.png", "train/1.png", "train/a/2.png", "test/a/3.png"])
+    write_images(tmp_path / "parts", ["0.png", "train/1.png", "train/a/2.png", "test/a/3.png"])
     data = load_dataset(tmp_path / "parts")
     assert keys(data) == ["0.png", "train/1.png", "test/a/3.png", "train/a/2.png"]
     assert classes(data) == [None, None, "a", "a"]
@@ -74,23 +71,23 @@ def test_loose_images_beside_folders_are_kept_without_label(tmp_path: Path) -> N
 
 
 def test_hidden_files_are_passed_over(tmp_path: Path) -> None:
-    write_pictures(tmp_path, ["a/1.png", "a/.2.png", ".thumbnails/3.png", "a/.cache/4.png"])
+    write_images(tmp_path, ["a/1.png", "a/.2.png", ".thumbnails/3.png", "a/.cache/4.png"])
     assert keys(load_dataset(tmp_path)) == ["a/1.png"]
 
 
 def test_parts_beside_other_folders_are_not_guessed_at(tmp_path: Path) -> None:
-    write_pictures(tmp_path, ["train/a/1.png", "test/a/2.png", "figures/3.png"])
+    write_images(tmp_path, ["train/a/1.png", "test/a/2.png", "figures/3.png"])
     with pytest.raises(InputError, match="holds test, train with classes inside, and beside it figures; move that away"):
         load_dataset(tmp_path)
-    write_pictures(tmp_path / "music", ["query/1.png", "figures/3.png"])  # a class may well be called query
-    assert load_dataset(tmp_path / "music").names == ("figures", "query")
+    write_images(tmp_path / "music", ["query/1.png", "figures/3.png"])  # a class may well be called query
+    assert load_dataset(tmp_path / "music").class_names == ("figures", "query")
 
 
 def test_a_class_without_images_is_counted(tmp_path: Path) -> None:
-    write_pictures(tmp_path, ["a/1.png", "b/2.png"])
+    write_images(tmp_path, ["a/1.png", "b/2.png"])
     (tmp_path / "empty").mkdir()
     data = load_dataset(tmp_path)
-    assert data.names == ("a", "b")
+    assert data.class_names == ("a", "b")
     assert data.problems.sentences() == ["class without images: 1 (empty)"]
     with pytest.raises(InputError, match="as asked: class without images: empty"):
         load_dataset(tmp_path, strict=True)
@@ -98,7 +95,7 @@ def test_a_class_without_images_is_counted(tmp_path: Path) -> None:
 
 def test_links_inside_work_and_links_outside_do_not(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    write_pictures(tmp_path, ["root/a/1.png", "elsewhere/secret.png"])
+    write_images(tmp_path, ["root/a/1.png", "elsewhere/secret.png"])
     (root / "a" / "2.png").symlink_to(root / "a" / "1.png")
     (root / "a" / "3.png").symlink_to(tmp_path / "elsewhere" / "secret.png")
     (root / "a" / "4.png").symlink_to("../../elsewhere/secret.png")
@@ -113,13 +110,13 @@ def test_links_inside_work_and_links_outside_do_not(tmp_path: Path) -> None:
 
 
 def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
-    write_pictures(tmp_path, ["root/a/1.png"])
+    write_images(tmp_path, ["root/a/1.png"])
     (tmp_path / "link").symlink_to(tmp_path / "root")
     assert keys(load_dataset(tmp_path / "link")) == ["a/1.png"]
 
 
 def test_special_files_do_not_hang(tmp_path: Path) -> None:
-    write_pictures(tmp_path, ["a/1.png"])
+    write_images(tmp_path, ["a/1.png"])
     os.mkfifo(tmp_path / "a" / "pipe.png")
     assert keys(load_dataset(tmp_path)) == ["a/1.png"]
 
@@ -130,7 +127,7 @@ def test_an_empty_folder_is_explained(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_read_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_pictures(tmp_path, ["a/1.png", "b/2.png"])
+    write_images(tmp_path, ["a/1.png", "b/2.png"])
     real = os.scandir
 
     def refuse(path: Path) -> object:
@@ -144,7 +141,7 @@ def test_a_folder_that_cannot_be_read_is_a_sentence(tmp_path: Path, monkeypatch:
 
 
 def test_a_folder_is_not_mistaken_for_a_published_set_of_its_name(tmp_path: Path) -> None:
-    write_pictures(tmp_path / "nuswide", ["a/1.png", "b/2.png"])
+    write_images(tmp_path / "nuswide", ["a/1.png", "b/2.png"])
     data = load_dataset(tmp_path / "nuswide")
     assert data.name == "folder nuswide"
     assert default_protocol(data) == "holdout"

@@ -2,8 +2,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from miniatures import pack_tar, write_cifar
 
+from helpers.datasets import pack_tar, write_cifar
 from proxyhash.data import catalog, load_dataset
 from proxyhash.data.catalog import CIFAR10, CIFAR100, ILSVRC2012, Archive, Record, find_record, list_datasets
 from proxyhash.data.locations import check_files, data_folders, find_archive, find_folder, obtain_folder

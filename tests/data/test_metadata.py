@@ -1,19 +1,18 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import write_pictures
 
+from helpers.images import write_images
 from proxyhash.data import Dataset, load_dataset
-from proxyhash.data.sources.metadata import tag_matrix
+from proxyhash.data.readers.metadata import parse_tags
 from proxyhash.utils.errors import InputError
 
 
 def table(tmp_path: Path, text: str | bytes, *names: str) -> Path:
     root = tmp_path / "photos"
-    write_pictures(root, names or ("a.png", "b.png", "c.png"))
+    write_images(root, names or ("a.png", "b.png", "c.png"))
     (root / "metadata.csv").write_bytes(text.encode() if isinstance(text, str) else text)
     return root
 
@@ -24,10 +23,9 @@ def keys(data: Dataset) -> list[str]:
 
 def test_labels(tmp_path: Path) -> None:
     data = load_dataset(table(tmp_path, "file_name,label\nb.png,dog\na.png,cat\nc.png,\n"))
-    assert (data.name, data.kind, data.names) == ("photos", "classes", ("cat", "dog"))
+    assert (data.name, data.kind, data.class_names) == ("photos", "classes", ("cat", "dog"))
     assert keys(data) == ["b.png", "a.png", "c.png"]
-    assert data.labels is not None
-    assert data.labels.tolist() == [1, 0, -1]
+    assert data.require_labels().values.tolist() == [1, 0, -1]
     assert data.labeled().tolist() == [0, 1]
 
 
@@ -45,10 +43,10 @@ def test_tags_by_the_column_s_separator(cells: tuple[str, ...], names: tuple[str
     data = load_dataset(
         table(tmp_path, "file_name,tags\n" + "".join(f"{n}.png,{c}\n" for n, c in zip("abc", quoted, strict=True)))
     )
-    assert (data.kind, data.names) == ("tags", names)
-    assert data.tags is not None
-    assert data.tags[1].sum() == 1
-    assert data.tags[1, names.index("palm tree" if "palm tree" in names else "tree")]
+    assert (data.kind, data.class_names) == ("tags", names)
+    tags = data.require_tags().values
+    assert tags[1].sum() == 1
+    assert tags[1, names.index("palm tree" if "palm tree" in names else "tree")]
     assert len(data.labeled()) == (3 if cells[2] else 2)
 
 
@@ -58,8 +56,8 @@ def test_tags_by_the_column_s_separator(cells: tuple[str, ...], names: tuple[str
     )
 )
 def test_every_tag_comes_back(sets: list[set[str]]) -> None:
-    names, matrix = tag_matrix([";".join(tags) + ";" for tags in sets])
-    assert [{names[tag] for tag in np.flatnonzero(row)} for row in matrix] == sets
+    labels = parse_tags([";".join(tags) + ";" for tags in sets])
+    assert [set(labels.names_of(index)) for index in range(len(sets))] == sets
 
 
 def test_a_split_column_names_the_parts(tmp_path: Path) -> None:
@@ -86,7 +84,7 @@ def test_without_it_folders_do(tmp_path: Path) -> None:
 )
 def test_dialects_are_understood(text: bytes, tmp_path: Path) -> None:
     data = load_dataset(table(tmp_path, text))
-    assert (keys(data), data.names) == (["a.png"], ("x",))
+    assert (keys(data), data.class_names) == (["a.png"], ("x",))
     assert not data.problems
 
 
@@ -103,7 +101,7 @@ def test_without_labels_it_is_a_list(tmp_path: Path) -> None:
 
 def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
     names = ["a.png", "./a.png", "absent.png", "", "../outside.png", "/etc/passwd", "x" * 300 + ".png", "nul\0.png", ".."]
-    write_pictures(tmp_path, ["outside.png"])
+    write_images(tmp_path, ["outside.png"])
     root = table(tmp_path, "file_name,label\n" + "".join(f"{name},x\n" for name in names) + "link.png,x\nloop.png,x\n")
     (root / "link.png").symlink_to(tmp_path / "outside.png")
     (root / "loop.png").symlink_to("loop.png")

@@ -7,22 +7,23 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import labeled, tagged
 
+from helpers.datasets import labeled_dataset, tagged_dataset
 from proxyhash.data import Dataset, Split, default_protocol, find_protocol, list_protocols, make_split
 from proxyhash.data.catalog import RECORDS
 from proxyhash.data.dataset import PARTS
 from proxyhash.data.images import ArrayImages
 from proxyhash.data.protocols.sampling import per_class, per_tag
 from proxyhash.data.protocols.transfer import quarters
+from proxyhash.labels import ClassLabels
 from proxyhash.utils.errors import InputError
 
-CIFAR10 = labeled("cifar10", np.arange(60_000) % 10, queries=10_000)
-CIFAR100 = labeled("cifar100", np.arange(60_000) % 100, queries=10_000)
-ILSVRC = labeled("ilsvrc2012", np.arange(12_000) % 1000, queries=2_000)
-NUSWIDE = tagged("nuswide", 40_000)
-FOLDER = labeled("photos", np.arange(900) % 9)
-TAGGED = tagged("photos", 500, 30)
+CIFAR10 = labeled_dataset("cifar10", np.arange(60_000) % 10, queries=10_000)
+CIFAR100 = labeled_dataset("cifar100", np.arange(60_000) % 100, queries=10_000)
+ILSVRC = labeled_dataset("ilsvrc2012", np.arange(12_000) % 1000, queries=2_000)
+NUSWIDE = tagged_dataset("nuswide", 40_000)
+FOLDER = labeled_dataset("photos", np.arange(900) % 9)
+TAGGED = tagged_dataset("photos", 500, 30)
 
 CASES = [
     (data, name)
@@ -96,9 +97,9 @@ def test_published_sizes_are_what_the_summaries_say(
 ) -> None:
     split = make_split(data, name, validation="none")
     assert (len(split.train), len(split.query), len(split.database), split.top) == (*sizes, top)
-    if data.labels is not None:
+    if data.kind == "classes":
         for indices in (split.train, split.query, split.database):
-            assert len(set(np.bincount(data.labels[indices]))) == 1  # classes are balanced
+            assert len(set(np.bincount(data.require_classes().values[indices]))) == 1  # classes are balanced
     assert inside(split.train, split.database) != name.endswith("apart")
 
 
@@ -137,9 +138,8 @@ def test_published_choices_depend_on_no_seed_but_for_validation() -> None:
 
 
 def test_every_tag_gets_its_queries_rarest_first() -> None:
-    assert NUSWIDE.tags is not None
     query = make_split(NUSWIDE, "paper").query
-    assert (NUSWIDE.tags[query].sum(0) >= 100).all()
+    assert (NUSWIDE.require_tags().values[query].sum(0) >= 100).all()
     scarce = np.zeros((50, 2), bool)
     scarce[:, 0] = True
     scarce[:5, 1] = True
@@ -156,8 +156,7 @@ def test_classes_with_too_few_images_give_all() -> None:
 
 def test_transfer_has_four_rounds_of_unseen_classes() -> None:
     splits = [make_split(CIFAR100, "transfer", round=round) for round in range(4)]
-    labels = CIFAR100.labels
-    assert labels is not None
+    labels = CIFAR100.require_classes().values
     unseen = [np.unique(labels[split.query]) for split in splits]
     assert disjoint(*unseen)
     assert np.sort(np.concatenate(unseen)).tolist() == list(range(100))
@@ -185,8 +184,7 @@ def test_quarters_are_disjoint_complete_and_even(classes: int) -> None:
 def test_transfer_without_parts_holds_queries_out_of_the_unseen() -> None:
     split = make_split(FOLDER, "transfer", round=1)
     keeps_the_contract(FOLDER, split)
-    assert FOLDER.labels is not None
-    hidden = np.unique(FOLDER.labels[split.query])
+    hidden = np.unique(FOLDER.require_classes().values[split.query])
     assert len(split.query) == 10 * len(hidden)
     assert split.note == f"round 2 of 4, {len(hidden)} unseen classes"
 
@@ -194,7 +192,7 @@ def test_transfer_without_parts_holds_queries_out_of_the_unseen() -> None:
 @given(st.lists(st.integers(0, 12), min_size=2, max_size=200), st.integers(0, 3))
 def test_a_hold_out_survives_singletons_and_long_tails(values: list[int], seed: int) -> None:
     labels = np.unique(np.array(values), return_inverse=True)[1]
-    data = labeled("photos", labels)
+    data = labeled_dataset("photos", labels)
     counts = np.bincount(labels)
     if counts.max() == 1:
         with pytest.raises(InputError, match=r"photos is too small for the protocol holdout: it leaves .* 0 queries"):
@@ -214,7 +212,9 @@ def test_a_hold_out_survives_singletons_and_long_tails(values: list[int], seed: 
 def with_parts(**sizes: int) -> Dataset:
     parts = np.concatenate([np.full(size, PARTS.index(name) if name in PARTS else -1) for name, size in sizes.items()])
     pixels = np.zeros((len(parts), 1, 1, 3), np.uint8)
-    return Dataset("photos", ArrayImages(pixels), ("a", "b"), np.arange(len(parts)) % 2, parts=parts.astype(np.int8))
+    return Dataset(
+        "photos", ArrayImages(pixels), ClassLabels(np.arange(len(parts)) % 2, ("a", "b")), parts=parts.astype(np.int8)
+    )
 
 
 @pytest.mark.parametrize(
@@ -240,14 +240,14 @@ def test_a_folder_s_own_parts_are_used(sizes: dict[str, int], train: int, query:
 def test_what_is_held_out_moves_with_the_seed() -> None:
     fingerprints = {make_split(FOLDER, seed=seed).fingerprint() for seed in range(5)}
     assert len(fingerprints) == 5
-    counts = [np.bincount(FOLDER.labels[make_split(FOLDER, seed=seed).query]) for seed in range(3)]  # type: ignore[index]
+    counts = [np.bincount(FOLDER.require_classes().values[make_split(FOLDER, seed=seed).query]) for seed in range(3)]
     assert all((one == two).all() for one, two in pairwise(counts))
 
 
 def test_images_without_labels_are_left_out() -> None:
     labels = np.arange(100) % 5
     labels[90:] = -1
-    split = make_split(labeled("photos", labels))
+    split = make_split(labeled_dataset("photos", labels))
     assert max(split.database.max(), split.query.max()) < 90
 
 
@@ -280,8 +280,8 @@ def test_short_names_and_defaults() -> None:
         (FOLDER, {"round": 1}, "The protocol holdout has no rounds."),
         (FOLDER, {"round": -1}, "The round must be at least 0, not -1."),
         (FOLDER, {"seed": -1}, "The seed must be at least 0, not -1."),
-        (labeled("photos", np.arange(70) % 7), {"protocol": "transfer"}, "has 7 classes; transfer needs at least 8"),
-        (labeled("photos", np.arange(30) % 3), {"validation": "classes"}, "trains on 3 classes: too few"),
+        (labeled_dataset("photos", np.arange(70) % 7), {"protocol": "transfer"}, "has 7 classes; transfer needs at least 8"),
+        (labeled_dataset("photos", np.arange(30) % 3), {"validation": "classes"}, "trains on 3 classes: too few"),
         (Dataset("photos", FOLDER.images), {}, "photos has no labels: nothing says which images are alike"),
     ],
 )

@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from proxyhash.data import load_dataset, make_split
@@ -20,9 +19,8 @@ def real(folder: str) -> Path:
 def test_cifar100_is_the_published_one_with_its_ten_leaks() -> None:
     data = load_dataset("cifar100", data_dir=real("cifar-100-python"), fetch=False)
     assert (len(data), len(data.part("train")), len(data.part("query"))) == (60_000, 50_000, 10_000)
-    assert (data.names[0], data.names[99]) == ("apple", "worm")
-    assert data.labels is not None
-    assert set(np.bincount(data.labels)) == {600}
+    assert (data.class_names[0], data.class_names[99]) == ("apple", "worm")
+    assert set(data.require_labels().counts()) == {600}
     split = make_split(data)
     report = check_dataset(data, split)
     found = {finding.what: finding for finding in report.findings}
@@ -36,7 +34,7 @@ def test_cifar100_is_the_published_one_with_its_ten_leaks() -> None:
 
 def test_corel5k_is_a_tagged_folder() -> None:
     data = load_dataset(real("corel5k") / "corel5k")
-    assert (len(data), data.kind, len(data.names)) == (4_999, "tags", 374)
+    assert (len(data), data.kind, len(data.class_names)) == (4_999, "tags", 374)
     assert (len(data.part("train")), len(data.part("query"))) == (4_500, 499)
     assert not data.problems
     split = make_split(data)

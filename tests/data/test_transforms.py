@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from miniatures import labeled, picture
 from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional
 
+from helpers.datasets import labeled_dataset
+from helpers.images import smooth_image
 from proxyhash.data import Dataset
 from proxyhash.data.images import ArrayImages, FileImages
 from proxyhash.data.transforms import (
@@ -26,7 +27,7 @@ Floats = NDArray[np.float64]
 
 
 def squares(count: int, side: int) -> torch.Tensor:
-    return torch.from_numpy(np.stack([picture(seed, side, side) for seed in range(count)]))
+    return torch.from_numpy(np.stack([smooth_image(seed, side, side) for seed in range(count)]))
 
 
 def scaled(image: Floats, size: int) -> Floats:
@@ -167,11 +168,11 @@ def test_transforms_by_name() -> None:
     assert list_transforms() == ["paper-cifar", "paper-256", "small", "photo"]
     assert (find_transform("photo").size, find_transform("photo").side) == (224, 256)
     assert (find_transform("photo", 96).side, find_transform("small", 64).side) == (110, 64)
-    small = labeled("x", np.zeros(3, int))
+    small = labeled_dataset("x", np.zeros(3, int))
     assert (default_transform(small, 96).name, default_transform(small, 96).flip) == ("small", True)
     assert not default_transform(replace(small, mirrors=False), 96).flip
     assert default_transform(Dataset("x", FileImages(Path(), ["a.png"])), 96).name == "photo"
-    assert isinstance(labeled("x", np.zeros(3, int)).images, ArrayImages)
+    assert isinstance(labeled_dataset("x", np.zeros(3, int)).images, ArrayImages)
     for name, size, sentence in (
         ("smal", None, "There is no transform 'smal'; did you mean small?"),
         ("xyz", None, "choose from paper-cifar, paper-256, small, photo."),

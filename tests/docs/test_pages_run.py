@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import PROJECT, all_pages, differs, read_page
 
+from helpers.docs_pages import PROJECT, all_pages, differs, read_page
 from proxyhash.utils.jit import private_cache_folder
 
-HERE = Path(__file__).parent
 QUICK = {"01-proxies.md", "02-evaluate-codes.md", "03-train-on-a-folder.md", "data.md", "evaluation.md"}  # for `make test`
 REASONS = ("needs a network", "needs a GPU", "needs CIFAR-100", "needs Corel-5K", "CI runs")
 
@@ -31,8 +30,12 @@ def test_a_person_can_follow_the_page(path: Path, tmp_path: Path) -> None:
     if compiled is not None:  # compiling everything anew would take longer than the page
         (tmp_path / "cache" / "compiled").symlink_to(compiled)
     (tmp_path / "here").mkdir()
-    environment = {**os.environ, "PROXYHASH_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(PROJECT / "src")}
-    command = [sys.executable, "-W", "error", str(HERE / "running.py"), str(path), str(tmp_path / "here")]
+    environment = {
+        **os.environ,
+        "PROXYHASH_CACHE": str(tmp_path / "cache"),
+        "PYTHONPATH": os.pathsep.join([str(PROJECT / "src"), str(PROJECT / "tests")]),
+    }
+    command = [sys.executable, "-W", "error", "-m", "helpers.docs_runner", str(path), str(tmp_path / "here")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

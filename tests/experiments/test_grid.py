@@ -5,21 +5,21 @@ from typing import Any
 import pytest
 
 from proxyhash.experiments import Grid
-from proxyhash.experiments.recipes import find_recipe, read_recipe, recipes, summary
+from proxyhash.experiments.recipes import find_recipe, list_recipes, read_recipe, summary
 from proxyhash.utils.errors import InputError
 
 GRID = Grid("digits", ("lsh", "shclm"), (8, 16), seeds=2)
 
 
 def test_seeds_turn_slowest_and_each_length_is_a_trial() -> None:
-    met = [(trial.seed, trial.method, trial.lengths) for trial in GRID.trials()]
+    met = [(trial.seed, trial.method, trial.code_lengths) for trial in GRID.trials()]
     assert met == [(seed, name, (bits,)) for seed in (0, 1) for name in ("lsh", "shclm") for bits in (8, 16)]
 
 
 def test_a_network_that_is_trained_whole_has_all_lengths() -> None:
-    grid = Grid("digits", ("shclm",), (8, 16), rounds=(0, 2), finetune=True)
-    assert [(trial.lengths, trial.round) for trial in grid.trials()] == [((8, 16), 0), ((8, 16), 2)]
-    assert all(trial.plan.backbone_rate > 0 for trial in grid.trials())
+    grid = Grid("digits", ("shclm",), (8, 16), folds=(0, 2), finetune=True)
+    assert [(trial.code_lengths, trial.fold) for trial in grid.trials()] == [((8, 16), 0), ((8, 16), 2)]
+    assert all(trial.optim.backbone_lr > 0 for trial in grid.trials())
 
 
 @pytest.mark.parametrize(
@@ -31,11 +31,11 @@ def test_a_network_that_is_trained_whole_has_all_lengths() -> None:
         ({"bits": (8, 0)}, "bits must be at least 1, not 0."),
         ({"bits": ()}, "A grid needs one or more different bits"),
         ({"seeds": 0}, "seeds must be at least 1, not 0."),
-        ({"rounds": (-1,)}, "rounds must be at least 0, not -1."),
-        ({"judged_on": "train"}, "A grid is judged on test or validation, not 'train'."),
+        ({"folds": (-1,)}, "folds must be at least 0, not -1."),
+        ({"eval_on": "train"}, "A grid is evaluated on test or validation, not 'train'."),
         ({"finetune": True}, "LSH trains no network and cannot be fine-tuned."),
-        ({"plan": {"epoch": 3}}, "A training plan has no setting epoch; it has epochs"),
-        ({"settings": {"shclm": {"tua": 3.0}}}, "has no setting tua; it has tau"),
+        ({"optim": {"epoch": 3}}, "OptimConfig has no setting 'epoch'; did you mean epochs?"),
+        ({"settings": {"shclm": {"tua": 3.0}}}, "has no setting 'tua'; did you mean tau?"),
         ({"settings": {"dpsh": {}}}, "The grid has settings for dpsh, which is not among its methods."),
     ],
 )
@@ -53,28 +53,28 @@ def test_settings_make_rows_of_their_own() -> None:
     assert joint.settings == {"tau": 4.0, "triplet": 2, "loss": "nca"}
     with pytest.raises(InputError, match="typed name:setting=value, not shclm:triplet"):
         Grid("digits", ("shclm:triplet",))
-    with pytest.raises(InputError, match="has no setting depth"):
+    with pytest.raises(InputError, match="has no setting 'depth'"):
         Grid("digits", ("shclm:depth=3",))
 
 
 def test_a_recipe_says_the_same(tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text(
-        'data = "digits"\nmethods = ["lsh", "shclm"]\nbits = [8, 16]\nseeds = 2\n'
-        "[plan]\nepochs = 3\n[settings.shclm]\ntau = 4.0\n"
+        'dataset = "digits"\nmethods = ["lsh", "shclm"]\nbits = [8, 16]\nseeds = 2\n'
+        "[optim]\nepochs = 3\n[settings.shclm]\ntau = 4.0\n"
     )
-    assert Grid.from_toml(recipe) == replace(GRID, plan={"epochs": 3}, settings={"shclm": {"tau": 4.0}})
+    assert Grid.from_toml(recipe) == replace(GRID, optim={"epochs": 3}, settings={"shclm": {"tau": 4.0}})
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ('data = "digits"\nmethod = ["lsh"]', "has an unknown key method; a recipe has data, methods, bits"),
-        ("data = digits", "is not a recipe: "),
+        ('dataset = "digits"\nmethod = ["lsh"]', "has an unknown key method; a recipe has dataset, methods, bits"),
+        ("dataset = digits", "is not a recipe: "),
         ('methods = ["lsh"]', "is not a recipe: "),
-        ('data = "digits"\nmethods = "lsh"', "methods must be a list"),
-        ('data = "digits"\nmethods = ["lsh"]\nseeds = "two"', "seeds must be a whole number, not 'two'."),
-        ('data = "digits"\nmethods = ["lsh"]\nplan = 3', "plan must be a table"),
+        ('dataset = "digits"\nmethods = "lsh"', "methods must be a list"),
+        ('dataset = "digits"\nmethods = ["lsh"]\nseeds = "two"', "seeds must be a whole number, not 'two'."),
+        ('dataset = "digits"\nmethods = ["lsh"]\noptim = 3', "optim must be a table"),
     ],
 )
 def test_a_bad_recipe_is_refused_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
@@ -91,8 +91,8 @@ def test_a_recipe_that_is_not_there() -> None:
 
 
 def test_every_experiment_of_the_project_says_what_it_is_for() -> None:
-    assert {"ablation", "cifar10", "cifar100", "ilsvrc2012", "nuswide", "tags"} <= recipes().keys()
-    for name, path in recipes().items():
+    assert {"ablation", "cifar10", "cifar100", "ilsvrc2012", "nuswide", "tags"} <= list_recipes().keys()
+    for name, path in list_recipes().items():
         assert list(read_recipe(name).trials())
         assert summary(path).endswith((".", "?"))
     with pytest.raises(InputError, match=r"There is no experiment 'ablatoin'; did you mean ablation\?"):

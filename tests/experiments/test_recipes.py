@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from miniatures import write_cifar, write_ilsvrc, write_nuswide
 
+from helpers.datasets import write_cifar, write_ilsvrc, write_nuswide
 from proxyhash.data import catalog
 from proxyhash.experiments import Grid, read_records, run_grid
 from proxyhash.experiments.recipes import read_recipe
@@ -24,7 +24,7 @@ def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reproduced(name: str, folder: Path) -> tuple[Grid, Path]:
     """Run a recipe with everything but its network and its code lengths as it is, and write its report."""
-    grid = replace(read_recipe(name), backbone="convnet", image_size=16, bits=(16,), plan=SMALL)
+    grid = replace(read_recipe(name), backbone="convnet", image_size=16, bits=(16,), optim=SMALL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so few images are not worth some words
         records = run_grid(grid, folder / "results", data_dir=folder)

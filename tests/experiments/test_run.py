@@ -10,15 +10,15 @@ import pytest
 import torch
 from PIL import Image
 
-from proxyhash.experiments import Grid, Record, bench, read_records, run_grid
-from proxyhash.experiments.bench import Bench
+from proxyhash.experiments import Grid, Record, read_records, run_grid, runner
+from proxyhash.experiments.runner import TrialRunner
 from proxyhash.experiments.trial import Trial
 from proxyhash.models.hasher import Hasher
-from proxyhash.training.run_folder import CHECKPOINT
+from proxyhash.training.checkpoint import CHECKPOINT
 from proxyhash.training.train import train_hashers
 from proxyhash.utils.errors import InputError
 
-GRID = Grid("digits", ("lsh", "itq", "shclm"), (8,), backbone="convnet", plan={"epochs": 2, "hidden": 64})
+GRID = Grid("digits", ("lsh", "itq", "shclm"), (8,), backbone="convnet", optim={"epochs": 2, "hidden": 64})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,17 +54,17 @@ def test_records_say_what_was_run_and_measured(finished: tuple[Path, list[Record
 def test_what_is_recorded_is_not_run_again(finished: tuple[Path, list[Record]], monkeypatch: pytest.MonkeyPatch) -> None:
     folder, records = finished
     ran: list[Trial] = []
-    usual = Bench.run
+    usual = TrialRunner.run
 
-    def run(ours: Bench, trial: Trial) -> Iterator[Record]:
+    def run(ours: TrialRunner, trial: Trial) -> Iterator[Record]:
         ran.append(trial)
         return usual(ours, trial)
 
-    monkeypatch.setattr(Bench, "run", run)
+    monkeypatch.setattr(TrialRunner, "run", run)
     assert run_grid(GRID, folder) == records
     assert ran == []
     wider = run_grid(replace(GRID, bits=(8, 12), methods=("itq",)), folder)
-    assert [(trial.method, trial.lengths) for trial in ran] == [("itq", (12,))]
+    assert [(trial.method, trial.code_lengths) for trial in ran] == [("itq", (12,))]
     assert wider[0] == records[1]
     (folder / wider[1].file_name).unlink()
 
@@ -95,7 +95,7 @@ def test_a_stopped_grid_goes_on_where_it_was(
     with pytest.raises(PulledPlugError):
         run_grid(GRID, tmp_path, progress=stop)
     assert len(list(tmp_path.glob("*.json"))) == 2
-    (checkpoint,) = tmp_path.glob(f"{bench.UNDER_WAY}/*/{CHECKPOINT}")
+    (checkpoint,) = tmp_path.glob(f"{runner.WORK_FOLDER}/*/{CHECKPOINT}")
     content = torch.load(checkpoint, weights_only=True)
     assert content["state"]["seconds"] > 0
     content["state"]["seconds"] += 1000
@@ -107,7 +107,7 @@ def test_a_stopped_grid_goes_on_where_it_was(
         resumed.append(resume)
         return usual(*given, resume=resume, **named)
 
-    monkeypatch.setattr(bench, "train_hashers", train)
+    monkeypatch.setattr(runner, "train_hashers", train)
     again = run_grid(GRID, tmp_path)
     assert resumed == [True]
     assert [record.metrics for record in again] == [record.metrics for record in finished[1]]
@@ -116,7 +116,7 @@ def test_a_stopped_grid_goes_on_where_it_was(
 
 def test_settings_are_chosen_on_the_training_set(tmp_path: Path) -> None:
     """A rehearsal asks with images of the training set, and has records of its own."""
-    (rehearsed,) = run_grid(replace(GRID, methods=("itq",), judged_on="validation"), tmp_path)
+    (rehearsed,) = run_grid(replace(GRID, methods=("itq",), eval_on="validation"), tmp_path)
     (test,) = run_grid(replace(GRID, methods=("itq",)), tmp_path)
     assert rehearsed.protocol["judged_on"] == "validation"
     assert rehearsed.key != test.key
@@ -125,7 +125,7 @@ def test_settings_are_chosen_on_the_training_set(tmp_path: Path) -> None:
 
 
 def test_unseen_classes_are_also_classified(tmp_path: Path) -> None:
-    records = run_grid(replace(GRID, methods=("itq",), protocol="transfer", rounds=(0, 3)), tmp_path)
+    records = run_grid(replace(GRID, methods=("itq",), protocol="transfer", folds=(0, 3)), tmp_path)
     assert [record.trial["round"] for record in records] == [0, 3]
     records += run_grid(replace(GRID, methods=("hbmp-regress", "softmax-pq"), protocol="transfer"), tmp_path)
     assert all(0.3 < record.metrics["classification"] <= 1 for record in records)
@@ -133,7 +133,7 @@ def test_unseen_classes_are_also_classified(tmp_path: Path) -> None:
 
 
 def test_models_are_kept_if_asked(tmp_path: Path) -> None:
-    grid = replace(GRID, methods=("shclm",), bits=(8, 12), finetune=True, plan={"epochs": 1})
+    grid = replace(GRID, methods=("shclm",), bits=(8, 12), finetune=True, optim={"epochs": 1})
     records = run_grid(grid, tmp_path / "records", models=tmp_path / "models")
     assert [record.bits for record in records] == [8, 12]
     assert len({record.key for record in records}) == 1

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from material import clustered, keys_of
 
+from helpers.codes import clustered_codes, make_keys
 from proxyhash import Index, InputError, codes
 from proxyhash.index.local.blocks import list_blocks, read_blocks
 from proxyhash.index.local.index import FILE, LocalIndex
@@ -24,23 +24,21 @@ from proxyhash.index.local.store import Store
 from proxyhash.index.maintenance import verify
 
 WRITER = """
-    import sys
     from pathlib import Path
-    sys.path.insert(0, {tests!r})
-    from material import clustered, keys_of
+    from helpers.codes import clustered_codes, make_keys
     from proxyhash.index.local.index import LocalIndex
     index = LocalIndex.open_folder(Path({folder!r}), bits=64)
     print("ready", flush=True)
     for batch in range({first}, {first} + {batches}):
-        index.add(clustered(50, 8, batch), keys_of(50, 50 * batch))
+        index.add(clustered_codes(50, 8, batch), make_keys(50, 50 * batch))
         if batch % 3 == 2:
-            index.remove(keys_of(10, 50 * (batch - 1)))
+            index.remove(make_keys(10, 50 * (batch - 1)))
         print(batch, flush=True)
 """
 
 
 def start_writer(folder: Path, first: int, batches: int) -> "subprocess.Popen[str]":
-    script = WRITER.format(tests=str(Path(__file__).parent), folder=str(folder), first=first, batches=batches)
+    script = WRITER.format(folder=str(folder), first=first, batches=batches)
     command = [sys.executable, "-c", textwrap.dedent(script)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
@@ -49,9 +47,9 @@ def state_after(batches: int, removed_in_last: bool) -> dict[str, bytes]:
     """Return what an index holds after so many whole batches, with the removal of the last one or without."""
     held: dict[str, bytes] = {}
     for batch in range(batches):
-        held |= dict(zip(keys_of(50, 50 * batch), (code.tobytes() for code in clustered(50, 8, batch)), strict=True))
+        held |= dict(zip(make_keys(50, 50 * batch), (code.tobytes() for code in clustered_codes(50, 8, batch)), strict=True))
         if batch % 3 == 2 and (batch < batches - 1 or removed_in_last):
-            for key in keys_of(10, 50 * (batch - 1)):
+            for key in make_keys(10, 50 * (batch - 1)):
                 del held[key]
     return held
 
@@ -87,7 +85,7 @@ def kill_at_random(folder: Path, times: int) -> None:
             assert held in possible
             done = told + (held != possible[0])
             if done % 3 == 0 and held == state_after(done, False) != state_after(done, True):
-                index.remove(keys_of(10, 50 * (done - 2)))  # as the writer would have done next
+                index.remove(make_keys(10, 50 * (done - 2)))  # as the writer would have done next
 
 
 def test_a_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
@@ -105,12 +103,12 @@ def test_several_processes_write_and_one_reads(tmp_path: Path) -> None:
         writers = [start_writer(folder, first, 6) for first in (0, 6)]
         counts = []
         while any(writer.poll() is None for writer in writers):
-            counts.append(len(reader.search(clustered(1, 8, 0), 10**6)[0]))
+            counts.append(len(reader.search(clustered_codes(1, 8, 0), 10**6)[0]))
             time.sleep(0.02)
         assert [writer.returncode for writer in writers] == [0, 0]
         for writer in writers:
             writer.communicate()
-        assert len(reader.search(clustered(1, 8, 0), 10**6)[0]) == 12 * 50 - 4 * 10
+        assert len(reader.search(clustered_codes(1, 8, 0), 10**6)[0]) == 12 * 50 - 4 * 10
         assert all(count % 10 == 0 for count in counts)  # never part of a batch
         assert verify(reader).problems == ()
 
@@ -118,13 +116,13 @@ def test_several_processes_write_and_one_reads(tmp_path: Path) -> None:
 def test_a_second_writer_is_told_to_wait(tmp_path: Path) -> None:
     folder = tmp_path / "i"
     with LocalIndex.open_folder(folder, bits=64) as index:
-        index.add(clustered(5, 8, 0), keys_of(5))
+        index.add(clustered_codes(5, 8, 0), make_keys(5))
         hurried = LocalIndex(folder, Store(folder / FILE, wait=0.1))
         with index.store.writing():
             with pytest.raises(InputError, match=r"Another process is writing to .*; wait until it is done"):
-                hurried.add(clustered(5, 8, 1), keys_of(5, 5))
-            assert len(hurried.search(clustered(1, 8, 0), 9)[0]) == 5  # reading goes on
-        hurried.add(clustered(5, 8, 1), keys_of(5, 5))
+                hurried.add(clustered_codes(5, 8, 1), make_keys(5, 5))
+            assert len(hurried.search(clustered_codes(1, 8, 0), 9)[0]) == 5  # reading goes on
+        hurried.add(clustered_codes(5, 8, 1), make_keys(5, 5))
         hurried.close()
         assert len(index) == 10
 
@@ -133,7 +131,7 @@ def fill_until_error(index: LocalIndex, sentence: str) -> int:
     """Add batches until the disk is full; return how many were committed."""
     for batch in range(1000):
         try:
-            index.add(clustered(200, 8, batch), keys_of(200, 200 * batch))
+            index.add(clustered_codes(200, 8, batch), make_keys(200, 200 * batch))
         except InputError as error:
             if sentence not in str(error):
                 raise
@@ -148,17 +146,17 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         assert verify(index).problems == ()
         assert len(index) == 200 * committed > 0
         index.store.run("PRAGMA max_page_count = 100000")  # room is made
-        index.add(clustered(200, 8, committed), keys_of(200, 200 * committed))
-        database = np.concatenate([clustered(200, 8, batch) for batch in range(committed + 1)])
-        near = codes.top_k(clustered(4, 8, 77), database, 5)
-        found = index.search(clustered(4, 8, 77), 5)
+        index.add(clustered_codes(200, 8, committed), make_keys(200, 200 * committed))
+        database = np.concatenate([clustered_codes(200, 8, batch) for batch in range(committed + 1)])
+        near = codes.top_k(clustered_codes(4, 8, 77), database, 5)
+        found = index.search(clustered_codes(4, 8, 77), 5)
         assert [[match.item_id for match in matches] for matches in found] == near.indices.tolist()
 
 
 def test_a_write_that_the_system_refuses_loses_nothing(tmp_path: Path) -> None:
     """The limit on the size of a file stands for a full disk: the kernel itself refuses the write."""
     with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
-        index.add(clustered(200, 8, 0), keys_of(200))
+        index.add(clustered_codes(200, 8, 0), make_keys(200))
     script = f"""
         import resource, signal, sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -195,14 +193,14 @@ def test_a_folder_that_cannot_be_written_to_can_be_searched() -> None:
         Path(place).chmod(0o755)
         folder = Path(place) / "i"
         with LocalIndex.open_folder(folder, bits=64) as index:
-            index.add(clustered(7, 8, 0), keys_of(7))
+            index.add(clustered_codes(7, 8, 0), make_keys(7))
         (folder / FILE).chmod(0o444)
         folder.chmod(0o555)
         with as_nobody():
             with LocalIndex.open_folder(folder) as index:
-                assert len(index.search(clustered(1, 8, 0), 99)[0]) == 7
+                assert len(index.search(clustered_codes(1, 8, 0), 99)[0]) == 7
                 with pytest.raises(InputError, match=r"index.sqlite cannot be written to; check who owns the folder"):
-                    index.add(clustered(1, 8, 1), ["new"])
+                    index.add(clustered_codes(1, 8, 1), ["new"])
                 assert verify(index).ok
             with pytest.raises(InputError, match="Cannot make"):
                 Index.open(folder / "new", bits=64)
@@ -211,10 +209,10 @@ def test_a_folder_that_cannot_be_written_to_can_be_searched() -> None:
 
 def test_damage_is_found_when_the_index_is_read_and_by_verify(tmp_path: Path) -> None:
     with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
-        index.add(clustered(50, 8, 0), keys_of(50))
+        index.add(clustered_codes(50, 8, 0), make_keys(50))
         index.store.run("UPDATE blocks SET codes = zeroblob(length(codes))")
         with pytest.raises(InputError, match="is damaged: block 0 does not match its checksum"):
-            index.search(clustered(1, 8, 0))
+            index.search(clustered_codes(1, 8, 0))
         assert verify(index).problems == (
             f"{tmp_path / 'i' / FILE} is damaged: block 0 does not match its checksum.",
             "50 items have no code.",
@@ -223,21 +221,21 @@ def test_damage_is_found_when_the_index_is_read_and_by_verify(tmp_path: Path) ->
 
 def test_lost_rows_are_found_by_verify(tmp_path: Path) -> None:
     with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
-        index.add(clustered(50, 8, 0), keys_of(50))
+        index.add(clustered_codes(50, 8, 0), make_keys(50))
         index.store.run("DELETE FROM items WHERE position = 3")
         assert verify(index).problems == ("1 codes have no item.",)
-        assert len(index.search(clustered(1, 8, 0), 50)[0]) == 49  # the others are found
+        assert len(index.search(clustered_codes(1, 8, 0), 50)[0]) == 49  # the others are found
 
 
 def test_damaged_pages_are_told(tmp_path: Path) -> None:
     with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
-        index.add(clustered(3000, 8, 0), keys_of(3000))
+        index.add(clustered_codes(3000, 8, 0), make_keys(3000))
     path = tmp_path / "i" / FILE
     with path.open("rb+") as handle:
         handle.seek(8192 * 3)
         handle.write(np.random.default_rng(0).bytes(path.stat().st_size - 8192 * 4))
     with pytest.raises(InputError, match="damaged"):
-        Index.open(tmp_path / "i").search(clustered(1, 8, 0))
+        Index.open(tmp_path / "i").search(clustered_codes(1, 8, 0))
 
 
 @pytest.mark.parametrize("content", [b"this is no database" * 100, b"SQLite format 3\0" * 99])

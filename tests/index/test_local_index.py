@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from material import clustered, keys_of
 
 import proxyhash
+from helpers.codes import clustered_codes, make_keys
 from proxyhash import Index, InputError, codes
 from proxyhash.codes.bits import Packed
 from proxyhash.index.local import blocks, snapshots, transactions
@@ -59,7 +59,7 @@ def test_codes_are_searched_without_torch(tmp_path: Path) -> None:
 def test_what_is_added_is_found_again_after_opening_anew(tmp_path: Path, bits: int) -> None:
     stored = codes.pack(np.random.default_rng(0).random((300, bits)) < 0.5)
     with local_index(tmp_path / "i", bits) as index:
-        assert repr(index.add(stored, keys_of(300), [f"class {n % 3}" for n in range(300)])) == "AddResult(300)"
+        assert repr(index.add(stored, make_keys(300), [f"class {n % 3}" for n in range(300)])) == "AddResult(300)"
     with local_index(tmp_path / "i") if bits == 64 else Index.open(tmp_path / "i") as index:
         assert (len(index), index.bits) == (300, bits)
         first = index.search(stored[:2], 3)[1][0]
@@ -67,7 +67,7 @@ def test_what_is_added_is_found_again_after_opening_anew(tmp_path: Path, bits: i
         assert repr(first) == "Match('item/00001', 0 bits)"
         near = codes.top_k(stored[:40], stored, 9)
         found = index.search(stored[:40], 9)
-        assert [matches.keys for matches in found] == [[keys_of(300)[p] for p in row] for row in near.indices]
+        assert [matches.keys for matches in found] == [[make_keys(300)[p] for p in row] for row in near.indices]
 
 
 @settings(max_examples=10)
@@ -80,13 +80,13 @@ def test_any_sequence_of_changes_leaves_what_a_dictionary_would_hold(data: st.Da
         patch.setattr(transactions, "MIN_CODES_FOR_CLUSTERS", 100)
         patch.setattr(transactions, "CODES_PER_TRANSACTION", 24)
         expected: dict[str, bytes] = {}
-        queries = clustered(3, 8, 1234)
+        queries = clustered_codes(3, 8, 1234)
         with local_index(Path(folder) / "i") as index, local_index(Path(folder) / "i") as reader:
             for step in range(data.draw(st.integers(1, 7))):
                 if data.draw(st.booleans()) or not expected:
                     count, first = data.draw(st.integers(1, 70)), data.draw(st.integers(0, 150))
-                    fresh = clustered(count, 8, step)
-                    keys = keys_of(count, first)
+                    fresh = clustered_codes(count, 8, step)
+                    keys = make_keys(count, first)
                     replaced = index.add(fresh, keys).replaced
                     assert replaced == sum(key in expected for key in keys)
                     for key, code in zip(keys, fresh, strict=True):
@@ -104,9 +104,9 @@ def test_any_sequence_of_changes_leaves_what_a_dictionary_would_hold(data: st.Da
 
 
 def test_a_large_index_is_grouped_and_answers_as_a_scan_does(tmp_path: Path) -> None:
-    stored, queries = clustered(70_000, 8, 0), clustered(50, 8, 1)
+    stored, queries = clustered_codes(70_000, 8, 0), clustered_codes(50, 8, 1)
     with local_index(tmp_path / "i") as index:
-        index.add(stored, keys_of(len(stored)))
+        index.add(stored, make_keys(len(stored)))
         assert index.info().plan.endswith("clusters")
         near, found = codes.top_k(queries, stored, 10), index.search(queries, 10)
         assert [[match.item_id for match in matches] for matches in found] == near.indices.tolist()
@@ -118,7 +118,7 @@ def test_a_large_index_is_grouped_and_answers_as_a_scan_does(tmp_path: Path) -> 
 def test_uniform_codes_are_scanned(tmp_path: Path) -> None:
     stored = np.random.default_rng(0).integers(0, 256, (70_000, 8), dtype=np.uint8)
     with local_index(tmp_path / "i") as index:
-        index.add(stored, keys_of(len(stored)))
+        index.add(stored, make_keys(len(stored)))
         assert index.info().plan == "scan"
 
 
@@ -127,35 +127,35 @@ def test_uniform_codes_are_scanned(tmp_path: Path) -> None:
 )
 def test_a_senseless_k_is_refused(tmp_path: Path, k: int, sentence: str) -> None:
     with local_index(tmp_path / "i") as index, pytest.raises(InputError, match=sentence):
-        index.search(clustered(1, 8, 0), k)
+        index.search(clustered_codes(1, 8, 0), k)
 
 
 def test_a_billion_neighbors_are_all_there_are(tmp_path: Path) -> None:
     with local_index(tmp_path / "i") as index:
-        index.add(clustered(30, 8, 0), keys_of(30))
-        assert sorted(index.search(clustered(1, 8, 1), 10**9)[0].keys) == keys_of(30)
-        assert len(index.range_search(clustered(1, 8, 1), 10**9)[0]) == 30
+        index.add(clustered_codes(30, 8, 0), make_keys(30))
+        assert sorted(index.search(clustered_codes(1, 8, 1), 10**9)[0].keys) == make_keys(30)
+        assert len(index.range_search(clustered_codes(1, 8, 1), 10**9)[0]) == 30
 
 
 def test_an_empty_index_finds_nothing(tmp_path: Path) -> None:
     with local_index(tmp_path / "i") as index:
-        assert [list(m) for m in index.search(clustered(2, 8, 0), 3)] == [[], []]
-        assert len(index.range_search(clustered(1, 8, 0), 64)[0]) == 0
-        assert repr(index.search(clustered(1, 8, 0))[0]) == "Matches(0 for 'query 0')"
+        assert [list(m) for m in index.search(clustered_codes(2, 8, 0), 3)] == [[], []]
+        assert len(index.range_search(clustered_codes(1, 8, 0), 64)[0]) == 0
+        assert repr(index.search(clustered_codes(1, 8, 0))[0]) == "Matches(0 for 'query 0')"
         assert verify(index).ok
 
 
 def test_what_cannot_be_added_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     with local_index(tmp_path / "i") as index:
-        index.add(clustered(5, 8, 0), keys_of(5))
+        index.add(clustered_codes(5, 8, 0), make_keys(5))
         for arguments, sentence in [
-            ((clustered(2, 4, 0), keys_of(2)), "Codes of 4 bytes do not fit an index of 64 bits"),
-            ((clustered(2, 8, 0),), "Codes need keys"),
-            ((clustered(2, 8, 0), ["a"]), "2 codes need as many keys, not 1"),
-            ((clustered(2, 8, 0), ["a", "a"]), "a occurs twice"),
-            ((clustered(2, 8, 0), ["a", ""]), "may not be empty"),
-            ((clustered(2, 8, 0), ["a", "b"], ["x"]), "as many labels"),
-            ((clustered(2, 8, 0).astype(np.int64), ["a", "b"]), "must be packed"),
+            ((clustered_codes(2, 4, 0), make_keys(2)), "Codes of 4 bytes do not fit an index of 64 bits"),
+            ((clustered_codes(2, 8, 0),), "Codes need keys"),
+            ((clustered_codes(2, 8, 0), ["a"]), "2 codes need as many keys, not 1"),
+            ((clustered_codes(2, 8, 0), ["a", "a"]), "a occurs twice"),
+            ((clustered_codes(2, 8, 0), ["a", ""]), "may not be empty"),
+            ((clustered_codes(2, 8, 0), ["a", "b"], ["x"]), "as many labels"),
+            ((clustered_codes(2, 8, 0).astype(np.int64), ["a", "b"]), "must be packed"),
             ((np.zeros((2, 32)), ["a", "b"]), "Embeddings of 32 bits cannot be compared with an index of 64 bits"),
             ((["a.jpg"],), "has no model, so search it with codes"),
         ]:
@@ -184,9 +184,9 @@ def test_results_say_what_they_are() -> None:
 
 
 def test_the_code_of_an_item_can_be_had(tmp_path: Path) -> None:
-    stored = clustered(40, 8, 0)
+    stored = clustered_codes(40, 8, 0)
     with local_index(tmp_path / "i") as index:
-        index.add(stored, keys_of(40))
+        index.add(stored, make_keys(40))
         np.testing.assert_array_equal(index.code("item/00017"), stored[17:18])
         with pytest.raises(InputError, match="has no item nope"):
             index.code("nope")

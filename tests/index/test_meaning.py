@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from material import clustered, keys_of
 from PIL import Image
 
+from helpers.codes import clustered_codes, make_keys
 from proxyhash import InputError, codes
 from proxyhash.index import Calibration, Index, calibrate
 from proxyhash.index.code_import import read_codes
@@ -33,7 +33,7 @@ def test_precision_is_the_share_of_alike_pairs_and_never_rises() -> None:
 
 def test_a_calibration_is_kept_with_its_model(tmp_path: Path) -> None:
     assert Calibration.load(tmp_path, 8) is None
-    found = calibrate(clustered(20, 1, 0), np.arange(20) % 3, clustered(50, 1, 1), np.arange(50) % 3, bits=8)
+    found = calibrate(clustered_codes(20, 1, 0), np.arange(20) % 3, clustered_codes(50, 1, 1), np.arange(50) % 3, bits=8)
     found.save(tmp_path)
     again = Calibration.load(tmp_path, 8)
     assert again is not None
@@ -47,7 +47,7 @@ def test_a_calibration_is_kept_with_its_model(tmp_path: Path) -> None:
 
 def test_queries_that_are_too_far_have_no_match(tmp_path: Path, model: Path) -> None:
     with LocalIndex.open_folder(tmp_path / "i", model=model) as index:
-        index.add(np.zeros((3, 4), np.uint8), keys_of(3))
+        index.add(np.zeros((3, 4), np.uint8), make_keys(3))
         assert index.search(np.zeros((1, 4), np.uint8))[0].matched is None
         assert index.model is not None
         precision = np.linspace(1, 0, 33)
@@ -99,11 +99,11 @@ def test_a_search_can_stop_at_a_radius_and_return_codes(tmp_path: Path) -> None:
 
 def components(stored: np.ndarray, radius: int) -> set[frozenset[str]]:
     """Connect all pairs within the radius, by comparing every one."""
-    clusters = {key: {key} for key in keys_of(len(stored))}
+    clusters = {key: {key} for key in make_keys(len(stored))}
     apart = codes.distances(stored, stored)
     for a, b in combinations(range(len(stored)), 2):
         if apart[a, b] <= radius:
-            one, two = clusters[keys_of(1, a)[0]], clusters[keys_of(1, b)[0]]
+            one, two = clusters[make_keys(1, a)[0]], clusters[make_keys(1, b)[0]]
             if one is not two:
                 one |= two
                 for key in two:
@@ -118,11 +118,11 @@ def test_near_duplicates_are_the_connected_components(
 ) -> None:
     monkeypatch.setattr(transactions, "MIN_CODES_FOR_CLUSTERS", 100 if in_clusters else 10**9)
     monkeypatch.setattr("proxyhash.index.clusters.centroids.MAX_SCAN_FRACTION", 1.0)
-    stored = clustered(250, width, 3, centroids=30, flips=0.03)
+    stored = clustered_codes(250, width, 3, centroids=30, flips=0.03)
     with LocalIndex.open_folder(tmp_path / "i", bits=8 * width) as index:
-        index.add(stored[:200], keys_of(200))
+        index.add(stored[:200], make_keys(200))
         index.snapshots.latest()
-        index.add(stored[200:], keys_of(50, 200))
+        index.add(stored[200:], make_keys(50, 200))
         assert index.info().plan.endswith("clusters") == in_clusters
         found = find_duplicates(index, radius)
         assert {frozenset(cluster.keys) for cluster in found} == components(stored, radius)
@@ -143,13 +143,13 @@ def test_the_approximate_mode_says_what_it_is_and_with_all_groups_finds_all(
     monkeypatch.setattr(transactions, "MIN_CODES_FOR_CLUSTERS", 500)
     monkeypatch.setattr("proxyhash.index.clusters.centroids.MAX_SCAN_FRACTION", 1.0)
     monkeypatch.setattr("proxyhash.index.local.blocks.CODES_PER_BLOCK", 256)
-    stored, queries = clustered(2000, 4, 0), clustered(20, 4, 1)
+    stored, queries = clustered_codes(2000, 4, 0), clustered_codes(20, 4, 1)
     with LocalIndex.open_folder(tmp_path / "i", bits=32) as index:
         with pytest.raises(InputError, match="This index is scanned"):
             index.search(queries, 5, nprobe=3)
-        index.add(stored[:1990], keys_of(1990))
+        index.add(stored[:1990], make_keys(1990))
         index.snapshots.latest()
-        index.add(stored[1990:], keys_of(10, 1990))
+        index.add(stored[1990:], make_keys(10, 1990))
         exact, all_groups = index.search(queries, 5), index.search(queries, 5, nprobe=10**6)
         assert {matches.exact for matches in all_groups} == {False}
         assert [[m.distance for m in row] for row in all_groups] == [[m.distance for m in row] for row in exact]

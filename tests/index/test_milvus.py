@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from material import clustered, keys_of
-from milvus_contract import check_same_answers, counted_name
 
+from helpers.codes import clustered_codes, make_keys
+from helpers.milvus_checks import check_same_matches, unique_name
 from proxyhash import Index
 from proxyhash.cli.app import main
 from proxyhash.index.milvus import retry, rows, search
@@ -43,18 +43,18 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def index(file: str) -> Iterator[MilvusIndex]:
-    with MilvusIndex.open_address(f"{file}/{counted_name()}", bits=32) as opened:
+    with MilvusIndex.open_address(f"{file}/{unique_name()}", bits=32) as opened:
         yield opened
 
 
 @given(st.integers(1, 70), st.integers(1, 120), st.integers(1, 30), st.integers(0, 2**32 - 1))
 @settings(max_examples=12)
 def test_same_codes_give_the_same_answers(file: str, bits: int, items: int, k: int, seed: int) -> None:
-    check_same_answers(file, bits, items, k, seed)
+    check_same_matches(file, bits, items, k, seed)
 
 
 def test_adding_twice_is_adding_once(index: MilvusIndex) -> None:
-    codes, keys = clustered(300, 4, 1), keys_of(300)
+    codes, keys = clustered_codes(300, 4, 1), make_keys(300)
     first, second = index.add(codes, keys, ["a"] * 300), index.add(codes[:40], keys[:40], ["b"] * 40)
     assert (first.added, first.replaced, second.added, second.replaced) == (300, 0, 0, 40)
     assert len(index) == 300
@@ -63,7 +63,7 @@ def test_adding_twice_is_adding_once(index: MilvusIndex) -> None:
 
 def test_any_text_is_a_key_and_a_label(index: MilvusIndex) -> None:
     keys = ["it's", 'say "hi"', "back\\slash", "ünï ☃", "50%", "%25", "a\nb", "{x}", "' or key like '%", "x" * 1300]
-    codes = clustered(len(keys), 4, 2)
+    codes = clustered_codes(len(keys), 4, 2)
     index.add(codes, keys, [(key, "plain") for key in keys])
     for key, code in zip(keys, codes, strict=True):
         assert np.array_equal(index.code(key), code[None])
@@ -74,16 +74,17 @@ def test_any_text_is_a_key_and_a_label(index: MilvusIndex) -> None:
 
 
 def test_removing_is_all_or_nothing(index: MilvusIndex) -> None:
-    index.add(clustered(5, 4, 3), keys_of(5))
+    index.add(clustered_codes(5, 4, 3), make_keys(5))
     with pytest.raises(InputError, match="no item x and 1 more; nothing was removed"):
-        index.remove([*keys_of(2), "x", "y"])
+        index.remove([*make_keys(2), "x", "y"])
     assert len(index) == 5
-    assert index.remove(keys_of(2)) == 2
-    assert [match.key for match in sorted(index.search(clustered(1, 4, 3), 10)[0], key=lambda m: m.key)] == keys_of(3, 2)
+    assert index.remove(make_keys(2)) == 2
+    (found,) = index.search(clustered_codes(1, 4, 3), 10)
+    assert sorted(match.key for match in found) == make_keys(3, 2)
 
 
 def test_more_than_milvus_lists_at_once_is_all_listed(index: MilvusIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    codes, keys = clustered(500, 4, 4), keys_of(500)
+    codes, keys = clustered_codes(500, 4, 4), make_keys(500)
     index.add(codes, keys)
     monkeypatch.setattr(search, "MAX_RESULTS", 16)
     found = index.range_search(codes[:2], 32)
@@ -97,7 +98,7 @@ def test_more_than_milvus_lists_at_once_is_all_listed(index: MilvusIndex, monkey
 def test_requests_carry_a_limited_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "BATCH_ROWS", 10)
     monkeypatch.setattr(rows, "BATCH_BYTES", 400)
-    stored = rows.make_rows(np.zeros((30, 4), np.uint8), keys_of(30), ["", "x" * 90] + [None] * 28, range(30))
+    stored = rows.make_rows(np.zeros((30, 4), np.uint8), make_keys(30), ["", "x" * 90] + [None] * 28, range(30))
     parts = list(stored.batches())
     assert [number for part in parts for number in range(part.start, part.stop)] == list(range(30))
     assert parts[0] == slice(0, 1)  # the second is larger than a request
@@ -143,7 +144,7 @@ def test_a_write_whose_answer_is_lost_is_repeated_and_counts_once(
     monkeypatch.setattr(index.client, "_get_connection", lambda: handler)
     monkeypatch.setattr(rows, "BATCH_ROWS", 20)
     monkeypatch.setattr(retry.call_with_retry, "__kwdefaults__", {"retry_seconds": 300.0, "sleep": pauses.append})
-    codes, keys = clustered(50, 4, 5), keys_of(50)
+    codes, keys = clustered_codes(50, 4, 5), make_keys(50)
     assert index.add(codes, keys).added == 50
     assert calls == [20, 20, 20, 20, 10, 10]
     assert len(pauses) == 3
@@ -191,7 +192,7 @@ def test_our_own_errors_pass_through() -> None:
 
 
 def test_an_index_keeps_its_bits_and_its_model(file: str, model: Path, other_model: Path, photos: Path) -> None:
-    address = f"{file}/{counted_name()}"
+    address = f"{file}/{unique_name()}"
     with pytest.raises(InputError, match="There is no index at"):
         Index.open(address)
     pictures = sorted(photos.rglob("*.png"))
@@ -208,7 +209,7 @@ def test_an_index_keeps_its_bits_and_its_model(file: str, model: Path, other_mod
 def test_a_model_that_was_never_here_is_asked_for(
     file: str, model: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = f"{file}/{counted_name()}"
+    address = f"{file}/{unique_name()}"
     Index.open(address, model=model).close()
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "another machine"))
     with Index.open(address) as opened, pytest.raises(InputError, match="not on this machine; give --model"):
@@ -216,7 +217,7 @@ def test_a_model_that_was_never_here_is_asked_for(
 
 
 def test_collections_of_others_are_refused(file: str) -> None:
-    name = counted_name()
+    name = unique_name()
     with Index.open(f"{file}/first") as opened:
         assert isinstance(opened, MilvusIndex)
         opened.client.create_collection(name, dimension=4)
@@ -227,7 +228,7 @@ def test_collections_of_others_are_refused(file: str) -> None:
 def test_a_folder_is_added_searched_and_pruned_by_the_command_line(
     file: str, model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    address = f"{file}/{counted_name()}"
+    address = f"{file}/{unique_name()}"
     main(["index", "add", str(photos), "--model", str(model), "--index", address])
     assert f"12 added, 0 replaced, 0 unchanged, 0 removed. {address} holds 12 items." in capsys.readouterr().out
     (photos / "cats" / "1.png").unlink()

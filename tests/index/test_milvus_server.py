@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from material import keys_of
-from milvus_contract import check_same_answers, counted_name
-from milvus_server import Server
 
+from helpers.codes import make_keys
+from helpers.milvus_checks import check_same_matches, unique_name
+from helpers.milvus_server import Server
 from proxyhash import Index
 from proxyhash.index.milvus import rows
 from proxyhash.utils.errors import InputError
@@ -30,12 +30,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.mark.parametrize(("bits", "items", "k"), [(64, 500, 10), (37, 90, 30), (8, 40, 100)])
 def test_same_codes_give_the_same_answers(server: Server, bits: int, items: int, k: int) -> None:
-    check_same_answers(server.address, bits, items, k, seed=bits)
+    check_same_matches(server.address, bits, items, k, seed=bits)
 
 
 def test_more_than_milvus_lists_at_once_is_all_listed(server: Server) -> None:
-    codes, keys = np.random.default_rng(0).integers(0, 256, (20_000, 8), dtype=np.uint8), keys_of(20_000)
-    with Index.open(f"{server.address}/{counted_name()}", bits=64) as index:
+    codes, keys = np.random.default_rng(0).integers(0, 256, (20_000, 8), dtype=np.uint8), make_keys(20_000)
+    with Index.open(f"{server.address}/{unique_name()}", bits=64) as index:
         index.add(codes, keys)
         found = index.range_search(codes[:1], 64)[0]
     assert sorted(found.keys) == keys
@@ -48,7 +48,7 @@ def test_a_database_keeps_its_collections_to_itself(server: Server) -> None:
     client = MilvusClient(f"http://127.0.0.1:{server.port}", dedicated=True)
     client.create_database("others")
     client.close()
-    name, codes = counted_name(), np.array([[1], [3]], np.uint8)
+    name, codes = unique_name(), np.array([[1], [3]], np.uint8)
     with Index.open(f"{server.address}/others/{name}", bits=8) as index:
         index.add(codes, ["a", "b"])
         assert index.search(codes[1:], 1)[0].keys == ["b"]
@@ -62,9 +62,9 @@ def test_a_server_that_dies_in_an_add_loses_nothing_and_doubles_nothing(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows, "BATCH_ROWS", 500)
-    codes, keys = np.random.default_rng(1).integers(0, 256, (ITEMS, 8), dtype=np.uint8), keys_of(ITEMS)
+    codes, keys = np.random.default_rng(1).integers(0, 256, (ITEMS, 8), dtype=np.uint8), make_keys(ITEMS)
     errors: list[BaseException] = []
-    with Index.open(f"{server.address}/{counted_name()}", bits=64) as index:
+    with Index.open(f"{server.address}/{unique_name()}", bits=64) as index:
 
         def add() -> None:
             try:

@@ -4,27 +4,27 @@ from math import exp, log
 
 import pytest
 import torch
-from objectives import LABELS, NU, built, softplus, value
 
-from proxyhash.methods.deep.greedyhash import straight_through_signs
+from helpers.method_losses import LABELS, NU, build, loss_value, softplus
+from proxyhash.methods.greedyhash import straight_through_signs
 
 
 def test_dpn_by_hand() -> None:
-    objective = built("dpn", margin=0.75)
+    objective = build("dpn", margin=0.75)
     objective.get_buffer("centres").copy_(torch.tensor([[1.0, -1.0], [1.0, 1.0]]))
     hinges = [0.25, 0.0, 0.0, 0.75, 1.25, 0.25]
-    assert value(objective) == pytest.approx(sum(hinges) / 6)
+    assert loss_value(objective) == pytest.approx(sum(hinges) / 6)
 
 
 def test_greedyhash_by_hand() -> None:
-    objective = built("greedyhash", penalty=0.5)
+    objective = build("greedyhash", penalty=0.5)
     with torch.no_grad():
         objective.get_parameter("classifier.weight").copy_(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
         objective.get_parameter("classifier.bias").zero_()
     # signs (1, -1), (1, 1), (-1, 1) give logits (1, -2), (1, 2), (-1, 2)
     crossed = (softplus(-3) + softplus(1) + softplus(-3)) / 3
     penalty = (0.125 + 0 + 0 + 1 + 0.125 + 0.125) / 6
-    assert value(objective) == pytest.approx(crossed + 0.5 * penalty)
+    assert loss_value(objective) == pytest.approx(crossed + 0.5 * penalty)
 
 
 def test_signs_pass_gradients_straight_through() -> None:
@@ -37,16 +37,16 @@ def test_signs_pass_gradients_straight_through() -> None:
 
 
 def test_subic_by_hand() -> None:
-    objective = built("subic", bits=1, sparse=2.0, spread=3.0)  # one block of two values
+    objective = build("subic", bits=1, sparse=2.0, spread=3.0)  # one block of two values
     with torch.no_grad():
         objective.get_parameter("classifier.weight").copy_(torch.eye(2))
         objective.get_parameter("classifier.bias").zero_()
     blocks = torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)
     crossed = (log(2) + log(1 + exp(1))) / 2 / log(2)
     mean = -(0.75 * log(0.75) + 0.25 * log(0.25)) / log(2)
-    assert value(objective, blocks, torch.tensor([0, 1])) == pytest.approx(crossed + 2 * 0.5 - 3 * mean)
+    assert loss_value(objective, blocks, torch.tensor([0, 1])) == pytest.approx(crossed + 2 * 0.5 - 3 * mean)
 
 
 def test_softmax_pq_is_a_classifier() -> None:
     chances = torch.tensor([[0.5, 0.5], [0.8, 0.2], [0.1, 0.9]], dtype=torch.float64)
-    assert value(built("softmax-pq", bits=8), chances, LABELS) == pytest.approx(-(log(0.5) + log(0.8) + log(0.9)) / 3)
+    assert loss_value(build("softmax-pq", bits=8), chances, LABELS) == pytest.approx(-(log(0.5) + log(0.8) + log(0.9)) / 3)

@@ -5,51 +5,46 @@ from math import exp, log
 import numpy as np
 import pytest
 import torch
-from objectives import NU, built, softplus, value
 
-from proxyhash.methods import list_methods
+from helpers.method_losses import NU, build, loss_value, softplus
+from proxyhash.methods import TrainingData, build_method, list_methods
 from proxyhash.models.heads import HeadShape
 from proxyhash.proxies import list_kinds
-from proxyhash.training.objectives import Task, build_objective, list_objectives
-
-
-def test_every_objective_is_listed_as_a_method() -> None:
-    assert set(list_objectives()) <= set(list_methods())
 
 
 def test_dpsh_by_hand() -> None:
     theta = {(0, 1): 0.25, (0, 2): -0.375, (1, 2): -0.25}
     pairs = -(theta[0, 1] - softplus(theta[0, 1])) + softplus(theta[0, 2]) + softplus(theta[1, 2])
     distances = (0.25 + 0 + 0 + 1 + 0.25 + 0.25) / 6
-    assert value(built("dpsh", quantisation=0.5)) == pytest.approx(pairs / 3 + 0.5 * distances)
+    assert loss_value(build("dpsh", quantisation=0.5)) == pytest.approx(pairs / 3 + 0.5 * distances)
 
 
 def test_dtsh_by_hand() -> None:
     theta = {(0, 1): 0.25, (0, 2): -0.375, (1, 2): -0.25}
     triplets = [softplus(1 - theta[0, 1] + theta[0, 2]), softplus(1 - theta[0, 1] + theta[1, 2])]
-    assert value(built("dtsh", quantisation=0.0)) == pytest.approx(sum(triplets) / 2)
+    assert loss_value(build("dtsh", quantisation=0.0)) == pytest.approx(sum(triplets) / 2)
 
 
 def test_ssdh_by_hand() -> None:
-    objective = built("ssdh", ends=2.0, balance=3.0)
-    plain = value(built("bhc"))
+    objective = build("ssdh", ends=2.0, balance=3.0)
+    plain = loss_value(build("bhc"))
     ends = sum((x / 2) ** 2 for x in NU.flatten().tolist()) / 6
     balance = sum((row.mean().item() / 2) ** 2 for row in NU) / 3
-    assert value(objective) == pytest.approx(plain - 2 * ends + 3 * balance)
+    assert loss_value(objective) == pytest.approx(plain - 2 * ends + 3 * balance)
 
 
 def test_csq_pulls_to_centres() -> None:
-    objective = built("csq", bits=4, classes=4, quantisation=0.0)
+    objective = build("csq", bits=4, classes=4, quantisation=0.0)
     centres = objective.get_buffer("centres")
     np.testing.assert_array_equal((centres @ centres.T).numpy(), 4 * np.eye(4))
     nu = 0.5 * centres
-    assert value(objective, nu, torch.arange(4)) == pytest.approx(-log(0.75))
+    assert loss_value(objective, nu, torch.arange(4)) == pytest.approx(-log(0.75))
     assert (objective.scores(nu).argmax(1) == torch.arange(4)).all()  # type: ignore[union-attr]
 
 
 def test_csq_votes_on_tags() -> None:
     tags = np.array([[1, 1, 0], [0, 0, 1]], bool)
-    objective = build_objective("csq", Task(4, ("a", "b", "c"), tags=tags), {"quantisation": 0.0})
+    objective = build_method("csq", TrainingData.from_arrays(4, None, tags), {"quantisation": 0.0})
     centres, coin = objective.get_buffer("centres"), objective.get_buffer("coin")
     goal = torch.sign(centres[0] + centres[1] + 0.5 * coin)
     both = torch.stack([goal, centres[2]])
@@ -57,19 +52,19 @@ def test_csq_votes_on_tags() -> None:
 
 
 def test_orthohash_by_hand() -> None:
-    objective = built("orthohash", bits=2, classes=2)
+    objective = build("orthohash", bits=2, classes=2)
     objective.get_buffer("codes").copy_(torch.tensor([[1.0, 1.0], [1.0, -1.0]]))
     nu = torch.tensor([[0.3, 0.3]], dtype=torch.float64)
-    assert value(objective, nu, torch.tensor([0])) == pytest.approx(softplus(-8 * 0.8))
-    assert value(objective, nu, torch.tensor([1])) == pytest.approx(softplus(8 * 1.2))
+    assert loss_value(objective, nu, torch.tensor([0])) == pytest.approx(softplus(-8 * 0.8))
+    assert loss_value(objective, nu, torch.tensor([1])) == pytest.approx(softplus(8 * 1.2))
 
 
 def test_mdsh_by_hand() -> None:
-    objective = built("mdsh", bits=4, classes=4)
+    objective = build("mdsh", bits=4, classes=4)
     centres = objective.get_buffer("centres")
     cosines = (centres @ centres.T / 4)[0].tolist()
     expected = log(sum(exp(2 * cosine) for cosine in cosines)) - 2
-    assert value(objective, centres[:1].clone(), torch.tensor([0])) == pytest.approx(expected)
+    assert loss_value(objective, centres[:1].clone(), torch.tensor([0])) == pytest.approx(expected)
 
 
 NO_GRADIENT = {
@@ -78,13 +73,13 @@ NO_GRADIENT = {
 }  # the sign has none but the one it is given; proxies are tested with their losses
 
 
-@pytest.mark.parametrize("name", [name for name in list_objectives() if name not in NO_GRADIENT])
+@pytest.mark.parametrize("name", [name for name in list_methods(trains=True) if name not in NO_GRADIENT])
 def test_gradients(name: str) -> None:
-    objective = built(name, bits=4, classes=3)
+    objective = build(name, bits=4, classes=3)
     random = torch.Generator().manual_seed(1)
-    head = objective.head(HeadShape(5, 4))
+    head = objective.build_head(HeadShape(5, 4))
     nu = (1.6 * torch.rand(6, head.outputs, generator=random, dtype=torch.float64) - 0.8).requires_grad_()
-    if head.searches in ("one-hot blocks", "product quantiser"):
+    if head.metric in ("one-hot blocks", "product quantizer"):
         nu = head.double()(torch.randn(6, 5, generator=random, dtype=torch.float64)).detach().requires_grad_()
     labels = torch.tensor([0, 1, 2, 0, 1, 2])
     assert torch.autograd.gradcheck(lambda x: objective(x, labels, torch.arange(6)), (nu,))

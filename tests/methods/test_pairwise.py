@@ -9,21 +9,39 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from objectives import LABELS, NU, built, softplus, value
 from scipy.optimize import lsq_linear
 
-from proxyhash.methods.bit_descent import improve_bit, similarity_error
-from proxyhash.methods.deep.adsh import AdshSettings, Asymmetric, database_step, pair_ratio
-from proxyhash.methods.deep.cnnh import similarity_codes
-from proxyhash.methods.deep.dqn import QuantisedCosines
-from proxyhash.methods.deep.dsdh import DiscretePairs, DsdhSettings, discrete_step, discrete_value
-from proxyhash.methods.deep.hashnet import Continuation
-from proxyhash.methods.deep.hbmp import pursue, regressed_weights
+from helpers.method_losses import LABELS, NU, build, loss_value, softplus
+from proxyhash.methods import TrainingData, build_method
+from proxyhash.methods.adsh import Adsh, AdshSettings, database_step, pair_ratio
+from proxyhash.methods.cnnh import similarity_codes
+from proxyhash.methods.coordinate_descent import improve_bit
+from proxyhash.methods.dqn import Dqn
+from proxyhash.methods.dsdh import Dsdh, DsdhSettings, discrete_step
+from proxyhash.methods.hashnet import HashNet
+from proxyhash.methods.hbmp import pursue, regressed_weights
 from proxyhash.methods.label_sets import label_sets
 from proxyhash.models.heads import HeadShape, WeightedHead
-from proxyhash.training.objectives import Task, build_objective
 
 SEEDS = st.integers(0, 10_000)
+
+
+def discrete_value(
+    codes: NDArray[np.float32],
+    nu: NDArray[np.float32],
+    labels: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    settings: DsdhSettings,
+) -> float:
+    """Return mu ||Y - B W||^2 + n ||W||^2 + eta ||B - U||^2."""
+    regression = settings.regression * np.square(labels - codes @ weights).sum() + settings.ridge * np.square(weights).sum()
+    return float(regression + settings.quantisation * np.square(codes - nu).sum())
+
+
+def similarity_error(codes: NDArray[np.float64], similarity: NDArray[np.float64], counts: NDArray[np.float64]) -> float:
+    """Return sum_cd n_c n_d (S_cd - h_c.h_d / K)^2, for codes (U, K)."""
+    gaps = np.square(similarity - codes @ codes.T / codes.shape[1])
+    return float(counts @ gaps @ counts)
 
 
 def signs(random: np.random.Generator, *shape: int) -> NDArray[np.float32]:
@@ -36,24 +54,24 @@ def test_hashnet_by_hand() -> None:
     theta = {(i, j): 3.0 / 2 * sum(a * b for a, b in zip(h[i], h[j], strict=True)) for i, j in ((0, 1), (0, 2), (1, 2))}
     similar = softplus(theta[0, 1]) - theta[0, 1]
     dissimilar = (softplus(theta[0, 2]) + softplus(theta[1, 2])) / 2
-    assert value(built("hashnet", slope=3.0)) == pytest.approx(similar + dissimilar)
+    assert loss_value(build("hashnet", slope=3.0)) == pytest.approx(similar + dissimilar)
 
 
 def test_the_tanh_of_hashnet_grows_steeper() -> None:
-    objective = built("hashnet", growth=3.0)
-    assert isinstance(objective, Continuation)
+    objective = build("hashnet", growth=3.0)
+    assert isinstance(objective, HashNet)
     for epoch in range(1, 4):
-        objective.after_epoch(lambda: NU, objective.head(HeadShape(2, 2)))
+        objective.on_epoch_end(lambda: NU, objective.build_head(HeadShape(2, 2)))
         assert float(objective.beta) == pytest.approx(sqrt(1 + 3 * epoch))
 
 
 def test_dsdh_is_dpsh_until_it_has_codes() -> None:
-    objective = built("dsdh", quantisation=0.5)
-    assert isinstance(objective, DiscretePairs)
-    assert value(objective) == pytest.approx(value(built("dpsh", quantisation=0.5)))
-    pairs = value(built("dpsh", quantisation=0.0))
+    objective = build("dsdh", quantisation=0.5)
+    assert isinstance(objective, Dsdh)
+    assert loss_value(objective) == pytest.approx(loss_value(build("dpsh", quantisation=0.5)))
+    pairs = loss_value(build("dpsh", quantisation=0.0))
     objective.codes.fill_(-1.0)
-    assert value(objective) == pytest.approx(pairs + 0.5 * float((NU + 1).square().mean()))
+    assert loss_value(objective) == pytest.approx(pairs + 0.5 * float((NU + 1).square().mean()))
 
 
 @given(SEEDS)
@@ -106,11 +124,11 @@ def test_a_bit_ends_where_no_flip_helps() -> None:
 
 
 def test_cnnh_gives_each_class_the_code_of_its_number() -> None:
-    objective = built("cnnh", bits=4, classes=2)
+    objective = build("cnnh", bits=4, classes=2)
     centres = objective.get_buffer("centres")
     assert (centres[0] == -centres[1]).all()  # two classes: as far apart as can be
-    assert value(objective, centres.double(), torch.tensor([0, 1])) == 0
-    assert value(objective, centres.double() / 2, torch.tensor([0, 1])) == pytest.approx(0.25)
+    assert loss_value(objective, centres.double(), torch.tensor([0, 1])) == 0
+    assert loss_value(objective, centres.double() / 2, torch.tensor([0, 1])) == pytest.approx(0.25)
 
 
 def test_label_sets_are_all_that_similarity_depends_on() -> None:
@@ -152,11 +170,11 @@ def test_label_sets_beyond_the_anchors_get_fitting_codes() -> None:
 
 
 def test_hbmp_is_a_hinge_on_its_targets() -> None:
-    objective = built("hbmp", bits=2, classes=2)
+    objective = build("hbmp", bits=2, classes=2)
     targets = objective.get_buffer("targets")
     expected = float((1 - NU * targets[:3]).clamp(min=0).mean())
-    assert value(objective, targets=torch.arange(3) % 2) == pytest.approx(expected)
-    head = built("hbmp-regress", bits=2, classes=2).head(HeadShape(3, 2))
+    assert loss_value(objective, targets=torch.arange(3) % 2) == pytest.approx(expected)
+    head = build("hbmp-regress", bits=2, classes=2).build_head(HeadShape(3, 2))
     assert isinstance(head, WeightedHead)
     assert (head.weights >= 0).all()
     assert head.weights.sum() > 0
@@ -173,14 +191,14 @@ def written_out(nu: NDArray[np.float32], codes: NDArray[np.float32], own: NDArra
 
 def test_adsh_needs_no_matrix_of_all_pairs() -> None:
     random = np.random.default_rng(0)
-    objective = built("adsh", bits=4, classes=3, agreement=0.3)
-    assert isinstance(objective, Asymmetric)
+    objective = build("adsh", bits=4, classes=3, agreement=0.3)
+    assert isinstance(objective, Adsh)
     objective.codes.copy_(torch.from_numpy(signs(random, 12, 4)))
     objective._sum_up()
     nu = np.tanh(random.standard_normal((5, 4))).astype(np.float32)
     codes = objective.codes.numpy()
     expected = written_out(nu, codes, codes[:5], list(range(5)))
-    assert value(objective, torch.from_numpy(nu).double(), torch.arange(5) % 3) == pytest.approx(expected, rel=1e-6)
+    assert loss_value(objective, torch.from_numpy(nu).double(), torch.arange(5) % 3) == pytest.approx(expected, rel=1e-6)
 
 
 @given(SEEDS)
@@ -205,33 +223,33 @@ def test_one_bit_of_the_database_is_solved_exactly() -> None:
 
 
 def test_dqn_by_hand() -> None:
-    objective = built("dqn", bits=8, width=2, quantisation=0.5)
-    assert isinstance(objective, QuantisedCosines)
+    objective = build("dqn", bits=8, width=2, quantisation=0.5)
+    assert isinstance(objective, Dqn)
     z = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], dtype=torch.float64)
     pairs = (1 - 0.6) ** 2 + ((1 + 0) ** 2 + (1 + 0.8) ** 2) / 2
-    assert value(objective, z, LABELS) == pytest.approx(pairs)
+    assert loss_value(objective, z, LABELS) == pytest.approx(pairs)
     objective.quantised[:3] = torch.tensor([[1.0, 0.0], [0.6, 0.6], [0.5, 1.0]])
-    assert value(objective, z, LABELS) == pytest.approx(pairs + 0.5 * (0.04 + 0.25) / 3)
+    assert loss_value(objective, z, LABELS) == pytest.approx(pairs + 0.5 * (0.04 + 0.25) / 3)
 
 
 def test_drsch_learns_weights_that_its_head_searches_by() -> None:
     features = np.random.default_rng(0).standard_normal((12, 3)).astype(np.float32)
-    task = Task(2, ("a", "b"), np.arange(12) % 2, features=lambda: features)
-    objective = build_objective("drsch", task, {"margin": 0.5, "adjacency": 0.0}).double()
+    task = TrainingData.from_arrays(2, features, np.arange(12) % 2)
+    objective = build_method("drsch", task, {"margin": 0.5, "adjacency": 0.0}).double()
     weights = torch.tensor([1.5, 0.5], dtype=torch.float64)
     with torch.no_grad():
         objective.get_parameter("logits").copy_(weights.log())
     h = torch.tanh(NU)
     distance = ((1 - h[:, None] * h) / 2 * weights).sum(2)
     hinges = [1 + distance[0, 1] - distance[0, 2], 1 + distance[0, 1] - distance[1, 2]]
-    assert value(objective) == pytest.approx(float(sum(max(0.0, float(x)) for x in hinges)) / 2)
-    head = objective.head(HeadShape(3, 2))
-    objective.after_epoch(lambda: NU, head)
+    assert loss_value(objective) == pytest.approx(float(sum(max(0.0, float(x)) for x in hinges)) / 2)
+    head = objective.build_head(HeadShape(3, 2))
+    objective.on_epoch_end(lambda: NU, head)
     assert isinstance(head, WeightedHead)
     torch.testing.assert_close(head.weights.double(), weights, rtol=1e-6, atol=1e-6)
-    near = build_objective("drsch", task, {"margin": 0.5, "adjacency": 1.0}).double()
+    near = build_method("drsch", task, {"margin": 0.5, "adjacency": 1.0}).double()
     squares = np.square(features[:3, None] - features[:3]).sum(2)
     term = np.exp(-squares[0, 1] / (2 * squares.mean())) * float((h[0] - h[1]).square().sum()) / 8
     with torch.no_grad():
         near.get_parameter("logits").copy_(weights.log())
-    assert value(near) == pytest.approx(value(objective) + term, rel=1e-5)
+    assert loss_value(near) == pytest.approx(loss_value(objective) + term, rel=1e-5)

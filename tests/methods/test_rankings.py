@@ -5,18 +5,18 @@ from math import log
 import numpy as np
 import pytest
 import torch
-from digit_features import digits, retrieval
 from hypothesis import given
 from hypothesis import strategies as st
-from objectives import LABELS, NU, built, value
 
+from helpers.digits import digits, retrieval
+from helpers.method_losses import LABELS, NU, build, loss_value
 from proxyhash.evaluation.average_precision import average_precision
 from proxyhash.evaluation.counts import TieCounts
-from proxyhash.methods import Lesson, fit_method
-from proxyhash.methods.deep.histograms import batch_histograms, soft_histograms
-from proxyhash.methods.deep.mihash import mutual_information
-from proxyhash.methods.deep.talr import relaxed_average_precision
-from proxyhash.methods.deep.triplets import similarity_levels, triplet_hinge
+from proxyhash.losses import batch_histograms, similarity_levels, soft_histograms, triplet_hinge
+from proxyhash.methods import TrainingData
+from proxyhash.methods.mihash import mutual_information
+from proxyhash.methods.talr_ap import relaxed_average_precision
+from proxyhash.training.features import fit_method
 
 
 def random_codes(seed: int, count: int, bits: int) -> torch.Tensor:
@@ -54,9 +54,9 @@ def test_losses_of_saturated_embeddings_by_hand() -> None:
     nu = torch.tensor([[1.0, 1.0], [1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0]], dtype=torch.float64)
     labels = torch.tensor([0, 0, 1, 1])
     # The two of class 0 find each other first. The third has class 1 and class 0 (twice) at distance 1, the fourth is fine.
-    assert value(built("talr-ap"), nu, labels) == pytest.approx(1 - (1 + 1 + (0 + 1 + 1) / (0 + 3 + 1) + 1) / 4)
+    assert loss_value(build("talr-ap"), nu, labels) == pytest.approx(1 - (1 + 1 + (0 + 1 + 1) / (0 + 3 + 1) + 1) / 4)
     certain, mixed = log(3) - 2 / 3 * log(2), 0.0
-    assert value(built("mihash"), nu, labels) == pytest.approx(-(3 * certain + mixed) / 4)
+    assert loss_value(build("mihash"), nu, labels) == pytest.approx(-(3 * certain + mixed) / 4)
 
 
 @given(st.integers(0, 10_000))
@@ -109,15 +109,15 @@ def test_graded_triplets_are_what_loops_give() -> None:
 def test_ninh_and_dsrh_by_hand() -> None:
     squares = (NU[:, None] - NU).square().sum(2) / 4
     hinges = [max(0.0, float(1 + squares[0, 1] - squares[0, 2])), max(0.0, float(1 + squares[0, 1] - squares[1, 2]))]
-    assert value(built("ninh", margin=1.0)) == pytest.approx(sum(hinges) / 2)
+    assert loss_value(build("ninh", margin=1.0)) == pytest.approx(sum(hinges) / 2)
     distance = (2 - NU @ NU.T) / 2
     hinges = [max(0.0, float(1 + distance[0, 1] - distance[0, 2])), max(0.0, float(1 + distance[0, 1] - distance[1, 2]))]
     balance = ((1 / 3) ** 2 + (0.5 / 3) ** 2) / 2
-    assert value(built("dsrh", margin=0.5, balance=3.0)) == pytest.approx(sum(hinges) / 2 + 1.5 * balance)
+    assert loss_value(build("dsrh", margin=0.5, balance=3.0)) == pytest.approx(sum(hinges) / 2 + 1.5 * balance)
 
 
 def test_rankers_are_within_reach_of_the_proxies() -> None:
     """They were the paper's strongest rankers of ten classes; digits have ten, too."""
-    material = Lesson(32, digits().train, digits().labels)
+    material = TrainingData.from_arrays(32, digits().train, digits().labels)
     quality = {name: retrieval(fit_method(name, material)) for name in ("shclm", "mihash", "talr-ap")}
     assert min(quality.values()) > quality["shclm"] - 0.02

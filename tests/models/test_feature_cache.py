@@ -13,9 +13,9 @@ from proxyhash.data.images import ArrayImages, FileImages
 from proxyhash.data.transforms import find_transform
 from proxyhash.models import feature_cache
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.backbones.backbone import Backbone
-from proxyhash.models.engines import TorchRunner
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import cached_features
+from proxyhash.models.runtime import TorchRunner
 from proxyhash.utils.errors import InputError
 
 TRANSFORM = find_transform("small", 8)

@@ -14,11 +14,11 @@ from proxyhash.data.images import ArrayImages, Some
 from proxyhash.data.transforms import find_transform
 from proxyhash.models import hasher as hasher_module
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.engines import OnnxRunner, TorchRunner
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import joined
-from proxyhash.models.model_folder import check_replaceable
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape
+from proxyhash.models.runtime import OnnxRunner, TorchRunner
+from proxyhash.models.storage import check_replaceable
 from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 

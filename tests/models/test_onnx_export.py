@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from proxyhash.models import onnx_export
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.engines import OnnxRunner, TorchRunner
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalized
 from proxyhash.models.onnx_export import export_onnx
+from proxyhash.models.runtime import OnnxRunner, TorchRunner
 from proxyhash.utils.errors import InputError
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 from proxyhash import Index
 from proxyhash.cli.app import main
 from proxyhash.data import Problems
-from proxyhash.data.pieces import list_pieces
+from proxyhash.data.shards import list_pieces
 from proxyhash.models.code_shards import read_shard, shard_path
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.shard_encoding import encode_pieces

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pictures import class_folders, picture, tagged
 from PIL import Image
 
+from helpers.images import class_image, write_class_folders, write_tagged_folder
 from proxyhash.cli.app import main
 from proxyhash.index import Index
 from proxyhash.models import feature_cache, hasher
@@ -46,7 +46,7 @@ def quickstart(capsys: pytest.CaptureFixture[str]) -> Quickstart:
 
 
 def test_class_folders(quickstart: Quickstart, tmp_path: Path) -> None:
-    class_folders(tmp_path / "photos", dict.fromkeys("abcd", 30))
+    write_class_folders(tmp_path / "photos", dict.fromkeys("abcd", 30))
     said = quickstart("photos --epochs 3")
     assert (said["choices"]["method"], said["choices"]["bits"], said["choices"]["backbone"]) == ("shclm", 16, "convnet")
     assert said["numbers"]["map"] > 0.9
@@ -54,7 +54,7 @@ def test_class_folders(quickstart: Quickstart, tmp_path: Path) -> None:
     assert set(said["numbers"]["compared"]) == {"learned", "shclm"}
     assert said["numbers"]["indexed"] == 120
     with Index.open("photos-quickstart/index") as index:
-        picture(2, 500).save("query.png")
+        class_image(2, 500).save("query.png")
         (found,) = index.search("query.png", 10)
         assert [match.labels for match in found] == [("c",)] * 10
         assert index.info().calibrated
@@ -68,7 +68,7 @@ def test_class_folders(quickstart: Quickstart, tmp_path: Path) -> None:
 
 
 def test_the_commands_that_it_prints_do_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    class_folders(tmp_path / "my photos", dict.fromkeys("abc", 12))
+    write_class_folders(tmp_path / "my photos", dict.fromkeys("abc", 12))
     main(["quickstart", "my photos", "--epochs", "2", "-o", "made at once"])
     printed = capsys.readouterr().out
     lines = [line.strip() for line in printed.splitlines() if line.startswith("  proxyhash ")]
@@ -78,7 +78,7 @@ def test_the_commands_that_it_prints_do_the_same(tmp_path: Path, capsys: pytest.
     for line in lines[:5]:
         main([word.replace("made at once", "made by hand") for word in shlex.split(line)[1:]])
     once, by_hand = Hasher.load("made at once/model"), Hasher.load("made by hand/model")
-    pixels = np.stack([np.asarray(picture(kind, 7)) for kind in range(3)])
+    pixels = np.stack([np.asarray(class_image(kind, 7)) for kind in range(3)])
     assert np.array_equal(once.encode(pixels), by_hand.encode(pixels))
     assert len(Index.open("made by hand/index")) == 36
     assert Path("made by hand/report.html").read_text().count("data:image/jpeg;base64,") > 20
@@ -89,7 +89,7 @@ def test_the_commands_that_it_prints_do_the_same(tmp_path: Path, capsys: pytest.
 
 
 def test_tags_some_images_without(quickstart: Quickstart, tmp_path: Path) -> None:
-    tagged(tmp_path / "photos", 84)
+    write_tagged_folder(tmp_path / "photos", 84)
     said = quickstart("photos --epochs 4")
     assert said["facts"]["kind"] == "tags"
     assert said["facts"]["unlabeled"] == 4
@@ -100,7 +100,7 @@ def test_tags_some_images_without(quickstart: Quickstart, tmp_path: Path) -> Non
 
 def test_partly_labeled_with_a_long_tail_and_singletons(quickstart: Quickstart, tmp_path: Path) -> None:
     sizes = {"": 10, "many": 30, "some": 12, "few": 4, "two": 2, "lone": 1, "single": 1}
-    class_folders(tmp_path / "photos", sizes)
+    write_class_folders(tmp_path / "photos", sizes)
     Path("photos/many/broken.png").write_bytes(b"not a picture")
     said = quickstart("photos --epochs 4")
     facts = said["facts"]
@@ -113,7 +113,7 @@ def test_partly_labeled_with_a_long_tail_and_singletons(quickstart: Quickstart, 
 def test_no_labels_at_all(quickstart: Quickstart, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     for kind, number in product(range(3), range(16)):
-        picture(kind, number).save(tmp_path / "photos" / f"{kind}-{number}.png")
+        class_image(kind, number).save(tmp_path / "photos" / f"{kind}-{number}.png")
     said = quickstart("photos --backbone convnet")
     assert (said["choices"]["method"], said["choices"]["bits"]) == ("itq", 32)
     assert said["numbers"] == {"indexed": 48}
@@ -132,7 +132,7 @@ def test_no_labels_at_all(quickstart: Quickstart, tmp_path: Path) -> None:
 def test_labels_that_teach_nothing_are_kept_in_the_index(
     sizes: dict[str, int], quickstart: Quickstart, tmp_path: Path
 ) -> None:
-    class_folders(tmp_path / "photos", sizes)
+    write_class_folders(tmp_path / "photos", sizes)
     said = quickstart("photos --backbone convnet")
     assert said["choices"]["method"] == "itq"
     with Index.open("photos-quickstart/index") as index:
@@ -143,7 +143,7 @@ def test_labels_that_teach_nothing_are_kept_in_the_index(
 def test_a_second_run_does_nothing_again_and_new_images_start_anew(
     quickstart: Quickstart, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class_folders(tmp_path / "photos", dict.fromkeys("abc", 12))
+    write_class_folders(tmp_path / "photos", dict.fromkeys("abc", 12))
     first = quickstart("photos --epochs 2")
     made = {path: path.stat().st_mtime_ns for path in Path("photos-quickstart").rglob("*") if path.is_file()}
     assert quickstart("photos --epochs 2") == first
@@ -151,7 +151,7 @@ def test_a_second_run_does_nothing_again_and_new_images_start_anew(
     main("quickstart photos --epochs 2".split())
     assert capsys.readouterr().out.count("done before") == 5
     Path("photos/c/2-0.png").unlink()
-    class_folders(tmp_path / "photos", {"a": 0, "b": 0, "c": 0, "d": 12})
+    write_class_folders(tmp_path / "photos", {"a": 0, "b": 0, "c": 0, "d": 12})
     more = quickstart("photos --epochs 2")
     assert more["numbers"]["indexed"] == 47
     assert Hasher.load("photos-quickstart/model").names == ("a", "b", "c", "d")
@@ -161,8 +161,8 @@ def test_a_second_run_does_nothing_again_and_new_images_start_anew(
 def test_ctrl_c_is_survived(
     quickstart: Quickstart, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class_folders(tmp_path / "photos", dict.fromkeys("abc", 12))
-    judge, epochs = Trainer._judge, []
+    write_class_folders(tmp_path / "photos", dict.fromkeys("abc", 12))
+    judge, epochs = Trainer._end_epoch, []
 
     def interrupted(trainer: Trainer, *rest: Any) -> None:
         judge(trainer, *rest)
@@ -183,7 +183,7 @@ def test_ctrl_c_is_survived(
 
 
 def test_quiet_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    class_folders(tmp_path / "photos", dict.fromkeys("ab", 6))
+    write_class_folders(tmp_path / "photos", dict.fromkeys("ab", 6))
     main("quickstart photos --epochs 1 --quiet".split())
     output = capfd.readouterr()
     assert (output.out, output.err) == ("", "")
@@ -202,7 +202,7 @@ def test_quiet_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     ],
 )
 def test_mistakes(options: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    class_folders(tmp_path / "photos", {"a": 2, "b": 2})
+    write_class_folders(tmp_path / "photos", {"a": 2, "b": 2})
     for name in ("other/kept", "empty", "unreadable/a"):
         (tmp_path / name).mkdir(parents=True)
     Path("file").write_text("kept")
@@ -214,6 +214,6 @@ def test_mistakes(options: str, sentence: str, tmp_path: Path, capsys: pytest.Ca
 
 
 def test_a_folder_called_like_a_data_set_is_the_folder(quickstart: Quickstart, tmp_path: Path) -> None:
-    class_folders(tmp_path / "digits", {"a": 6, "b": 6})
+    write_class_folders(tmp_path / "digits", {"a": 6, "b": 6})
     Image.new("RGB", (16, 16)).save("digits/a/black.png")
     assert quickstart("digits --epochs 1")["numbers"]["indexed"] == 13

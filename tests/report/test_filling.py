@@ -1,9 +1,9 @@
 from pathlib import Path
 
 import pytest
-from made_records import RECORDS, made
 
-from proxyhash.report.filling import filled
+from helpers.records import RECORDS, make_record
+from proxyhash.report.markdown_tables import fill_tables
 from proxyhash.utils.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ def asked(words: str, inside: str = "") -> str:
 
 
 def test_a_table_is_made_where_a_file_asks_for_it(folder: Path) -> None:
-    text = filled(asked("mine rows=lsh,shclm"), folder)
+    text = fill_tables(asked("mine rows=lsh,shclm"), folder)
     table = """
 | mAP, % | 16 bits | 32 bits |
 |---|---:|---:|
@@ -30,30 +30,30 @@ def test_a_table_is_made_where_a_file_asks_for_it(folder: Path) -> None:
 
 """
     assert text == asked("mine rows=lsh,shclm", table)
-    assert filled(text, folder) == text
-    assert filled(asked("mine rows=lsh,shclm", "what was there\n"), folder) == text
+    assert fill_tables(text, folder) == text
+    assert fill_tables(asked("mine rows=lsh,shclm", "what was there\n"), folder) == text
 
 
 def test_with_several_metrics_rows_say_which(folder: Path) -> None:
-    text = filled(asked("mine metrics=map,binarisation_error"), folder)
+    text = fill_tables(asked("mine metrics=map,binarisation_error"), folder)
     assert "| shclm: binarisation error | **0.050 ± 0.000** | **0.050** |" in text
     assert "| lsh: mAP, % | 3.0 (paper 3.4) |" in text
     assert "lsh: binarisation error" not in text
 
 
 def test_the_best_is_the_best_of_what_is_shown(folder: Path) -> None:
-    made("itq", 16, 0.9).write(folder / "mine")
-    assert "| shclm | **71.0" in filled(asked("mine rows=lsh,shclm"), folder)
-    assert "| shclm | 71.0" in filled(asked("mine rows=itq,shclm"), folder)
+    make_record("itq", 16, 0.9).write(folder / "mine")
+    assert "| shclm | **71.0" in fill_tables(asked("mine rows=lsh,shclm"), folder)
+    assert "| shclm | 71.0" in fill_tables(asked("mine rows=itq,shclm"), folder)
 
 
 def test_every_table_of_a_file_is_made(folder: Path) -> None:
-    text = filled(asked("mine rows=lsh") + asked("mine rows=shclm"), folder)
+    text = fill_tables(asked("mine rows=lsh") + asked("mine rows=shclm"), folder)
     assert text.count("| lsh |") == text.count("| shclm |") == 1
 
 
 def test_a_file_without_tables_stays(folder: Path) -> None:
-    assert filled("# Title\n\n<!-- records -->\n", folder) == "# Title\n\n<!-- records -->\n"
+    assert fill_tables("# Title\n\n<!-- records -->\n", folder) == "# Title\n\n<!-- records -->\n"
 
 
 @pytest.mark.parametrize(
@@ -68,18 +68,18 @@ def test_a_file_without_tables_stays(folder: Path) -> None:
 )
 def test_what_cannot_be_shown_is_refused(folder: Path, words: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        filled(asked(words), folder)
+        fill_tables(asked(words), folder)
 
 
 def test_two_comparisons_do_not_become_one_table(folder: Path) -> None:
-    made("itq", 16, 0.1, data={**RECORDS[0].data, "finetune": True}).write(folder / "mine")
+    make_record("itq", 16, 0.1, data={**RECORDS[0].data, "finetune": True}).write(folder / "mine")
     with pytest.raises(InputError, match=r"has 2 with that title: .*fine-tuned.*frozen"):
-        filled(asked("mine"), folder)
-    assert "| itq | 10.0 (paper" in filled(asked("mine title=fine-tuned"), folder)
+        fill_tables(asked("mine"), folder)
+    assert "| itq | 10.0 (paper" in fill_tables(asked("mine title=fine-tuned"), folder)
 
 
 @pytest.mark.parametrize("file", ["README.md", *(path.name for path in sorted((ROOT / "docs").glob("*.md")))])
 def test_the_projects_own_tables_are_those_of_its_records(file: str) -> None:
     path = ROOT / file if file == "README.md" else ROOT / "docs" / file
     text = path.read_text(encoding="utf-8")
-    assert filled(text, path.parent) == text, f"proxyhash report --fill {file} makes its tables anew"
+    assert fill_tables(text, path.parent) == text, f"proxyhash report --fill {file} makes its tables anew"

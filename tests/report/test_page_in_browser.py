@@ -3,18 +3,18 @@
 from pathlib import Path
 
 import pytest
-from made_records import RECORDS
 from playwright.sync_api import Browser
 
+from helpers.records import RECORDS
 from proxyhash.report import compare, write_page
-from proxyhash.report.gallery import Gallery, Shown
+from proxyhash.report.gallery import Gallery, Thumb
 
 PIXEL = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
 
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_is_broken_and_everything_fits(browser: Browser, tmp_path: Path, width: int) -> None:
-    found = Gallery("shclm, 32 bits", (tuple(Shown(PIXEL, "cat", bits, bits < 5) for bits in range(11)),))
+    found = Gallery("shclm, 32 bits", (tuple(Thumb(PIXEL, "cat", bits, bits < 5) for bits in range(11)),))
     write_page(compare(RECORDS), tmp_path / "report.html", galleries=[found])
     page = browser.new_page(viewport={"width": width, "height": 800})
     said: list[str] = []

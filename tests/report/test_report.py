@@ -5,37 +5,37 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_records import RECORDS, made
 
+from helpers.records import RECORDS, make_record
 from proxyhash.methods import list_methods
-from proxyhash.report import as_csv, as_markdown, compare, write_page
+from proxyhash.report import compare, to_csv, to_markdown, write_page
 from proxyhash.report.comparison import paper_row
-from proxyhash.report.figures import figures
-from proxyhash.report.gallery import Gallery, Shown
-from proxyhash.report.paper import paper_number, paper_tables
+from proxyhash.report.figures import draw_figures
+from proxyhash.report.gallery import Gallery, Thumb
+from proxyhash.report.paper import paper_tables, paper_value
 
 
 def test_cells_hold_mean_spread_and_the_papers_number() -> None:
     (comparison,) = compare(RECORDS)
     assert comparison.title == "cifar100: cifar100-paper@1, frozen convnet"
-    assert comparison.lengths == [16, 32]
+    assert comparison.code_lengths == [16, 32]
     assert comparison.labels == ["lsh", "shclm", "shclm:triplet=1"]
     cell = comparison.cell("shclm", 16, "map")
     assert cell is not None
-    assert (cell.mean, cell.spread, cell.runs) == pytest.approx((71.0, 2**0.5, 2))
+    assert (cell.mean, cell.std, cell.count) == pytest.approx((71.0, 2**0.5, 2))
     assert (cell.paper, cell.difference) == pytest.approx((71.1, -0.1))
     joint = comparison.cell("shclm:triplet=1", 32, "map")
     assert joint is not None
     assert joint.paper == 76.1
-    assert joint.spread is None
+    assert joint.std is None
     assert comparison.cell("shclm:triplet=1", 16, "map") is None
-    assert comparison.measured("accuracy") == ["shclm", "shclm:triplet=1"]
+    assert comparison.rows_with("accuracy") == ["shclm", "shclm:triplet=1"]
     assert comparison.best(16, "binarisation_error") == pytest.approx(0.05)
 
 
 def test_only_what_was_measured_alike_stands_in_one_table() -> None:
-    other = made("itq", 16, 0.1, protocol={"protocol": "cifar100-paper", "version": 1, "judged_on": "validation"})
-    network = made("itq", 16, 0.1, data={**RECORDS[0].data, "finetune": True, "image_size": 112})
+    other = make_record("itq", 16, 0.1, protocol={"protocol": "cifar100-paper", "version": 1, "judged_on": "validation"})
+    network = make_record("itq", 16, 0.1, data={**RECORDS[0].data, "finetune": True, "image_size": 112})
     titles = [comparison.title for comparison in compare([*RECORDS, other, network])]
     assert titles == [
         "cifar100: cifar100-paper@1, fine-tuned convnet at 112 pixels",
@@ -49,25 +49,29 @@ def test_only_what_was_measured_alike_stands_in_one_table() -> None:
 
 
 def test_a_method_that_was_run_in_several_ways_has_several_rows() -> None:
-    short, long = ({**made("shclm", 32, 0.5).trial, "plan": {"epochs": epochs, "seed": epochs}} for epochs in (3, 12))
+    short, long = ({**make_record("shclm", 32, 0.5).trial, "plan": {"epochs": epochs, "seed": epochs}} for epochs in (3, 12))
     shared = {**short, "lengths": [16, 32]}
-    records = [made("shclm", 32, 0.7, trial=long), made("shclm", 32, 0.5, trial=short), made("shclm", 32, 0.6, trial=shared)]
-    (comparison,) = compare([*records, made("lsh", 32, 0.1)])
+    records = [
+        make_record("shclm", 32, 0.7, trial=long),
+        make_record("shclm", 32, 0.5, trial=short),
+        make_record("shclm", 32, 0.6, trial=shared),
+    ]
+    (comparison,) = compare([*records, make_record("lsh", 32, 0.1)])
     assert comparison.labels == [
         "lsh",
         "shclm (epochs 3, trained alone)",
         "shclm (epochs 3, trained for [16, 32] bits at once)",
         "shclm (epochs 12, trained alone)",
     ]
-    assert [cell.runs for label in comparison.labels if (cell := comparison.cell(label, 32, "map"))] == [1, 1, 1, 1]
+    assert [cell.count for label in comparison.labels if (cell := comparison.cell(label, 32, "map"))] == [1, 1, 1, 1]
 
 
 def test_the_papers_numbers() -> None:
-    assert paper_number("cifar100", "cifar100-paper", "map", "shclm", 64) == 78.0
-    assert paper_number("cifar100", "transfer", "classification", "shclm+triplet", 16) == 44.9
-    assert paper_number("cifar10", "cifar10-paper", "map", "dqn", 16) is None
-    assert paper_number("mine", "transfer", "map", "shclm", 16) is None, "any set has the protocol, the paper has one"
-    assert paper_number("cifar100", "cifar100-paper", "map", "shclm", 24) is None
+    assert paper_value("cifar100", "cifar100-paper", "map", "shclm", 64) == 78.0
+    assert paper_value("cifar100", "transfer", "classification", "shclm+triplet", 16) == 44.9
+    assert paper_value("cifar10", "cifar10-paper", "map", "dqn", 16) is None
+    assert paper_value("mine", "transfer", "map", "shclm", 16) is None, "any set has the protocol, the paper has one"
+    assert paper_value("cifar100", "cifar100-paper", "map", "shclm", 24) is None
     for table in paper_tables():
         assert all(len(row) == len(table.bits) for row in table.rows.values())
     ours = {row.removesuffix("+triplet") for table in paper_tables() for row in table.rows}
@@ -75,17 +79,17 @@ def test_the_papers_numbers() -> None:
 
 
 def test_what_each_round_chose_for_itself_is_one_row() -> None:
-    trial = made("shclm", 32, 0.5).trial
+    trial = make_record("shclm", 32, 0.5).trial
     tuned = [
-        made("shclm", 32, 0.5 + number / 10, trial={**trial, "round": number, "settings": {"tau": 4.0 + number}})
+        make_record("shclm", 32, 0.5 + number / 10, trial={**trial, "round": number, "settings": {"tau": 4.0 + number}})
         for number in (0, 1)
     ]
     (comparison,) = compare(tuned)
     assert comparison.labels == ["shclm"]
     cell = comparison.cell("shclm", 32, "map")
     assert cell is not None
-    assert (cell.runs, round(cell.mean, 6)) == (2, 55.0)
-    other = made("shclm", 32, 0.4, trial={**trial, "round": 1, "settings": {"tau": 4.0}})
+    assert (cell.count, round(cell.mean, 6)) == (2, 55.0)
+    other = make_record("shclm", 32, 0.4, trial={**trial, "round": 1, "settings": {"tau": 4.0}})
     (comparison,) = compare([*tuned, other])
     assert comparison.labels == ["shclm (tau 4.0)", "shclm (tau 5.0)"], "within a round it is another way"
 
@@ -98,16 +102,16 @@ def test_the_joint_loss_is_a_row_of_its_own() -> None:
 
 
 def test_markdown_has_the_best_in_bold() -> None:
-    text = as_markdown(compare(RECORDS))
+    text = to_markdown(compare(RECORDS))
     assert "| lsh | 3.0 (paper 3.4) | 5.0 (paper 4.7) |" in text
     assert "| shclm | **71.0 ± 1.4** (paper 71.1) | **76.0** (paper 75.6) |" in text
     assert "| shclm:triplet=1 |  | 74.0 (paper 76.1) |" in text
-    assert as_markdown(compare([made("a|b*c", 16, 0.5)])).count(r"a\|b\*c") == 1
+    assert to_markdown(compare([make_record("a|b*c", 16, 0.5)])).count(r"a\|b\*c") == 1
 
 
 def test_csv_is_one_line_a_cell_and_no_formula() -> None:
-    evil = made("=HYPERLINK(1)", 16, 0.5, data={**RECORDS[0].data, "name": "@sum"})
-    rows = list(csv.DictReader(io.StringIO(as_csv(compare([*RECORDS, evil])))))
+    evil = make_record("=HYPERLINK(1)", 16, 0.5, data={**RECORDS[0].data, "name": "@sum"})
+    rows = list(csv.DictReader(io.StringIO(to_csv(compare([*RECORDS, evil])))))
     assert {row["method"] for row in rows} == {"lsh", "shclm", "shclm:triplet=1", "'=HYPERLINK(1)"}
     assert not any(value.startswith(("=", "+", "@")) for row in rows for value in row.values())
     cell = next(row for row in rows if (row["method"], row["bits"], row["metric"]) == ("shclm", "16", "map"))
@@ -139,9 +143,9 @@ class Elements(HTMLParser):
 
 @pytest.fixture
 def page(tmp_path: Path) -> Elements:
-    nasty = made("<img onerror=alert(1)>", 16, 0.4, data={**RECORDS[0].data, "name": "<script>x</script>"})
-    query = Shown("data:image/jpeg;base64,AAAA", "<b>cat</b>")
-    found = Gallery("shclm, 32 bits", ((query, Shown("data:image/jpeg;base64,AAAA", "dog", 3, right=False)),))
+    nasty = make_record("<img onerror=alert(1)>", 16, 0.4, data={**RECORDS[0].data, "name": "<script>x</script>"})
+    query = Thumb("data:image/jpeg;base64,AAAA", "<b>cat</b>")
+    found = Gallery("shclm, 32 bits", ((query, Thumb("data:image/jpeg;base64,AAAA", "dog", 3, is_relevant=False)),))
     write_page(compare([*RECORDS, nasty]), tmp_path / "report.html", title="A & B", galleries=[found])
     elements = Elements()
     elements.feed((tmp_path / "report.html").read_text(encoding="utf-8"))
@@ -171,13 +175,13 @@ def test_the_page_shows_tables_figures_and_what_was_found(page: Elements) -> Non
 def test_retrieval_is_drawn_against_the_geometry_of_proxies() -> None:
     floors = {"hclm": (4.0, None), "code": (6.0, None), "shclm": (4.0, 0.3), "scode": (6.0, 0.2), "joint": (5.0, 0.7)}
     records = [
-        made(label, 16, 0.6, metrics={"map": 0.6, "all": {}, "proxies": _geometry(distance, correlation)})
+        make_record(label, 16, 0.6, metrics={"map": 0.6, "all": {}, "proxies": _geometry(distance, correlation)})
         for label, (distance, correlation) in floors.items()
     ]
-    captions = [caption for caption, _ in figures(*compare(records))]
+    captions = [caption for caption, _ in draw_figures(*compare(records))]
     assert "Retrieval against the distance of the nearest two proxies" in captions
     assert "Retrieval against how far proxies follow the similarity of classes" in captions
-    fewer = [caption for caption, _ in figures(*compare(records[:2]))]
+    fewer = [caption for caption, _ in draw_figures(*compare(records[:2]))]
     assert not [caption for caption in fewer if caption.startswith("Retrieval against")], "two points show no relation"
 
 

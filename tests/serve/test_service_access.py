@@ -7,8 +7,9 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from running_service import TOKEN, Running, make_code_index, save_picture, serving
 
+from helpers.images import save_image
+from helpers.service import TOKEN, Service, make_code_index, serving
 from proxyhash.index.local.items import Item
 from proxyhash.serve.access import check_token, is_allowed_host, read_token
 from proxyhash.serve.http import RefusalError
@@ -21,7 +22,7 @@ NEW = {"items": [{"key": "new", "code": "00000000", "labels": ["x"]}]}
 @pytest.mark.parametrize(
     "header", [None, "", "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer ä"]
 )
-def test_wrong_tokens_do_not_write(photo_service: Running, header: str | None) -> None:
+def test_wrong_tokens_do_not_write(photo_service: Service, header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header.encode()}
     with photo_service.client() as client:
         for path, asked in (("/api/add/codes", NEW), ("/api/remove", {"keys": ["c/0.png"]}), ("/api/add/image?key=a", {})):
@@ -31,7 +32,7 @@ def test_wrong_tokens_do_not_write(photo_service: Running, header: str | None) -
         assert client.get("/api/info").json()["items"] == 13
 
 
-def test_who_has_the_token_adds_and_removes(photo_service: Running) -> None:
+def test_who_has_the_token_adds_and_removes(photo_service: Service) -> None:
     image = (photo_service.index.parent / "photos" / "c" / "0.png").read_bytes()
     with photo_service.writer() as client:
         assert client.post("/api/add/codes", json=NEW).json() == {"added": 1, "replaced": 0}
@@ -68,7 +69,7 @@ def test_without_a_token_nobody_writes(tmp_path: Path) -> None:
         other.close()
 
 
-def test_names_of_strangers_are_refused(photo_service: Running) -> None:
+def test_names_of_strangers_are_refused(photo_service: Service) -> None:
     with photo_service.client() as client:
         for host, status in (("evil.example", 421), ("localhost.evil.example", 421), ("", 421), ("LocalHost:80", 200)):
             assert client.get("/api/info", headers={"Host": host}).status_code == status
@@ -111,8 +112,8 @@ def test_tokens_come_from_a_closed_file_or_the_environment(tmp_path: Path, monke
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    save_picture(np.zeros((4, 4, 3)), tmp_path / "root" / "in" / "side.png")
-    save_picture(np.zeros((4, 4, 3)), tmp_path / "secret.png")
+    save_image(np.zeros((4, 4, 3)), tmp_path / "root" / "in" / "side.png")
+    save_image(np.zeros((4, 4, 3)), tmp_path / "secret.png")
     return tmp_path / "root"
 
 
@@ -143,7 +144,7 @@ def test_an_absolute_path_in_a_hostile_index_is_not_read(root: Path) -> None:
         read_file(Item(0, str(secret), (), root / secret, root), 10_000)
 
 
-def test_pictures_are_small_and_only_those_of_the_index(photo_service: Running) -> None:
+def test_pictures_are_small_and_only_those_of_the_index(photo_service: Service) -> None:
     photos = photo_service.index.parent / "photos"
     with photo_service.client() as client:
         for _ in range(2):
@@ -168,7 +169,7 @@ def test_small_pictures_are_kept_within_bounds() -> None:
     assert [kept.get((number,)) is not None for number in range(4)] == [True, False, False, True]
 
 
-def test_requests_without_a_host_are_refused(photo_service: Running) -> None:
+def test_requests_without_a_host_are_refused(photo_service: Service) -> None:
     import socket
 
     url = httpx.URL(photo_service.url)

@@ -9,10 +9,10 @@ from typing import cast
 
 import httpx
 import pytest
-from running_service import Running, make_code_index, serving
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from helpers.service import Service, make_code_index, serving
 from proxyhash.serve.connections import Connection, watch
 from proxyhash.serve.http import Answer
 from proxyhash.serve.requests import Request
@@ -24,7 +24,7 @@ REQUEST = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with serving(make_code_index(tmp_path_factory.mktemp("wire") / "i"), body_bytes=300_000, body_seconds=2.0) as running:
         yield running
 
@@ -32,7 +32,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 class Wire:
     """A client that sees every byte."""
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: Service) -> None:
         url = httpx.URL(running.url)
         self.socket = socket.create_connection((url.host, url.port or 0), timeout=20)
         self.file = self.socket.makefile("rb")
@@ -65,7 +65,7 @@ def found(answer: tuple[int, dict[str, str], bytes]) -> int:
     return len(json.loads(answer[2])["matches"])
 
 
-def test_a_connection_lasts_for_many_requests_even_byte_by_byte(service: Running) -> None:
+def test_a_connection_lasts_for_many_requests_even_byte_by_byte(service: Service) -> None:
     with Wire(service) as wire:
         for _ in range(3):
             wire.send(REQUEST)
@@ -74,7 +74,7 @@ def test_a_connection_lasts_for_many_requests_even_byte_by_byte(service: Running
         assert found(wire.answer()) == 1
 
 
-def test_requests_that_are_sent_ahead_are_answered_in_order(service: Running) -> None:
+def test_requests_that_are_sent_ahead_are_answered_in_order(service: Service) -> None:
     with Wire(service) as wire:
         other = HEAD.replace(b"/api/search/code", b"/nowhere") + b"Content-Length: 0\r\n\r\n"
         wire.send((REQUEST + other) * 20)
@@ -83,7 +83,7 @@ def test_requests_that_are_sent_ahead_are_answered_in_order(service: Running) ->
             assert wire.answer()[0] == 404
 
 
-def test_a_body_may_come_in_chunks_of_its_own_making(service: Running) -> None:
+def test_a_body_may_come_in_chunks_of_its_own_making(service: Service) -> None:
     with Wire(service) as wire:
         chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (BODY[:5], BODY[5:]))
         wire.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n", REQUEST)
@@ -91,7 +91,7 @@ def test_a_body_may_come_in_chunks_of_its_own_making(service: Running) -> None:
         assert found(wire.answer()) == 1
 
 
-def test_who_asks_whether_a_body_is_welcome_is_answered(service: Running) -> None:
+def test_who_asks_whether_a_body_is_welcome_is_answered(service: Service) -> None:
     with Wire(service) as wire:
         wire.send(HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(BODY))
         assert wire.file.readline() == b"HTTP/1.1 100 Continue\r\n"
@@ -105,7 +105,7 @@ def test_who_asks_whether_a_body_is_welcome_is_answered(service: Running) -> Non
         assert wire.is_closed()
 
 
-def test_a_body_that_nobody_wants_passes_by(service: Running) -> None:
+def test_a_body_that_nobody_wants_passes_by(service: Service) -> None:
     with Wire(service) as wire:
         unwanted = b"x" * 250_000
         wire.send(HEAD.replace(b"/api/search/code", b"/nowhere") + b"Content-Length: 250000\r\n\r\n" + unwanted, REQUEST)
@@ -114,7 +114,7 @@ def test_a_body_that_nobody_wants_passes_by(service: Running) -> None:
 
 
 @pytest.mark.parametrize("size", [300_001, 900_000])
-def test_a_body_that_is_too_large_is_refused_and_the_answer_seen(service: Running, size: int) -> None:
+def test_a_body_that_is_too_large_is_refused_and_the_answer_seen(service: Service, size: int) -> None:
     with Wire(service) as wire:
         wire.send(HEAD + b"Content-Length: %d\r\n\r\n" % size)
         wire.send(b"x" * min(size, 700_000))  # twice as much as allowed, and some more
@@ -123,14 +123,14 @@ def test_a_body_that_is_too_large_is_refused_and_the_answer_seen(service: Runnin
         assert b"at most 300,000 bytes" in body
 
 
-def test_a_large_body_in_one_piece_is_no_large_header(service: Running) -> None:
+def test_a_large_body_in_one_piece_is_no_large_header(service: Service) -> None:
     padded = BODY[:-1] + b" " * 200_000 + b"}"
     with Wire(service) as wire:
         wire.send(HEAD + b"Content-Length: %d\r\n\r\n" % len(padded) + padded)
         assert found(wire.answer()) == 1
 
 
-def test_a_head_has_no_body_and_the_old_version_closes(service: Running) -> None:
+def test_a_head_has_no_body_and_the_old_version_closes(service: Service) -> None:
     with Wire(service) as wire:
         wire.send(b"HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /health HTTP/1.0\r\nHost: localhost\r\n\r\n")
         assert int(wire.answer(body=False)[1]["content-length"]) > 0
@@ -142,7 +142,7 @@ def test_a_head_has_no_body_and_the_old_version_closes(service: Running) -> None
 @pytest.mark.parametrize(
     "nonsense", [b"\x16\x03\x01\x02\x00\x01\n\n", b"GET\r\n\r\n", b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n"]
 )
-def test_what_is_no_http_is_refused(service: Running, nonsense: bytes) -> None:
+def test_what_is_no_http_is_refused(service: Service, nonsense: bytes) -> None:
     with Wire(service) as wire:
         wire.send(nonsense)
         status, headers, body = wire.answer()
@@ -151,14 +151,14 @@ def test_what_is_no_http_is_refused(service: Running, nonsense: bytes) -> None:
         assert wire.is_closed()
 
 
-def test_nonsense_in_the_middle_of_a_body_ends_it(service: Running) -> None:
+def test_nonsense_in_the_middle_of_a_body_ends_it(service: Service) -> None:
     with Wire(service) as wire:
         wire.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{", b"}nonsense\r\n")
         assert wire.answer()[0] == 400
         assert wire.is_closed()
 
 
-def test_another_protocol_is_not_spoken_but_the_request_answered(service: Running) -> None:
+def test_another_protocol_is_not_spoken_but_the_request_answered(service: Service) -> None:
     with Wire(service) as wire:
         wire.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
         assert wire.answer()[0] == 200

@@ -7,16 +7,17 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from running_service import TOKEN, Running
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
+
+from helpers.service import TOKEN, Service
 
 FEW, MANY = 6, 250
 # One check is left out always, `positive_data_acceptance`: a code may be well formed and not as long as those of this index,
 # and bytes may be no image.
 
 
-def fuzz(running: Running, examples: int) -> None:
+def fuzz(running: Service, examples: int) -> None:
     """Send requests that fit the document, and ones that do not, to every operation; shrinking would only take time."""
     schema = schemathesis.openapi.from_url(f"{running.url}/openapi.json")
     names = set()
@@ -64,18 +65,18 @@ def _has_input(operation: Any) -> bool:
     return bool(list(operation.iter_parameters())) or bool(operation.body)
 
 
-def test_the_api_is_what_it_says(photo_service: Running) -> None:
+def test_the_api_is_what_it_says(photo_service: Service) -> None:
     fuzz(photo_service, FEW)
     _tidy(photo_service)
 
 
 @pytest.mark.slow
-def test_the_api_is_what_it_says_for_long(photo_service: Running) -> None:
+def test_the_api_is_what_it_says_for_long(photo_service: Service) -> None:
     fuzz(photo_service, MANY)
     _tidy(photo_service)
 
 
-def _tidy(running: Running) -> None:
+def _tidy(running: Service) -> None:
     """Remove what fuzzing added, and see that the service is as it was."""
     from proxyhash.index.local.index import LocalIndex
 

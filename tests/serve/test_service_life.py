@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from running_service import Running, make_code_index, serving
 
+from helpers.service import Service, make_code_index, serving
 from proxyhash.cli.app import main
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.maintenance import verify
@@ -34,7 +34,7 @@ REQUEST = (
 )
 
 
-def connected(running: Running) -> socket.socket:
+def connected(running: Service) -> socket.socket:
     url = httpx.URL(running.url)
     return socket.create_connection((url.host, url.port or 0), timeout=20)
 
@@ -79,7 +79,7 @@ def test_a_kill_loses_nothing_that_was_confirmed(tmp_path: Path) -> None:
             assert index.item(key).key == key
 
 
-def searching(running: Running) -> set[int]:
+def searching(running: Service) -> set[int]:
     """Return the processes beside the service that have its index open."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
-from running_service import NASTY, Running, make_code_index, serving
+
+from helpers.service import NASTY, Service, make_code_index, serving
 
 PATIENCE = 60_000  # milliseconds, on a machine that has other things to do
 
@@ -14,7 +15,7 @@ expect.set_options(timeout=PATIENCE)
 class Visit:
     """A page of the service, and everything that went wrong on it."""
 
-    def __init__(self, browser: Browser, running: Running, width: int = 1280, path: str = "/") -> None:
+    def __init__(self, browser: Browser, running: Service, width: int = 1280, path: str = "/") -> None:
         self.page: Page = browser.new_page(viewport={"width": width, "height": 800})
         self.page.set_default_timeout(PATIENCE)
         self.said: list[str] = []
@@ -42,7 +43,7 @@ class Visit:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_from_an_image_to_results_and_on(browser: Browser, photo_service: Running, width: int) -> None:
+def test_from_an_image_to_results_and_on(browser: Browser, photo_service: Service, width: int) -> None:
     photos = photo_service.index.parent / "photos"
     visit = Visit(browser, photo_service, width)
     page = visit.page
@@ -80,7 +81,7 @@ def test_from_an_image_to_results_and_on(browser: Browser, photo_service: Runnin
     visit.end()
 
 
-def test_what_matches_nothing_is_said_so(browser: Browser, photo_service: Running, tmp_path: Path) -> None:
+def test_what_matches_nothing_is_said_so(browser: Browser, photo_service: Service, tmp_path: Path) -> None:
     from PIL import Image
 
     Image.effect_mandelbrot((64, 64), (-2.0, -1.5, 1.0, 1.5), 100).save(tmp_path / "other.png")
@@ -92,7 +93,7 @@ def test_what_matches_nothing_is_said_so(browser: Browser, photo_service: Runnin
     visit.end()
 
 
-def test_errors_are_shown_and_left_again(browser: Browser, photo_service: Running, tmp_path: Path) -> None:
+def test_errors_are_shown_and_left_again(browser: Browser, photo_service: Service, tmp_path: Path) -> None:
     (tmp_path / "fake.jpg").write_bytes(b"no picture")
     (tmp_path / "huge.jpg").write_bytes(bytes(3_000_000))
     visit = Visit(browser, photo_service)
@@ -122,7 +123,7 @@ def test_errors_are_shown_and_left_again(browser: Browser, photo_service: Runnin
     visit.end()
 
 
-def test_an_image_can_be_dropped_and_pasted(browser: Browser, photo_service: Running) -> None:
+def test_an_image_can_be_dropped_and_pasted(browser: Browser, photo_service: Service) -> None:
     visit = Visit(browser, photo_service)
     page = visit.page
     picture = list((photo_service.index.parent / "photos" / "d" / "3.png").read_bytes())
@@ -137,7 +138,7 @@ def test_an_image_can_be_dropped_and_pasted(browser: Browser, photo_service: Run
     visit.end()
 
 
-def test_a_file_that_comes_early_is_not_lost(browser: Browser, photo_service: Running) -> None:
+def test_a_file_that_comes_early_is_not_lost(browser: Browser, photo_service: Service) -> None:
     visit = Visit(browser, photo_service)
     page = visit.page
     held: list[Route] = []
@@ -156,14 +157,14 @@ def test_a_file_that_comes_early_is_not_lost(browser: Browser, photo_service: Ru
     visit.end()
 
 
-def test_a_link_may_carry_what_others_added(browser: Browser, photo_service: Running) -> None:
+def test_a_link_may_carry_what_others_added(browser: Browser, photo_service: Service) -> None:
     visit = Visit(browser, photo_service, path="/?from=a-letter#like=c/2.png")
     visit.shows("found")
     expect(visit.page.locator("#title")).to_have_text("c/2.png")
     visit.end()
 
 
-def test_names_are_text_and_nothing_else(browser: Browser, photo_service: Running) -> None:
+def test_names_are_text_and_nothing_else(browser: Browser, photo_service: Service) -> None:
     visit = Visit(browser, photo_service)
     visit.page.fill("#key", f"{NASTY}/{NASTY}.png")
     visit.page.press("#key", "Enter")

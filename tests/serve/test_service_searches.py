@@ -8,8 +8,8 @@ import httpx
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from running_service import NASTY, Running, make_code_index, serving
 
+from helpers.service import NASTY, Service, make_code_index, serving
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.serve.browsing import by_chance
 
@@ -22,12 +22,12 @@ def code_service(tmp_path_factory: pytest.TempPathFactory) -> "object":
         yield running
 
 
-def by_code(running: Running, **asked: object) -> httpx.Response:
+def by_code(running: Service, **asked: object) -> httpx.Response:
     with running.client() as client:
         return client.post("/api/search/code", json={"code": QUERY.tobytes().hex(), **asked})
 
 
-def test_a_search_by_code_is_the_library_s(code_service: Running) -> None:
+def test_a_search_by_code_is_the_library_s(code_service: Service) -> None:
     answer = by_code(code_service, k=20).json()
     with LocalIndex.open_folder(code_service.index) as index:
         expected = index.search(QUERY[None], 20, with_codes=True)[0]
@@ -37,7 +37,7 @@ def test_a_search_by_code_is_the_library_s(code_service: Running) -> None:
     assert not answer["matches"][0]["image"]
 
 
-def test_a_radius_leaves_out_what_is_farther(code_service: Running) -> None:
+def test_a_radius_leaves_out_what_is_farther(code_service: Service) -> None:
     with LocalIndex.open_folder(code_service.index) as index:
         expected = index.range_search(QUERY[None], 4)[0].keys
     answer = by_code(code_service, k=1000, radius=4).json()
@@ -49,7 +49,7 @@ def test_a_radius_leaves_out_what_is_farther(code_service: Running) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 30, 400])
-def test_a_label_chooses_the_nearest_that_have_it(code_service: Running, k: int) -> None:
+def test_a_label_chooses_the_nearest_that_have_it(code_service: Service, k: int) -> None:
     with LocalIndex.open_folder(code_service.index) as index:
         expected = [match.key for match in index.search(QUERY[None], 500)[0] if "odd" in match.labels]
     answer = by_code(code_service, k=k, label="odd").json()
@@ -58,7 +58,7 @@ def test_a_label_chooses_the_nearest_that_have_it(code_service: Running, k: int)
     assert by_code(code_service, k=3, label="neither").json()["matches"] == []
 
 
-def test_an_item_finds_itself(photo_service: Running) -> None:
+def test_an_item_finds_itself(photo_service: Service) -> None:
     with photo_service.client() as client:
         answer = client.post("/api/search/key", json={"key": "c/2.png", "k": 1}).json()
         assert answer["matched"]
@@ -66,7 +66,7 @@ def test_an_item_finds_itself(photo_service: Running) -> None:
         assert answer["matches"][0]["expected_precision"] == 1.0
 
 
-def test_an_image_has_the_code_that_the_library_gives_it(photo_service: Running) -> None:
+def test_an_image_has_the_code_that_the_library_gives_it(photo_service: Service) -> None:
     photos = photo_service.index.parent / "photos"
     with LocalIndex.open_folder(photo_service.index) as index, photo_service.client() as client:
         for name in ("c/4.png", f"{NASTY}/{NASTY}.png"):
@@ -81,7 +81,7 @@ def test_an_image_has_the_code_that_the_library_gives_it(photo_service: Running)
             assert answer["code"] == index.code(name).tobytes().hex()
 
 
-def test_searches_that_come_together_share_scans(code_service: Running) -> None:
+def test_searches_that_come_together_share_scans(code_service: Service) -> None:
     asked = np.random.default_rng(3).integers(0, 256, (200, 2), dtype=np.uint8)
     ks = [1 + number % 12 for number in range(200)]
     with LocalIndex.open_folder(code_service.index) as index:
@@ -99,7 +99,7 @@ def test_searches_that_come_together_share_scans(code_service: Running) -> None:
     assert _sample(code_service, "proxyhash_queries_a_scan_count") - before < 200
 
 
-def test_what_others_add_is_found_without_a_restart(code_service: Running) -> None:
+def test_what_others_add_is_found_without_a_restart(code_service: Service) -> None:
     exact = np.array([[0b11111111, 0b00000001]], np.uint8)
     with LocalIndex.open_folder(code_service.index) as other, code_service.client() as client:
         items = client.get("/api/info").json()["items"]
@@ -112,7 +112,7 @@ def test_what_others_add_is_found_without_a_restart(code_service: Running) -> No
         assert "new" not in [match["key"] for match in answer["matches"]]
 
 
-def test_items_are_shown(photo_service: Running) -> None:
+def test_items_are_shown(photo_service: Service) -> None:
     with photo_service.client() as client:
         item = client.get("/api/item", params={"key": f"{NASTY}/{NASTY}.png"}).json()
         assert item == {"key": f"{NASTY}/{NASTY}.png", "labels": [NASTY], "image": True}
@@ -149,7 +149,7 @@ def test_chance_passes_over_what_is_gone(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(
-    code_service: Running, path: str, asked: object, status: int, sentence: str
+    code_service: Service, path: str, asked: object, status: int, sentence: str
 ) -> None:
     with code_service.client() as client:
         response = client.post(path, json=asked)
@@ -174,7 +174,7 @@ def test_mistakes_are_answered_in_a_sentence(
         ("GET", "/api/info?verbose=1", 422, "There is no parameter verbose here."),
     ],
 )
-def test_what_is_not_there_is_said(code_service: Running, method: str, path: str, status: int, sentence: str) -> None:
+def test_what_is_not_there_is_said(code_service: Service, method: str, path: str, status: int, sentence: str) -> None:
     with code_service.client() as client:
         response = client.send(httpx.Request(method, code_service.url + path))
         assert response.status_code == status
@@ -183,7 +183,7 @@ def test_what_is_not_there_is_said(code_service: Running, method: str, path: str
             assert response.headers["Allow"] == "GET"
 
 
-def test_a_body_that_is_no_json_is_refused(code_service: Running) -> None:
+def test_a_body_that_is_no_json_is_refused(code_service: Service) -> None:
     with code_service.client() as client:
         for content in (b"", b"{", b"\xff", b"[" * 100_000, b'{"code": "\\ud800"}'):
             response = client.post("/api/search/code", content=content, headers={"Content-Type": "application/json"})
@@ -191,7 +191,7 @@ def test_a_body_that_is_no_json_is_refused(code_service: Running) -> None:
             assert response.json()["error"]
 
 
-def test_every_answer_has_the_headers_that_guard_a_page(code_service: Running) -> None:
+def test_every_answer_has_the_headers_that_guard_a_page(code_service: Service) -> None:
     with code_service.client() as client:
         for path in ("/", "/page/script.js", "/api/info", "/nothing", "/metrics"):
             headers = client.get(path).headers
@@ -202,7 +202,7 @@ def test_every_answer_has_the_headers_that_guard_a_page(code_service: Running) -
         assert client.head("/").content == b""
 
 
-def test_what_is_counted_can_be_read_by_prometheus(code_service: Running) -> None:
+def test_what_is_counted_can_be_read_by_prometheus(code_service: Service) -> None:
     by_code(code_service)
     families = {family.name: family for family in text_string_to_metric_families(_metrics(code_service))}
     counts = {(s.labels["path"], s.labels["status"]): s.value for s in families["proxyhash_requests"].samples}
@@ -212,18 +212,18 @@ def test_what_is_counted_can_be_read_by_prometheus(code_service: Running) -> Non
     assert families["process_resident_memory_bytes"].samples[0].value > 1e6
 
 
-def test_logs_are_lines_of_json(code_service: Running) -> None:
+def test_logs_are_lines_of_json(code_service: Service) -> None:
     by_code(code_service, label="odd")
     lines = [json.loads(line) for line in code_service.log.read_text(encoding="utf-8").splitlines()]
     assert {"event": "request", "method": "POST", "path": "/api/search/code", "status": 200}.items() <= lines[-1].items()
 
 
-def _metrics(running: Running) -> str:
+def _metrics(running: Service) -> str:
     with running.client() as client:
         return client.get("/metrics").text
 
 
-def _sample(running: Running, name: str) -> float:
+def _sample(running: Service, name: str) -> float:
     families = text_string_to_metric_families(_metrics(running))
     return next(sample.value for family in families for sample in family.samples if sample.name == name)
 

@@ -11,9 +11,9 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from running_service import Running
 
-from proxyhash.data.parts import Part
+from helpers.service import Service
+from proxyhash.data.crop import Part
 from proxyhash.serve.decoder import Crop, Job, Square, Thumbnail
 from proxyhash.serve.decoding import Decoders
 from proxyhash.serve.http import RefusalError
@@ -46,7 +46,7 @@ def claims_to_be(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", lines) + chunk(b"IEND", b"")
 
 
-def upload(running: Running, content: bytes, kind: str = "application/octet-stream") -> httpx.Response:
+def upload(running: Service, content: bytes, kind: str = "application/octet-stream") -> httpx.Response:
     with running.client() as client:
         return client.post("/api/search/image", content=content, headers={"Content-Type": kind})
 
@@ -56,7 +56,7 @@ def upload(running: Running, content: bytes, kind: str = "application/octet-stre
     [encoded("JPEG"), encoded("JPEG", "CMYK"), encoded("PNG", "LA"), encoded("WEBP"), encoded("TIFF", "1"), animated()],
     ids=["jpeg", "cmyk", "gray with alpha", "webp", "one bit", "animated"],
 )
-def test_images_of_every_kind_are_searched_with(photo_service: Running, content: bytes) -> None:
+def test_images_of_every_kind_are_searched_with(photo_service: Service, content: bytes) -> None:
     response = upload(photo_service, content)
     assert response.status_code == 200
     assert len(response.json()["matches"]) == 10
@@ -79,7 +79,7 @@ def test_images_of_every_kind_are_searched_with(photo_service: Running, content:
     ids=["zero bytes", "truncated jpeg", "truncated png", "html", "postscript", "svg", "bomb", "real bomb", "large", "huge"],
 )
 def test_what_is_no_image_is_refused_in_a_sentence(
-    photo_service: Running, content: bytes, status: int, sentence: str
+    photo_service: Service, content: bytes, status: int, sentence: str
 ) -> None:
     response = upload(photo_service, content, "image/jpeg")
     assert response.status_code == status
@@ -87,7 +87,7 @@ def test_what_is_no_image_is_refused_in_a_sentence(
     assert upload(photo_service, encoded("PNG")).status_code == 200
 
 
-def test_a_body_without_a_length_is_cut_off_too(photo_service: Running) -> None:
+def test_a_body_without_a_length_is_cut_off_too(photo_service: Service) -> None:
     response = upload(photo_service, (bytes(100_000) for _ in range(40)))  # type: ignore[arg-type]  # sent in chunks
     assert response.status_code == 413
 

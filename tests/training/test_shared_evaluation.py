@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from shared_run import SEARCHES, measured_model, search_of
 
+from helpers.distributed_evaluation import SEARCHES, measured_model, search_of
 from proxyhash.cli.app import main
 from proxyhash.evaluation import evaluate
 from proxyhash.training.processes import Processes
 
-SCRIPT = str(Path(__file__).with_name("shared_run.py"))
+MODULE = "helpers.distributed_evaluation"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     np.savez(folder / "q.npz", codes=q, labels=q_labels)
     np.savez(folder / "db.npz", codes=db, labels=db_labels)
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run([*launch, SCRIPT, str(folder)], capture_output=True, text=True, check=False)
+    done = subprocess.run([*launch, "-m", MODULE, str(folder)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
 

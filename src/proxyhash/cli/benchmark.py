@@ -9,15 +9,15 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Flag, Json, answer, narrator
-from proxyhash.cli.show import progress_bars
+from proxyhash.cli.output import print_result, status_console
+from proxyhash.cli.parameters import Flag, Int, Json
+from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import check_writable
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.experiments import Grid, Record
-    from proxyhash.experiments.tuning import Try
+    from proxyhash.experiments.tuning import Candidate
 
 
 def benchmark(
@@ -25,16 +25,16 @@ def benchmark(
     dataset: str | None = None,
     methods: str | None = None,
     bits: str | None = None,
-    seeds: Whole | None = None,
+    seeds: Int | None = None,
     protocol: str | None = None,
-    rounds: str | None = None,
-    tags: Whole | None = None,
+    folds: str | None = None,
+    tags: Int | None = None,
     backbone: str | None = None,
-    image_size: Whole | None = None,
+    image_size: Int | None = None,
     finetune: Annotated[bool, Flag] = False,
-    judged_on: Literal["test", "validation"] | None = None,
-    epochs: Whole | None = None,
-    batch: Whole | None = None,
+    eval_on: Literal["test", "validation"] | None = None,
+    epochs: Int | None = None,
+    batch_size: Int | None = None,
     recipe: Path | None = None,
     tuned: Path | None = None,
     data_dir: Path | None = None,
@@ -62,8 +62,8 @@ def benchmark(
         How many times each is trained; by default once.
     protocol
         How the data are cut; by default as the data set would expect.
-    rounds
-        The rounds of a transfer protocol, with commas; by default the first, 0.
+    folds
+        The folds of a transfer protocol, with commas; by default the first, 0.
     tags
         Keep only so many of the most frequent tags.
     backbone
@@ -72,12 +72,12 @@ def benchmark(
         Pixels that it sees; by default what suits it.
     finetune
         Train the backbone too: one network with a head for each length.
-    judged_on
+    eval_on
         Take the test, or rehearse on images held out of the training set, to choose settings.
     epochs
         Passes of the methods that train networks.
-    batch
-        Images a step of these.
+    batch_size
+        Images per step of these.
     recipe
         A .toml file with any of this, and with settings of the methods; options given here change it.
     tuned
@@ -91,10 +91,10 @@ def benchmark(
     output
         The folder of the records.
     """
-    given: dict[str, Any] = {"data": dataset, "methods": _names(methods), "bits": _numbers("bits", bits), "seeds": seeds}
-    given |= {"protocol": protocol, "rounds": _numbers("rounds", rounds), "tags": tags, "backbone": backbone}
-    given |= {"image_size": image_size, "finetune": finetune or None, "judged_on": judged_on}
-    grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs, batch)
+    given: dict[str, Any] = {"dataset": dataset, "methods": _names(methods), "bits": _numbers("bits", bits), "seeds": seeds}
+    given |= {"protocol": protocol, "folds": _numbers("folds", folds), "tags": tags, "backbone": backbone}
+    given |= {"image_size": image_size, "finetune": finetune or None, "eval_on": eval_on}
+    grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs, batch_size)
     records = run_shown(grid, output, tuned=tuned, data_dir=data_dir, models=models)
     if json_:
         print(json.dumps([asdict(record) for record in records], indent=1))
@@ -111,7 +111,7 @@ def run_shown(
 
     grids = tuned_grids(grid, tuned)
     check_writable(output / "record.json")
-    console = narrator(stderr=True)
+    console = status_console(stderr=True)
 
     def report(record: "Record") -> None:
         console.print(_line(record))
@@ -127,10 +127,10 @@ def tune(
     methods: str | None = None,
     bits: str = "32",
     protocol: str | None = None,
-    rounds: str | None = None,
-    tags: Whole | None = None,
+    folds: str | None = None,
+    tags: Int | None = None,
     backbone: str | None = None,
-    epochs: Whole | None = None,
+    epochs: Int | None = None,
     recipe: Path | None = None,
     data_dir: Path | None = None,
     json_: Json = False,
@@ -152,8 +152,8 @@ def tune(
         Names from `proxyhash methods`, with commas.
     protocol
         How the data are cut; by default as the data set would expect.
-    rounds
-        The rounds of a transfer protocol, with commas; by default the first, 0.
+    folds
+        The folds of a transfer protocol, with commas; by default the first, 0.
     tags
         Keep only so many of the most frequent tags.
     backbone
@@ -171,38 +171,38 @@ def tune(
     output
         The folder of the records and of the choice.
     """
-    from proxyhash.experiments.tuning import CHOSEN
+    from proxyhash.experiments.tuning import TUNED_FILE
     from proxyhash.experiments.tuning import tune as choose
 
-    given: dict[str, Any] = {"data": dataset, "methods": _names(methods), "bits": _numbers("bits", bits)}
-    given |= {"protocol": protocol, "rounds": _numbers("rounds", rounds), "tags": tags, "backbone": backbone}
+    given: dict[str, Any] = {"dataset": dataset, "methods": _names(methods), "bits": _numbers("bits", bits)}
+    given |= {"protocol": protocol, "folds": _numbers("folds", folds), "tags": tags, "backbone": backbone}
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs)
-    check_writable(output / CHOSEN)
-    console = narrator(stderr=True)
+    check_writable(output / TUNED_FILE)
+    console = status_console(stderr=True)
     with progress_bars() as progress:
         found = choose(grid, output, data_dir=data_dir, progress=progress, report=lambda r: console.print(_line(r)))
     chosen = {
-        path.name: {row: {"label": each.label, "plan": dict(each.plan)} for row, each in best.items()}
+        path.name: {row: {"label": each.label, "optim": dict(each.optim)} for row, each in best.items()}
         for path, best in found.items()
     }
     lines = [line for path, best in found.items() for line in _choices(path.name if len(found) > 1 else "", best)]
-    answer({"chosen": chosen, "folder": str(output)}, *lines, f"Use it with --tuned {output}", as_json=json_)
+    print_result({"chosen": chosen, "folder": str(output)}, *lines, f"Use it with --tuned {output}", as_json=json_)
 
 
-def _choices(heading: str, best: "dict[str, Try]") -> list[str]:
-    rows = [(row, each.label, [f"{key}={value:g}" for key, value in each.plan]) for row, each in best.items()]
+def _choices(heading: str, best: "dict[str, Candidate]") -> list[str]:
+    rows = [(row, each.label, [f"{key}={value:g}" for key, value in each.optim]) for row, each in best.items()]
     return [*([heading] if heading else []), *(f"{row}: {' '.join([label, *plan])}" for row, label, plan in rows)]
 
 
-def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None, batch: int | None = None) -> "Grid":
+def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None, batch_size: int | None = None) -> "Grid":
     """Return the grid of a recipe, of the options, or of a recipe that options change."""
     from proxyhash.experiments import Grid
 
-    if recipe is None and not {"data", "methods"} <= given.keys():
+    if recipe is None and not {"dataset", "methods"} <= given.keys():
         raise InputError("Say what to compare: --dataset and --methods, or a --recipe.")
     grid = Grid(**given) if recipe is None else replace(Grid.from_toml(recipe), **given)
-    changes = {name: value for name, value in (("epochs", epochs), ("batch", batch)) if value is not None}
-    return replace(grid, plan={**grid.plan, **changes}) if changes else grid
+    changes = {name: value for name, value in (("epochs", epochs), ("batch_size", batch_size)) if value is not None}
+    return replace(grid, optim={**grid.optim, **changes}) if changes else grid
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
@@ -225,15 +225,15 @@ def _line(record: "Record") -> str:
 def print_table(records: "list[Record]") -> None:
     """Print mAP in percent, methods by lengths: the mean over seeds and rounds, and their spread."""
     from proxyhash.report import compare
-    from proxyhash.report.plain import shown
+    from proxyhash.report.export import format_cell
 
     (comparison,) = compare(records)
     print(f"mAP in %, {comparison.title}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("method")
-    for bits in comparison.lengths:
+    for bits in comparison.code_lengths:
         table.add_column(f"{bits} bits", justify="right")
     for label in dict.fromkeys(record.trial["label"] for record in records):
-        cells = [comparison.cell(label, bits, "map") for bits in comparison.lengths]
-        table.add_row(label, *(shown(cell, "map") if cell else "" for cell in cells))
+        cells = [comparison.cell(label, bits, "map") for bits in comparison.code_lengths]
+        table.add_row(label, *(format_cell(cell, "map") if cell else "" for cell in cells))
     Console(highlight=False).print(table)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from proxyhash.cli.output import Json, answer
-from proxyhash.cli.show import progress_bars
+from proxyhash.cli.output import print_result
+from proxyhash.cli.parameters import Json
+from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import atomic_write, check_writable
 from proxyhash.utils.errors import InputError
 
@@ -53,14 +54,14 @@ def report(
         Print JSON: what was written, and how many results are in it.
     """
     from proxyhash.experiments import read_records
-    from proxyhash.report import as_csv, as_markdown, compare, write_page
+    from proxyhash.report import compare, to_csv, to_markdown, write_page
 
     if fill:
         changed = {str(file): _filled(file) for file in fill}
         said = (f"The tables of {file} are {'made anew' if new else 'as they were'}." for file, new in changed.items())
-        answer({"changed": changed}, *said, as_json=json_)
+        print_result({"changed": changed}, *said, as_json=json_)
         return
-    writers = {".md": as_markdown, ".csv": as_csv}
+    writers = {".md": to_markdown, ".csv": to_csv}
     if output.suffix not in {*writers, ".html"}:
         raise InputError(f"A report is an .html, .md or .csv file, not {output}.")
     check_writable(output)
@@ -80,18 +81,18 @@ def report(
             temporary.write_text(writers[output.suffix](comparisons), encoding="utf-8")
     count = sum(len(comparison.records) for comparison in comparisons)
     facts = {"report": str(output), "results": count, "galleries": len(gallery)}
-    answer(facts, f"{count:,} results are in {output}." if count else f"The pictures are in {output}.", as_json=json_)
+    print_result(facts, f"{count:,} results are in {output}." if count else f"The pictures are in {output}.", as_json=json_)
 
 
 def _filled(file: Path) -> bool:
     """Make the tables of a Markdown file anew, and return whether that changed it."""
-    from proxyhash.report.filling import filled
+    from proxyhash.report.markdown_tables import fill_tables
 
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read {file}: {error}.") from error
-    made = filled(text, file.parent)
+    made = fill_tables(text, file.parent)
     if made != text:
         with atomic_write(file) as temporary:
             temporary.write_text(made, encoding="utf-8")
@@ -101,11 +102,11 @@ def _filled(file: Path) -> bool:
 def _gallery(model: Path, data_dir: Path | None, progress: "Progress") -> "Gallery":
     from proxyhash.data import load_dataset
     from proxyhash.models.hasher import Hasher
-    from proxyhash.report.gallery import gallery
+    from proxyhash.report.gallery import make_gallery
     from proxyhash.training.measure import what_it_was_trained_for
 
     hasher = Hasher.load(model)
     if hasher.record.get("protocol") is None and "data" in hasher.record:  # fitted without labels
         dataset = load_dataset(hasher.record["data"]["path"], data_dir=data_dir, progress=progress)
-        return gallery(hasher, dataset, None, progress=progress)
-    return gallery(hasher, *what_it_was_trained_for(hasher, data_dir=data_dir, progress=progress), progress=progress)
+        return make_gallery(hasher, dataset, None, progress=progress)
+    return make_gallery(hasher, *what_it_was_trained_for(hasher, data_dir=data_dir, progress=progress), progress=progress)

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from proxyhash.cli.benchmark import print_table, run_shown
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Json, answer
+from proxyhash.cli.output import print_result
+from proxyhash.cli.parameters import Int, Json
 from proxyhash.utils.errors import InputError
 
 
@@ -20,8 +20,8 @@ def reproduce(
     *,
     list_: Annotated[bool, Parameter(name="--list", negative=())] = False,
     dataset: str | None = None,
-    tags: Whole | None = None,
-    seeds: Whole | None = None,
+    tags: Int | None = None,
+    seeds: Int | None = None,
     tuned: Path | None = None,
     data_dir: Path | None = None,
     models: Path | None = None,
@@ -58,16 +58,16 @@ def reproduce(
     output
         The folder of the records and of report.html; by default results/NAME.
     """
-    from proxyhash.experiments.recipes import find_recipe, read_recipe, recipes
+    from proxyhash.experiments.recipes import find_recipe, list_recipes, read_recipe
     from proxyhash.report import compare, write_page
 
     if list_ or name is None:
         if not list_:
-            raise InputError(f"Say which experiment: {', '.join(recipes())}.")
-        _print_list(recipes())
+            raise InputError(f"Say which experiment: {', '.join(list_recipes())}.")
+        _print_list(list_recipes())
         return
     grid = read_recipe(name)
-    changes: dict[str, Any] = {"data": dataset, "tags": tags, "seeds": seeds}
+    changes: dict[str, Any] = {"dataset": dataset, "tags": tags, "seeds": seeds}
     grid = replace(grid, **{key: value for key, value in changes.items() if value is not None})
     folder = output or Path("results") / find_recipe(name).stem
     records = run_shown(grid, folder, tuned=tuned, data_dir=data_dir, models=models)
@@ -76,7 +76,7 @@ def reproduce(
     if not json_:
         print_table(records)
     facts = {"report": str(page), "records": [asdict(record) for record in records]}
-    answer(facts, f"The report is {page}.", as_json=json_)
+    print_result(facts, f"The report is {page}.", as_json=json_)
 
 
 def _print_list(found: dict[str, Path]) -> None:

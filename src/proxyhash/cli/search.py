@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxyhash.cli.index import open_index
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Json
+from proxyhash.cli.parameters import Int, Json
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,11 +26,11 @@ def search(
     index_: Annotated[str, Parameter(name="index")],
     /,
     *images: Path,
-    k: Annotated[Whole, Parameter(name=["-k", "--k"])] = 10,
+    k: Annotated[Int, Parameter(name=["-k", "--k"])] = 10,
     key: tuple[str, ...] = (),
-    radius: Whole | None = None,
-    rerank: Whole | None = None,
-    nprobe: Whole | None = None,
+    radius: Int | None = None,
+    rerank: Int | None = None,
+    nprobe: Int | None = None,
     threshold: float = 0.5,
     show: Path | None = None,
     model: Path | None = None,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from proxyhash.cli.encode import find_device
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Flag, Json, answer, narrator
-from proxyhash.cli.show import progress_bars
+from proxyhash.cli.output import print_result, status_console
+from proxyhash.cli.parameters import Flag, Int, Json
+from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import check_writable
 from proxyhash.utils.errors import InputError
 
@@ -30,26 +30,26 @@ def train(
     tau: float | None = None,
     margin: float | None = None,
     backbone: str = "efficientnet_lite0",
-    scratch: Annotated[bool, Flag] = False,
+    no_pretrained: Annotated[bool, Flag] = False,
     finetune: Annotated[bool, Flag] = False,
-    image_size: Whole | None = None,
+    image_size: Int | None = None,
     transform: str | None = None,
     protocol: str | None = None,
-    round_: Annotated[Whole, Parameter(name="--round")] = 0,
+    round_: Annotated[Int, Parameter(name="--round")] = 0,
     validation: Literal["images", "classes", "none"] | None = None,
-    tags: Whole | None = None,
-    epochs: Whole | None = None,
-    batch: Whole | None = None,
-    rate: float | None = None,
-    backbone_rate: float | None = None,
-    hidden: Whole | None = None,
+    tags: Int | None = None,
+    epochs: Int | None = None,
+    batch_size: Int | None = None,
+    lr: float | None = None,
+    backbone_lr: float | None = None,
+    hidden_dim: Int | None = None,
     dropout: float | None = None,
-    growth: float | None = None,
-    ema: float | None = None,
-    seed: Whole = 0,
+    progressive_resize: float | None = None,
+    ema_decay: float | None = None,
+    seed: Int = 0,
     data_dir: Path | None = None,
     device: str | None = None,
-    freeze_statistics: Annotated[bool, Flag] = False,
+    freeze_bn: Annotated[bool, Flag] = False,
     tensorboard: Path | None = None,
     resume: Annotated[bool, Flag] = False,
     strict: Annotated[bool, Flag] = False,
@@ -87,7 +87,7 @@ def train(
         Of the triplet loss, in bits, or below 1 as a share of the code; by default a sixteenth of it.
     backbone
         The network: efficientnet_lite0, _lite1, _lite2, alexnet, convnet, or timm/NAME.
-    scratch
+    no_pretrained
         Start from random weights.
     finetune
         Train the backbone too, instead of a head on its frozen features.
@@ -106,28 +106,28 @@ def train(
         Keep only so many of the most frequent tags.
     epochs
         Passes over the training images.
-    batch
-        Images a step.
-    rate
-        The learning rate of the head.
-    backbone_rate
-        The learning rate of the backbone, with --finetune.
-    hidden
-        Units of the hidden layer before the code; 0 for none.
+    batch_size
+        Images per step.
+    lr
+        Learning rate of the head.
+    backbone_lr
+        Learning rate of the backbone, with --finetune.
+    hidden_dim
+        Units of the hidden layer of the head; 0 for none.
     dropout
         The share of the hidden layer that is left out in each step.
-    ema
-        Keep a running mean of the weights, with this much of the past in each step (0.999, for example).
-    growth
-        The share of their side that images have in the first epoch of --finetune; it grows to 1.
+    ema_decay
+        Decay of an exponential moving average of the weights, e.g. 0.999.
+    progressive_resize
+        Image side in the first epoch of --finetune as a fraction of the full side.
     seed
         The same seed gives the same model.
     data_dir
         Where to look for a named data set first.
     device
         cpu or cuda; by default what there is.
-    freeze_statistics
-        Keep the statistics of the backbone's batch normalization: for batches too small to have good ones.
+    freeze_bn
+        Keep the running statistics of the backbone's batch normalization, for small batches.
     tensorboard
         A folder to write the metrics of each epoch to, for TensorBoard.
     resume
@@ -139,32 +139,33 @@ def train(
     output
         The folder of the model.
     """
-    import proxyhash.methods  # noqa: F401  every system registers its objective
     from proxyhash.data import load_dataset, make_split
     from proxyhash.experiments.trial import parse_method
-    from proxyhash.methods.shallow.network import ShallowOrder, is_shallow
-    from proxyhash.training.plan import Plan
+    from proxyhash.training.config import OptimConfig
+    from proxyhash.training.fit import ShallowOrder, is_shallow
     from proxyhash.training.processes import join_processes
-    from proxyhash.training.train import Order
+    from proxyhash.training.train import TrainConfig
 
     lengths = _lengths(bits)
     folders = _folders(output, lengths)
-    if (finetune and backbone_rate == 0) or (backbone_rate and not finetune):
-        raise InputError("--backbone-rate is the rate of --finetune: above 0 with it, and not given without it.")
+    if (finetune and backbone_lr == 0) or (backbone_lr and not finetune):
+        raise InputError("--backbone-lr is the learning rate of --finetune: above 0 with it, and not given without it.")
     method, own = parse_method(method)
     settings = _united(own, _given(tau=tau, triplet=triplet, margin=margin))
-    changes = _given(epochs=epochs, batch=batch, rate=rate, hidden=hidden, dropout=dropout, ema=ema)
-    changes |= _given(backbone_rate=backbone_rate, growth=growth, freeze_statistics=freeze_statistics or None)
-    order: Order | ShallowOrder
+    changes = _given(epochs=epochs, batch_size=batch_size, lr=lr, hidden_dim=hidden_dim, dropout=dropout)
+    changes |= _given(
+        ema_decay=ema_decay, backbone_lr=backbone_lr, progressive_resize=progressive_resize, freeze_bn=freeze_bn or None
+    )
+    order: TrainConfig | ShallowOrder
     if is_shallow(method):
         _refuse_plan(method, changes, finetune=finetune)
-        order = ShallowOrder(lengths, method, settings, backbone, not scratch, image_size, transform, seed)
+        order = ShallowOrder(lengths, method, settings, backbone, not no_pretrained, image_size, transform, seed)
     else:
-        plan = Plan.finetune(**changes, seed=seed) if finetune else Plan.frozen(**changes, seed=seed)
-        order = Order(lengths, method, settings, backbone, not scratch, image_size, transform, plan)
+        plan = OptimConfig.finetune(**changes) if finetune else OptimConfig.frozen(**changes)
+        order = TrainConfig(lengths, method, settings, backbone, not no_pretrained, image_size, transform, plan, seed)
     device = find_device(device)
     first = join_processes().first
-    with progress_bars(shown=first) as progress:
+    with progress_bars(enabled=first) as progress:
         dataset = load_dataset(data, data_dir=data_dir, strict=strict, progress=progress)
         if tags is not None:
             dataset = dataset.with_frequent_tags(tags)
@@ -182,7 +183,7 @@ def train(
         return
     made = [{"model": str(folder), "bits": each.bits, **each.record} for folder, each in zip(folders, hashers, strict=True)]
     measure = "" if split is None else f"; measure it with: proxyhash evaluate model {folders[0]}"
-    answer(
+    print_result(
         {"models": made, "problems": dataset.problems.as_dict()},
         *(f"Left out: {sentence}" for sentence in dataset.problems.sentences()),
         f"Saved {', '.join(map(str, folders))}{measure}",
@@ -201,7 +202,7 @@ def _hashers(
     report: "Callable[[dict[str, float]], None]",
 ) -> "list[Hasher]":
     """Fit or train, as the order says."""
-    from proxyhash.methods.shallow.network import ShallowOrder, fit_hashers
+    from proxyhash.training.fit import ShallowOrder, fit_hashers
     from proxyhash.training.train import train_hashers
 
     if isinstance(order, ShallowOrder):
@@ -212,13 +213,13 @@ def _hashers(
 
 def _reporter(order: Any, tensorboard: Path | None, *, heard: bool) -> "Callable[[dict[str, float]], None]":
     """Return what is told of every epoch: it prints a line, and writes for TensorBoard."""
-    from proxyhash.training.tensorboard import tensorboard_listener
+    from proxyhash.training.tensorboard import tensorboard_writer
 
-    console = narrator(heard=heard)
-    board = None if tensorboard is None else tensorboard_listener(tensorboard)
+    console = status_console(enabled=heard)
+    board = None if tensorboard is None else tensorboard_writer(tensorboard)
 
     def report(metrics: dict[str, float]) -> None:
-        console.print(_line(metrics, order.plan.epochs))
+        console.print(_line(metrics, order.optim.epochs))
         if board is not None:
             board(metrics)
 
@@ -238,9 +239,9 @@ def _united(own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse_plan(method: str, changes: dict[str, Any], *, finetune: bool) -> None:
     """Refuse what only means something for a network that is trained."""
-    from proxyhash.methods import find_method
+    from proxyhash.methods import get_method
 
-    title = find_method(method).title
+    title = get_method(method).title
     if finetune:
         raise InputError(f"{title} trains no network and cannot be fine-tuned.")
     if changes:
@@ -268,7 +269,7 @@ def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], js
     hasher = Hasher.load(model)
     export_onnx(hasher.network, output, hasher.transform.size)
     size, outputs = hasher.transform.size, hasher.head.outputs
-    answer(
+    print_result(
         {"file": str(output), "pixels": [None, 3, size, size], "nu": [None, outputs]},
         f"{output}: pixels (n, 3, {size}, {size}) from 0 to 255 -> nu (n, {outputs}); signs verified.",
         as_json=json_,
@@ -289,7 +290,7 @@ def _lengths(text: str) -> tuple[int, ...]:
 
 def _folders(output: Path, lengths: tuple[int, ...]) -> list[Path]:
     """Return the folder of each model, once it is sure that they can be written and nothing else is lost."""
-    from proxyhash.models.model_folder import CONFIG, check_replaceable
+    from proxyhash.models.storage import CONFIG, check_replaceable
 
     folders = [output] if len(lengths) == 1 else [output / str(bits) for bits in lengths]
     if len(lengths) > 1 and (output / CONFIG).is_file():

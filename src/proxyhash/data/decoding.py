@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from proxyhash.data.parts import Part, sample_part
+from proxyhash.data.crop import Part, sample_part
 from proxyhash.utils.errors import InputError
 
 Pixels = NDArray[np.uint8]

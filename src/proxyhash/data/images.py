@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from proxyhash.data.crop import Part, sample_part
 from proxyhash.data.decoding import Fit, Pixels, decode_part, decode_pixels, decode_square, square
-from proxyhash.data.parts import Part, sample_part
 from proxyhash.utils.errors import InputError
 
 Indices = NDArray[np.int64]

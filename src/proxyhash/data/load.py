@@ -6,12 +6,12 @@ from pathlib import Path
 from proxyhash.data.catalog import RECORDS, Record, find_record
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.locations import obtain_folder
-from proxyhash.data.sources.cifar import load_cifar
-from proxyhash.data.sources.digits import load_digits
-from proxyhash.data.sources.folder import load_folder
-from proxyhash.data.sources.ilsvrc import load_ilsvrc
-from proxyhash.data.sources.metadata import METADATA, load_metadata
-from proxyhash.data.sources.nuswide import load_nuswide
+from proxyhash.data.readers.cifar import load_cifar
+from proxyhash.data.readers.digits import load_digits
+from proxyhash.data.readers.folder import load_folder
+from proxyhash.data.readers.ilsvrc import load_ilsvrc
+from proxyhash.data.readers.metadata import METADATA, load_metadata
+from proxyhash.data.readers.nuswide import load_nuswide
 from proxyhash.utils.progress import Progress, no_progress
 
 

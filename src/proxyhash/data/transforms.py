@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from proxyhash.data.crop import Part
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.decoding import Fit
 from proxyhash.data.images import in_memory
-from proxyhash.data.parts import Part
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import generator
 from proxyhash.utils.registry import lookup

@@ -7,47 +7,48 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from proxyhash.experiments.trial import Trial, parse_method
-from proxyhash.methods import find_method
-from proxyhash.training.plan import Plan
+from proxyhash.methods import get_method
+from proxyhash.training.config import OptimConfig
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import upgrade_optim_config
 from proxyhash.utils.validation import check_int
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Methods x lengths x seeds x rounds on one data set, by one protocol, on one backbone."""
+    """Methods x lengths x seeds x folds on one data set, by one protocol, on one backbone."""
 
-    data: str
+    dataset: str
     methods: tuple[str, ...]  # such as shclm, or with settings that make it another row, shclm:triplet=1
     bits: tuple[int, ...] = (16, 32, 64)
     seeds: int = 1
     protocol: str | None = None  # None: what the data set would expect
-    rounds: tuple[int, ...] = (0,)  # of a transfer protocol
+    folds: tuple[int, ...] = (0,)  # of a transfer protocol
     tags: int | None = None  # keep only so many of the most frequent
     backbone: str = "efficientnet_lite0"
     image_size: int | None = None
     finetune: bool = False  # one network with a head for each length, instead of heads on frozen features
-    judged_on: Literal["test", "validation"] = "test"
-    plan: dict[str, Any] = field(default_factory=dict)  # changes of the training plan
+    eval_on: Literal["test", "validation"] = "test"
+    optim: dict[str, Any] = field(default_factory=dict)  # changes of the training plan
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # of methods by name, in all their rows, or of a row
-    plans: dict[str, dict[str, Any]] = field(default_factory=dict)  # changes of the plan for methods or rows
+    optim_by_method: dict[str, dict[str, Any]] = field(default_factory=dict)  # changes of the plan for methods or rows
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run, before anything is."""
         self._check_shapes()
-        for name, least, values in (("bits", 1, self.bits), ("seeds", 1, (self.seeds,)), ("rounds", 0, self.rounds)):
+        for name, least, values in (("bits", 1, self.bits), ("seeds", 1, (self.seeds,)), ("folds", 0, self.folds)):
             for value in values:
                 check_int(name, value, least)
-        if self.judged_on not in ("test", "validation"):
-            raise InputError(f"A grid is judged on test or validation, not {self.judged_on!r}.")
+        if self.eval_on not in ("test", "validation"):
+            raise InputError(f"A grid is evaluated on test or validation, not {self.eval_on!r}.")
         self._check_methods()
         list(self.trials())  # each checks its own settings
 
     def _check_shapes(self) -> None:
-        for name in ("plan", "settings", "plans"):
+        for name in ("optim", "settings", "optim_by_method"):
             if not isinstance(getattr(self, name), dict):
                 raise InputError(f"{name} must be a table, not {getattr(self, name)!r}.")
-        for name in ("methods", "bits", "rounds"):
+        for name in ("methods", "bits", "folds"):
             given = getattr(self, name)
             if not isinstance(given, tuple):
                 raise InputError(f"{name} must be a list, not {given!r}.")
@@ -56,36 +57,38 @@ class Grid:
 
     def _check_methods(self) -> None:
         known = [parse_method(label)[0] for label in self.methods]
-        for name in {**self.settings, **self.plans}:
+        for name in {**self.settings, **self.optim_by_method}:
             if name not in (*known, *self.methods):
                 raise InputError(f"The grid has settings for {name}, which is not among its methods.")
         for name in known:
-            if self.finetune and not find_method(name).trains:
-                raise InputError(f"{find_method(name).title} trains no network and cannot be fine-tuned.")
+            if self.finetune and not get_method(name).trains:
+                raise InputError(f"{get_method(name).title} trains no network and cannot be fine-tuned.")
 
     def trials(self) -> Iterator[Trial]:
         """Yield every training; the seeds turn slowest, so that what is cut short has all methods first."""
         lengths = [self.bits] if self.finetune else [(bits,) for bits in self.bits]
         for seed in range(self.seeds):
-            for number in self.rounds:
+            for number in self.folds:
                 for label in self.methods:
                     name, own = parse_method(label)
-                    settings = {**_of_row(self.settings, name, label), **own}
+                    settings = {**_row_table(self.settings, name, label), **own}
                     for together in lengths:
-                        yield Trial(label, name, settings, together, seed, number, self.plan_of(label, seed))
+                        yield Trial(label, name, settings, together, seed, number, self.optim_config(label))
 
-    def plan_of(self, label: str, seed: int) -> Plan:
-        """Return how the networks of a row and a seed are trained."""
-        begin = Plan.finetune if self.finetune else Plan.frozen
-        return begin(**{**self.plan, **_of_row(self.plans, parse_method(label)[0], label), "seed": seed})
+    def optim_config(self, label: str) -> OptimConfig:
+        """Return how the networks of a row are trained."""
+        preset = OptimConfig.finetune if self.finetune else OptimConfig.frozen
+        return preset(
+            **upgrade_optim_config({**self.optim, **_row_table(self.optim_by_method, parse_method(label)[0], label)})
+        )
 
-    def with_choices(self, path: Path) -> Self:
+    def with_tuned(self, path: Path) -> Self:
         """Return the grid with what tuning chose for its methods; what the grid says itself stays."""
         chosen = _read_toml(path)
         known = {*self.methods, *(parse_method(label)[0] for label in self.methods)}
         tables: dict[str, Any] = {}
-        for table in ("settings", "plans"):
-            found = {name: own for name, own in chosen.pop(table, {}).items() if name in known}
+        for table, old in (("settings", "settings"), ("optim_by_method", "plans")):
+            found = {name: own for name, own in chosen.pop(old, {}).items() if name in known}
             tables[table] = {**found, **getattr(self, table)}
         if chosen:
             raise InputError(f"{path} has an unknown key {next(iter(chosen))}; choices are settings and plans.")
@@ -106,7 +109,7 @@ class Grid:
             raise InputError(f"{path} is not a recipe: {error}.") from error
 
 
-def _of_row(tables: dict[str, dict[str, Any]], method: str, label: str) -> dict[str, Any]:
+def _row_table(tables: dict[str, dict[str, Any]], method: str, label: str) -> dict[str, Any]:
     """Return what tables say of a row: what they say of its method, and over it what they say of the row itself."""
     return {**tables.get(method, {}), **tables.get(label, {})}
 

@@ -6,12 +6,12 @@ from proxyhash.experiments.grid import Grid
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.registry import lookup
 
-_PLACES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")  # in a wheel, in the repository
+_FOLDERS = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")  # in a wheel, in the repository
 
 
-def recipes() -> dict[str, Path]:
+def list_recipes() -> dict[str, Path]:
     """Return the recipes by name."""
-    for place in _PLACES:
+    for place in _FOLDERS:
         if found := {path.stem: path for path in sorted(place.glob("*.toml"))}:
             return found
     raise InputError("This installation has no recipes; install proxyhash again.")
@@ -19,7 +19,7 @@ def recipes() -> dict[str, Path]:
 
 def find_recipe(name: str) -> Path:
     """Return the file of a recipe by name."""
-    return lookup("experiment", name, recipes())
+    return lookup("experiment", name, list_recipes())
 
 
 def summary(path: Path) -> str:

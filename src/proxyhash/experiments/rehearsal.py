@@ -8,7 +8,7 @@ from proxyhash.data import Split
 from proxyhash.utils.errors import InputError
 
 
-def rehearsal(split: Split) -> Split:
+def validation_split(split: Split) -> Split:
     """Return the split in which the images held out of the training set ask and are searched."""
     if not len(split.validation):
         raise InputError(f"The protocol {split.protocol} holds nothing out to choose settings by.")

@@ -6,12 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from proxyhash.data import Dataset, Split, load_dataset, make_split
-from proxyhash.experiments.bench import Bench
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record
-from proxyhash.experiments.rehearsal import rehearsal
+from proxyhash.experiments.rehearsal import validation_split
+from proxyhash.experiments.runner import TrialRunner
 from proxyhash.experiments.trial import Trial
-from proxyhash.methods import find_method
+from proxyhash.methods import get_method
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -29,37 +29,37 @@ def run_grid(
 
     `models` keeps what was trained, a folder for each result; `report` is told of each new record.
     """
-    dataset = load_dataset(grid.data, data_dir=data_dir, progress=progress)
+    dataset = load_dataset(grid.dataset, data_dir=data_dir, progress=progress)
     dataset = dataset.with_frequent_tags(grid.tags) if grid.tags else dataset
     trials = list(grid.trials())
     _check(trials, dataset)
-    splits = {number: _split(grid, dataset, number) for number in grid.rounds}
-    bench = Bench(grid, dataset, splits, folder, models, progress)
+    splits = {number: _split(grid, dataset, number) for number in grid.folds}
+    runner = TrialRunner(grid, dataset, splits, folder, models, progress)
     records: list[Record] = []
     for number, trial in enumerate(trials):
         progress(f"grid: {number + 1} of {len(trials)}, {trial.title()}", number / len(trials))
-        kept = bench.kept(trial)
+        kept = runner.load_cached(trial)
         if kept is None:
             kept = []
-            for record in bench.run(trial):
+            for record in runner.run(trial):
                 record.write(folder)
                 report(record)
                 kept.append(record)
-            shutil.rmtree(bench.under_way(trial), ignore_errors=True)
+            shutil.rmtree(runner.work_dir(trial), ignore_errors=True)
             with suppress(OSError):  # others may be under way
-                bench.under_way(trial).parent.rmdir()
+                runner.work_dir(trial).parent.rmdir()
         records += kept
     return records
 
 
 def _check(trials: list[Trial], dataset: Dataset) -> None:
     """Refuse what a method cannot learn from, before anything runs."""
-    for found in {trial.method: find_method(trial.method) for trial in trials}.values():
-        if found.learns_from == "classes" and dataset.labels is None:
+    for found in {trial.method: get_method(trial.method) for trial in trials}.values():
+        if found.learns_from == "classes" and dataset.kind != "classes":
             raise InputError(f"{found.title} learns from classes, and {dataset.name} has tags.")
 
 
 def _split(grid: Grid, dataset: Dataset, number: int) -> Split:
-    if grid.judged_on == "validation":
-        return rehearsal(make_split(dataset, grid.protocol, round=number))
+    if grid.eval_on == "validation":
+        return validation_split(make_split(dataset, grid.protocol, round=number))
     return make_split(dataset, grid.protocol, round=number, validation="none")

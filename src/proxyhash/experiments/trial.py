@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from proxyhash.methods import find_method
-from proxyhash.training.plan import Plan
+from proxyhash.methods import check_settings, get_method
+from proxyhash.training.config import OptimConfig
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import downgrade_optim_config
 
 _NOT_IN_RESULTS = ("checkpoint_seconds",)  # of a plan: how often it is saved changes nothing that it learns
 
@@ -19,44 +20,38 @@ class Trial:
     label: str  # what results are listed under: the method, and the settings that make it another row
     method: str
     settings: dict[str, Any]
-    lengths: tuple[int, ...]
+    code_lengths: tuple[int, ...]
     seed: int
-    round: int
-    plan: Plan
+    fold: int
+    optim: OptimConfig
 
     def __post_init__(self) -> None:
         """Refuse a setting that the method does not have."""
-        self.resolved()
+        self.resolved_settings()
 
-    def resolved(self, *, tags: bool = False) -> dict[str, Any]:
+    def resolved_settings(self, *, tags: bool = False) -> dict[str, Any]:
         """Return all settings of the method, those that nobody gave at their defaults: others for tags, or if all learns."""
-        found = find_method(self.method)
-        known = [each.name for each in fields(found.settings)]
-        for name in self.settings:
-            if name not in known:
-                raise InputError(f"{found.title} has no setting {name}; it has {', '.join(known) or 'none'}.")
-        settings = found.settings(**self.settings)
-        if hasattr(settings, "settled"):
-            settings = settings.settled(tags=tags, finetunes=self.plan.backbone_rate > 0)
-        return asdict(settings)
+        check_settings(self.method, self.settings)
+        settings = get_method(self.method).settings(**self.settings)
+        return asdict(settings.resolve(tags=tags, finetune=self.optim.backbone_lr > 0))
 
-    def facts(self, *, tags: bool) -> dict[str, Any]:
+    def as_dict(self, *, tags: bool) -> dict[str, Any]:
         """Return everything that the result on classes or tags may depend on: a changed default is another trial."""
-        plan = {key: value for key, value in asdict(self.plan).items() if key not in _NOT_IN_RESULTS}
+        optim = {key: value for key, value in asdict(self.optim).items() if key not in _NOT_IN_RESULTS}
         return {
             "label": self.label,
             "method": self.method,
-            "settings": self.resolved(tags=tags),
-            "lengths": list(self.lengths),
+            "settings": self.resolved_settings(tags=tags),
+            "lengths": list(self.code_lengths),
             "seed": self.seed,
-            "round": self.round,
-            "plan": plan if find_method(self.method).trains else None,
+            "round": self.fold,
+            "plan": downgrade_optim_config(optim, self.seed) if get_method(self.method).trains else None,
         }
 
     def title(self) -> str:
         """Return what a progress bar calls it."""
-        lengths = ", ".join(map(str, self.lengths))
-        return f"{self.label}, {lengths} bits, seed {self.seed}" + (f", round {self.round}" if self.round else "")
+        lengths = ", ".join(map(str, self.code_lengths))
+        return f"{self.label}, {lengths} bits, seed {self.seed}" + (f", round {self.fold}" if self.fold else "")
 
 
 def parse_method(text: str) -> tuple[str, dict[str, Any]]:

@@ -40,7 +40,8 @@ def calibrate_model(
         raise InputError(f"The protocol {split.protocol} holds no validation images out; choose another with --protocol.")
     queries, q = _codes(hasher, dataset, _some(split.validation, MOST_QUERIES), progress)
     items, db = _codes(hasher, dataset, _some(split.validation_database, MOST_ITEMS), progress)
-    found = calibrate(q, dataset.relevance(queries), db, dataset.relevance(items), hasher.bits)
+    labels = dataset.require_labels().values
+    found = calibrate(q, labels[queries], db, labels[items], hasher.bits)
     with card_renewed(model):
         found.save(model)
     return found

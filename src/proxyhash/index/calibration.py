@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
 from proxyhash.evaluation.counts import count_ties
-from proxyhash.models.model_folder import CALIBRATION
+from proxyhash.models.storage import CALIBRATION
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 

@@ -13,7 +13,7 @@ from proxyhash.index.local.blocks import CODES_PER_BLOCK, Block
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.local.store import Store
 from proxyhash.index.model_store import MODELS_DIR, model_dir
-from proxyhash.models.model_folder import check_files, fingerprint, read_config
+from proxyhash.models.storage import check_files, fingerprint, read_config
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import IndexNames as Sql
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from proxyhash.codes.bits import Packed, pack
 from proxyhash.index.calibration import FILE as CALIBRATION
-from proxyhash.models.model_folder import fingerprint
+from proxyhash.models.storage import fingerprint
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.atomic_io import atomic_folder
 from proxyhash.utils.errors import InputError
@@ -22,9 +22,9 @@ def load_hasher(model: "Path | str | Hasher", device: str = "cpu") -> "Hasher":
     from proxyhash.models.hasher import Hasher
 
     hasher = model if isinstance(model, Hasher) else Hasher.load(Path(model), device)
-    if hasher.head.searches != "Hamming":
+    if hasher.head.metric != "hamming":
         raise InputError(
-            f"This model searches by {hasher.head.searches}, and an index only by Hamming distance; use evaluate model."
+            f"This model searches by {hasher.head.metric}, and an index only by Hamming distance; use evaluate model."
         )
     return hasher
 

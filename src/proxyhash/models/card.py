@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from proxyhash.models.model_folder import CALIBRATION, CARD, MEASURED, read_config
+from proxyhash.models.storage import CALIBRATION, CARD, MEASURED, read_config
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.markdown import escape_markdown
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data.dataset import Dataset
-from proxyhash.data.problems import Problems
+from proxyhash.data.skipped import Problems
 from proxyhash.data.transforms import Transform
-from proxyhash.models.backbones.backbone import Backbone
-from proxyhash.models.engines import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.network import Normalized
 from proxyhash.models.onnx_export import export_onnx
 from proxyhash.models.running import run_images
+from proxyhash.models.runtime import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.paths import cache_root

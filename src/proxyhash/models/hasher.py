@@ -15,14 +15,17 @@ from safetensors.torch import load_file, save_file
 
 from proxyhash.codes.bits import Packed
 from proxyhash.data.images import ArrayImages, FileImages, Images, Indices
-from proxyhash.data.problems import Problems
+from proxyhash.data.skipped import Problems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.card import write_card
-from proxyhash.models.engines import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
 from proxyhash.models.heads import Head, Queries, describe_head, make_head
 from proxyhash.models.hub import local_folder
-from proxyhash.models.model_folder import (
+from proxyhash.models.network import HashNetwork
+from proxyhash.models.onnx_export import export_onnx
+from proxyhash.models.running import run_images
+from proxyhash.models.runtime import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
+from proxyhash.models.storage import (
     CONFIG,
     FORMAT,
     ONNX,
@@ -32,9 +35,6 @@ from proxyhash.models.model_folder import (
     check_replaceable,
     read_config,
 )
-from proxyhash.models.network import HashNetwork
-from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.running import run_images
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.atomic_io import atomic_folder, checksum
 from proxyhash.utils.errors import InputError, ProxyhashWarning

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from proxyhash.models.model_folder import CALIBRATION, CARD, CONFIG, MEASURED, PROXIES, WEIGHTS
+from proxyhash.models.storage import CALIBRATION, CARD, CONFIG, MEASURED, PROXIES, WEIGHTS
 from proxyhash.utils.errors import InputError
 
 # Tensors, JSON and the card: the ONNX file stays behind, and nothing that would be unpickled is even fetched.

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.heads import HashHead, Head, HeadShape
 
 __all__ = ["HashHead", "HashNetwork", "HeadShape", "Normalized"]

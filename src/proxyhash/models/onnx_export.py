@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from proxyhash.models.engines import Floats, OnnxRunner, TorchRunner
+from proxyhash.models.runtime import Floats, OnnxRunner, TorchRunner
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 

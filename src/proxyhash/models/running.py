@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from proxyhash.data.images import Images, Indices
-from proxyhash.data.problems import Problems
-from proxyhash.data.read_ahead import load_batches
+from proxyhash.data.loader import load_batches
+from proxyhash.data.skipped import Problems
 from proxyhash.data.transforms import Transform
-from proxyhash.models.engines import Floats, Runner
+from proxyhash.models.runtime import Floats, Runner
 from proxyhash.utils.progress import Progress, no_progress
 
 BATCH = 64  # large enough to fill the cores, small enough for their caches

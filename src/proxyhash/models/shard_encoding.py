@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxyhash.data.pieces import Piece
-from proxyhash.data.problems import Problems
+from proxyhash.data.shards import Piece
+from proxyhash.data.skipped import Problems
 from proxyhash.models.code_shards import Shard, read_shard, shard_path, write_shard
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.model_folder import fingerprint
+from proxyhash.models.storage import fingerprint
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.process_rank import ProcessRank
 

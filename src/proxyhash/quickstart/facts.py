@@ -61,17 +61,18 @@ def look_at(dataset: Dataset) -> Facts:
 
 def fingerprint(dataset: Dataset) -> str:
     """Return 16 digits that change when an image, a label or a part does."""
-    digest = hashlib.sha256(f"{dataset.images.fingerprint()};{dataset.names!r};".encode("utf-8", "surrogateescape"))
-    for known in (dataset.labels, dataset.tags, dataset.parts):
-        digest.update(b"none" if known is None else np.ascontiguousarray(known).tobytes())
+    digest = hashlib.sha256(f"{dataset.images.fingerprint()};{dataset.class_names!r};".encode("utf-8", "surrogateescape"))
+    known = {"classes": b"none", "tags": b"none"}
+    if dataset.labels is not None:
+        known[dataset.labels.kind] = dataset.labels.values.tobytes()
+    for content in (*known.values(), dataset.parts.tobytes()):
+        digest.update(content)
     return digest.hexdigest()[:16]
 
 
 def _counts(dataset: Dataset) -> "np.typing.NDArray[np.int64]":
     """Return how many images each class or tag has."""
-    if dataset.labels is not None:
-        return np.bincount(dataset.labels[dataset.labeled()], minlength=len(dataset.names))
-    return np.zeros(0, np.int64) if dataset.tags is None else dataset.tags.sum(0)
+    return np.zeros(0, np.int64) if dataset.labels is None else dataset.labels.counts()
 
 
 def _cut(dataset: Dataset, protocol: str | None) -> Split | None:

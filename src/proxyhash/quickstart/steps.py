@@ -94,5 +94,6 @@ def _shared(choices: Choices) -> list[str]:
     options += ["--finetune"] if choices.finetune else []
     for name in ("image_size", "epochs", "batch"):
         value = getattr(choices, name)
-        options += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
+        option = "--batch-size" if name == "batch" else f"--{name.replace('_', '-')}"
+        options += [] if value is None else [option, str(value)]
     return options

@@ -7,16 +7,16 @@ from statistics import mean, stdev
 from typing import Any
 
 from proxyhash.experiments import Record
-from proxyhash.report.paper import paper_number
+from proxyhash.report.paper import paper_value
 from proxyhash.report.rows import row_names
 
-METRICS = {
+METRIC_NAMES = {
     "map": "mAP",
     "classification": "accuracy of softmax regression on codes",
     "accuracy": "accuracy by nearest proxy",
     "binarisation_error": "binarisation error",
 }
-PERCENT = ("map", "classification", "accuracy")
+PERCENT_METRICS = ("map", "classification", "accuracy")
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Cell:
     """The mean of some runs, their standard deviation if there are several, and the paper's number."""
 
     mean: float
-    spread: float | None
-    runs: int
+    std: float | None
+    count: int
     paper: float | None = None
 
     @property
@@ -52,7 +52,7 @@ class Comparison:
         return f"{data['name']}{tags}: {protocol['protocol']}@{protocol['version']}, {network}{size}{rehearsed}"
 
     @property
-    def lengths(self) -> list[int]:
+    def code_lengths(self) -> list[int]:
         """Return the code lengths, shortest first."""
         return sorted({record.bits for record in self.records})
 
@@ -73,34 +73,34 @@ class Comparison:
     @property
     def metrics(self) -> list[str]:
         """Return what was measured and can be compared."""
-        return [name for name in METRICS if any(isinstance(r.metrics.get(name), float) for r in self.records)]
+        return [name for name in METRIC_NAMES if any(isinstance(r.metrics.get(name), float) for r in self.records)]
 
-    def measured(self, metric: str) -> list[str]:
+    def rows_with(self, metric: str) -> list[str]:
         """Return the rows that have a metric."""
-        return [label for label in self.labels if any(self.cell(label, bits, metric) for bits in self.lengths)]
+        return [label for label in self.labels if any(self.cell(label, bits, metric) for bits in self.code_lengths)]
 
-    def of(self, label: str, bits: int) -> list[Record]:
+    def select(self, label: str, bits: int) -> list[Record]:
         """Return the records of a row and a length."""
         return [record for record in self.rows[label] if record.bits == bits]
 
     def cell(self, label: str, bits: int, metric: str) -> Cell | None:
         """Return what stands in a cell; None where nothing was run."""
-        scale = 100 if metric in PERCENT else 1
-        found = self.of(label, bits)
+        scale = 100 if metric in PERCENT_METRICS else 1
+        found = self.select(label, bits)
         values = [scale * r.metrics[metric] for r in found if isinstance(r.metrics.get(metric), float)]
         if not values:
             return None
         first = found[0]
         judged_by_paper = first.protocol["judged_on"] == "test"
         row = paper_row(first.trial)
-        paper = paper_number(first.data["name"], first.protocol["protocol"], metric, row, bits) if judged_by_paper else None
+        paper = paper_value(first.data["name"], first.protocol["protocol"], metric, row, bits) if judged_by_paper else None
         return Cell(mean(values), stdev(values) if len(values) > 1 else None, len(values), paper)
 
     def best(self, bits: int, metric: str, rows: Sequence[str] | None = None) -> float | None:
         """Return the best mean of a column, of some rows or all; of an error, the least. Of one row there is no best."""
-        rows = self.measured(metric) if rows is None else rows
+        rows = self.rows_with(metric) if rows is None else rows
         means = [cell.mean for row in rows if (cell := self.cell(row, bits, metric))]
-        return (max if metric in PERCENT else min)(means) if means and len(rows) > 1 else None
+        return (max if metric in PERCENT_METRICS else min)(means) if means and len(rows) > 1 else None
 
 
 def paper_row(trial: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Geometry = Callable[[Record], float | None]
-_MOST_LINES = 12  # that eyes can tell apart; the best are drawn
+_MAX_LINES = 12  # that eyes can tell apart; the best are drawn
 _STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -27,41 +27,41 @@ _STYLE: Any = {
 }
 
 
-def figures(comparison: Comparison) -> Iterator[tuple[str, str]]:
+def draw_figures(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield captions and pictures (SVG as data: addresses) of a comparison, each if there is something to draw."""
-    middle = comparison.lengths[len(comparison.lengths) // 2]
+    middle = comparison.code_lengths[len(comparison.code_lengths) // 2]
     drawings: list[tuple[str, bool, Callable[[Axes], None]]] = [
-        ("Retrieval against length", len(comparison.lengths) > 1, lambda axes: _retrieval(axes, comparison)),
-        (f"Precision of the nearest, {middle} bits", True, lambda axes: _nearest(axes, comparison, middle)),
-        (f"Precision against recall, {middle} bits", True, lambda axes: _recall(axes, comparison, middle)),
-        ("Margins of the proxies", _has(comparison, "proxies"), lambda axes: _margins(axes, comparison)),
+        ("Retrieval against length", len(comparison.code_lengths) > 1, lambda axes: _plot_map(axes, comparison)),
+        (f"Precision of the nearest, {middle} bits", True, lambda axes: _plot_precision(axes, comparison, middle)),
+        (f"Precision against recall, {middle} bits", True, lambda axes: _plot_precision_recall(axes, comparison, middle)),
+        ("Margins of the proxies", _has_metric(comparison, "proxies"), lambda axes: _plot_margins(axes, comparison)),
         (
             "Retrieval against the distance of the nearest two proxies",
-            _has_geometry(comparison, _floor),
-            lambda axes: _against(axes, comparison, _floor, "smallest distance of two proxies, % of the bits"),
+            _has_geometry(comparison, _min_distance),
+            lambda axes: _plot_against(axes, comparison, _min_distance, "smallest distance of two proxies, % of the bits"),
         ),
         (
             "Retrieval against how far proxies follow the similarity of classes",
             _has_geometry(comparison, _correlation),
-            lambda axes: _against(axes, comparison, _correlation, "correlation of class and proxy similarity"),
+            lambda axes: _plot_against(axes, comparison, _correlation, "correlation of class and proxy similarity"),
         ),
         (
             f"Binarisation error of queries, {middle} bits",
-            _has(comparison, "binarisation_histogram"),
-            lambda axes: _histogram(axes, comparison, middle, "binarisation_histogram", (0, 1), "mean of (|nu| - 1)^2"),
+            _has_metric(comparison, "binarisation_histogram"),
+            lambda axes: _plot_histogram(axes, comparison, middle, "binarisation_histogram", (0, 1), "mean of (|nu| - 1)^2"),
         ),
         (
             f"Weights of the proxies, {middle} bits",
-            _has(comparison, "proxy_histogram"),
-            lambda axes: _histogram(axes, comparison, middle, "proxy_histogram", (-2, 2), "weight"),
+            _has_metric(comparison, "proxy_histogram"),
+            lambda axes: _plot_histogram(axes, comparison, middle, "proxy_histogram", (-2, 2), "weight"),
         ),
     ]
     for caption, wanted, draw in drawings:
         if wanted:
-            yield caption, _picture(draw)
+            yield caption, _svg_url(draw)
 
 
-def _picture(draw: "Callable[[Axes], None]") -> str:
+def _svg_url(draw: "Callable[[Axes], None]") -> str:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -77,13 +77,13 @@ def _picture(draw: "Callable[[Axes], None]") -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(out.getvalue()).decode()
 
 
-def _has(comparison: Comparison, name: str) -> bool:
+def _has_metric(comparison: Comparison, name: str) -> bool:
     return any(record.metrics.get(name) is not None for record in comparison.records)
 
 
-def _drawn(comparison: Comparison) -> list[str]:
+def _drawn_rows(comparison: Comparison) -> list[str]:
     """Return the rows to draw, the best first, as legends are read."""
-    return comparison.labels[::-1][:_MOST_LINES]
+    return comparison.labels[::-1][:_MAX_LINES]
 
 
 def _color(comparison: Comparison, label: str) -> tuple[float, float, float, float]:
@@ -94,21 +94,21 @@ def _color(comparison: Comparison, label: str) -> tuple[float, float, float, flo
     return colormaps["tab20"](2 * (place % 10) + place // 10)
 
 
-def _retrieval(axes: "Axes", comparison: Comparison) -> None:
-    for label in _drawn(comparison):
-        cells = [(bits, comparison.cell(label, bits, "map")) for bits in comparison.lengths]
-        points = [(bits, cell.mean, cell.spread or 0.0) for bits, cell in cells if cell]
+def _plot_map(axes: "Axes", comparison: Comparison) -> None:
+    for label in _drawn_rows(comparison):
+        cells = [(bits, comparison.cell(label, bits, "map")) for bits in comparison.code_lengths]
+        points = [(bits, cell.mean, cell.std or 0.0) for bits, cell in cells if cell]
         bits, means, spreads = zip(*points, strict=True)
         color = _color(comparison, label)
         axes.errorbar(bits, means, spreads, marker="o", markersize=4, capsize=2, label=label, color=color)
     axes.set_xscale("log", base=2)
-    axes.set_xticks(comparison.lengths, [str(bits) for bits in comparison.lengths])
+    axes.set_xticks(comparison.code_lengths, [str(bits) for bits in comparison.code_lengths])
     axes.set(xlabel="bits", ylabel="mAP, %")
 
 
-def _nearest(axes: "Axes", comparison: Comparison, bits: int) -> None:
-    for label in _drawn(comparison):
-        curves = [_precisions(record.metrics["all"]) for record in comparison.of(label, bits)]
+def _plot_precision(axes: "Axes", comparison: Comparison, bits: int) -> None:
+    for label in _drawn_rows(comparison):
+        curves = [_precisions(record.metrics["all"]) for record in comparison.select(label, bits)]
         if curves:
             items = sorted(curves[0])
             means = [100 * mean(curve[k] for curve in curves) for k in items]
@@ -122,31 +122,33 @@ def _precisions(metrics: dict[str, float]) -> dict[int, float]:
     return {int(items): value for items, value in named}
 
 
-def _recall(axes: "Axes", comparison: Comparison, bits: int) -> None:
-    for label in _drawn(comparison):
-        curves = [r.metrics["precision_recall"] for r in comparison.of(label, bits) if "precision_recall" in r.metrics]
+def _plot_precision_recall(axes: "Axes", comparison: Comparison, bits: int) -> None:
+    for label in _drawn_rows(comparison):
+        curves = [r.metrics["precision_recall"] for r in comparison.select(label, bits) if "precision_recall" in r.metrics]
         if curves:
             recall, precision = (np.mean([curve[name] for curve in curves], 0) for name in ("recall", "precision"))
             axes.plot(100 * recall, 100 * precision, label=label, color=_color(comparison, label))
     axes.set(xlabel="recall, %", ylabel="precision, %", xlim=(0, 100), ylim=(0, 102))
 
 
-def _margins(axes: "Axes", comparison: Comparison) -> None:
+def _plot_margins(axes: "Axes", comparison: Comparison) -> None:
     fixed = {label for label, found in comparison.rows.items() if any(record.metrics.get("proxies") for record in found)}
-    labels = [label for label in _drawn(comparison) if label in fixed]
+    labels = [label for label in _drawn_rows(comparison) if label in fixed]
     width = 0.8 / len(labels)
     for number, label in enumerate(labels):
-        for place, bits in enumerate(comparison.lengths):
-            found = [r.metrics["proxies"]["nearest_mean"] for r in comparison.of(label, bits) if r.metrics.get("proxies")]
+        for place, bits in enumerate(comparison.code_lengths):
+            found = [
+                r.metrics["proxies"]["nearest_mean"] for r in comparison.select(label, bits) if r.metrics.get("proxies")
+            ]
             if found:
                 name = label if place == 0 else "_"
                 at = place + (number - (len(labels) - 1) / 2) * width
                 axes.bar(at, 100 * mean(found) / bits, width, color=_color(comparison, label), label=name)
-    axes.set_xticks(range(len(comparison.lengths)), [str(bits) for bits in comparison.lengths])
+    axes.set_xticks(range(len(comparison.code_lengths)), [str(bits) for bits in comparison.code_lengths])
     axes.set(xlabel="bits", ylabel="distance to the nearest class, % of the bits")
 
 
-def _floor(record: Record) -> float | None:
+def _min_distance(record: Record) -> float | None:
     """Return the smallest distance of two proxies in percent of the bits."""
     proxies = record.metrics.get("proxies")
     return 100 * proxies["min_distance"] / record.bits if proxies else None
@@ -163,16 +165,16 @@ def _has_geometry(comparison: Comparison, geometry: Geometry) -> bool:
     return sum(any(geometry(record) is not None for record in found) for found in comparison.rows.values()) > 2
 
 
-def _against(axes: "Axes", comparison: Comparison, geometry: Geometry, what: str) -> None:
+def _plot_against(axes: "Axes", comparison: Comparison, geometry: Geometry, what: str) -> None:
     """Draw a point for each row and length; a length has a shape of its own."""
-    for bits, shape in zip(comparison.lengths, cycle("os^DvP"), strict=False):
+    for bits, shape in zip(comparison.code_lengths, cycle("os^DvP"), strict=False):
         points = []
         for label in comparison.labels:
-            found = [(value, r.metrics["map"]) for r in comparison.of(label, bits) if (value := geometry(r)) is not None]
+            found = [(value, r.metrics["map"]) for r in comparison.select(label, bits) if (value := geometry(r)) is not None]
             if found:
                 across, up = (mean(numbers) for numbers in zip(*found, strict=True))
                 points.append((across, 100 * up))
-                name = label if bits == comparison.lengths[0] else "_"
+                name = label if bits == comparison.code_lengths[0] else "_"
                 axes.plot(across, 100 * up, shape, color=_color(comparison, label), label=name)
         if points:
             axes.annotate(f"{bits} bits", max(points), (7, 0), textcoords="offset points", va="center", fontsize=8)
@@ -180,9 +182,11 @@ def _against(axes: "Axes", comparison: Comparison, geometry: Geometry, what: str
     axes.set(xlabel=what, ylabel="mAP, %")
 
 
-def _histogram(axes: "Axes", comparison: Comparison, bits: int, name: str, span: tuple[float, float], what: str) -> None:
-    for label in _drawn(comparison):
-        found = [r.metrics[name] for r in comparison.of(label, bits) if r.metrics.get(name)]
+def _plot_histogram(
+    axes: "Axes", comparison: Comparison, bits: int, name: str, span: tuple[float, float], what: str
+) -> None:
+    for label in _drawn_rows(comparison):
+        found = [r.metrics[name] for r in comparison.select(label, bits) if r.metrics.get(name)]
         if found:
             counts = np.mean(found, 0)
             edges = np.linspace(*span, len(counts) + 1)

@@ -10,7 +10,6 @@ from PIL import Image
 
 from proxyhash.codes import top_k
 from proxyhash.data import Dataset, Split
-from proxyhash.data.dataset import UNKNOWN
 from proxyhash.data.images import Indices
 from proxyhash.models.hasher import Hasher
 from proxyhash.training.measure import embed_split
@@ -19,17 +18,17 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import generator
 
-SIDE = 96  # pixels of a thumbnail
+THUMB_SIZE = 96  # pixels of a thumbnail
 
 
 @dataclass(frozen=True)
-class Shown:
+class Thumb:
     """One image: its picture as a data: address, what it shows, how far it is from the query and whether it is relevant."""
 
-    picture: str
-    names: str
+    image_url: str
+    caption: str
     distance: int | None = None
-    right: bool | None = None
+    is_relevant: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,10 @@ class Gallery:
     """Rows of a query and its nearest images."""
 
     title: str
-    rows: tuple[tuple[Shown, ...], ...]
+    rows: tuple[tuple[Thumb, ...], ...]
 
 
-def gallery(
+def make_gallery(
     hasher: Hasher,
     dataset: Dataset,
     split: Split | None,
@@ -50,9 +49,9 @@ def gallery(
     progress: Progress = no_progress,
 ) -> Gallery:
     """Draw some queries, the same for every model, and search the database for them; without a split, all other images."""
-    if hasher.head.searches != "Hamming":
-        raise InputError(f"A gallery is searched by Hamming distance, and this model by {hasher.head.searches}.")
-    judged, split = split is not None, split or _everything(dataset, queries)
+    if hasher.head.metric != "hamming":
+        raise InputError(f"A gallery is searched by Hamming distance, and this model by {hasher.head.metric}.")
+    judged, split = split is not None, split or _random_queries(dataset, queries)
     nu, readable = embed_split(hasher, dataset, split, progress)
     split = without(split, np.flatnonzero(~readable))
     chosen = np.sort(generator(0, "gallery").permutation(len(split.query))[:queries])
@@ -63,12 +62,12 @@ def gallery(
         others = split.database[places]
         right = _relevant(dataset, int(image), others).tolist() if judged else [None] * len(others)
         answers = zip(others, near, right, strict=True)
-        matched = (_shown(dataset, int(other), int(bits), is_right) for other, bits, is_right in answers)
-        rows.append((_shown(dataset, int(image)), *matched))
+        matched = (_thumb(dataset, int(other), int(bits), is_right) for other, bits, is_right in answers)
+        rows.append((_thumb(dataset, int(image)), *matched))
     return Gallery(f"{hasher.record['order']['method']}, {hasher.bits} bits", tuple(rows))
 
 
-def _everything(dataset: Dataset, queries: int) -> Split:
+def _random_queries(dataset: Dataset, queries: int) -> Split:
     """Ask with some images and search the others: enough to look at, where nothing says which are alike."""
     order = generator(0, "gallery of everything").permutation(len(dataset))
     nothing = np.zeros(0, np.int64)
@@ -77,30 +76,22 @@ def _everything(dataset: Dataset, queries: int) -> Split:
 
 
 def _relevant(dataset: Dataset, query: int, others: Indices) -> NDArray[np.bool_]:
-    known = dataset.relevance(np.array([query, *others]))
-    if known.ndim == 1:
-        same: NDArray[np.bool_] = known[1:] == known[0]
-        return same
-    shared: NDArray[np.bool_] = (known[1:].astype(bool) & known[0].astype(bool)).any(1)
-    return shared
+    labels = dataset.require_labels()
+    relevant: NDArray[np.bool_] = labels.subset(np.array([query])).relevance(labels.subset(others))[0]
+    return relevant
 
 
-def _shown(dataset: Dataset, image: int, distance: int | None = None, right: bool | None = None) -> Shown:
-    return Shown(_thumbnail(dataset, image), _names(dataset, image), distance, right)
+def _thumb(dataset: Dataset, image: int, distance: int | None = None, right: bool | None = None) -> Thumb:
+    return Thumb(_thumbnail(dataset, image), _caption(dataset, image), distance, right)
 
 
-def _names(dataset: Dataset, image: int) -> str:
+def _caption(dataset: Dataset, image: int) -> str:
     """Return an image's class or tags, or the name of its file if it has neither."""
-    found = []
-    if dataset.labels is not None and dataset.labels[image] != UNKNOWN:
-        found = [dataset.names[dataset.labels[image]]]
-    elif dataset.tags is not None:
-        found = [dataset.names[tag] for tag in np.flatnonzero(dataset.tags[image])]
-    return ", ".join(found) or dataset.images.key(image)
+    return ", ".join(dataset.labels_of(image)) or dataset.images.key(image)
 
 
 def _thumbnail(dataset: Dataset, image: int) -> str:
-    picture = Image.fromarray(dataset.images.read_square(image, SIDE, "cover"))
+    picture = Image.fromarray(dataset.images.read_square(image, THUMB_SIZE, "cover"))
     out = io.BytesIO()
     picture.save(out, "JPEG", quality=80)
     return "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode()

@@ -8,10 +8,10 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from proxyhash.report.comparison import METRICS, PERCENT, Comparison
-from proxyhash.report.figures import figures
+from proxyhash.report.comparison import METRIC_NAMES, PERCENT_METRICS, Comparison
+from proxyhash.report.export import format_cell
+from proxyhash.report.figures import draw_figures
 from proxyhash.report.gallery import Gallery
-from proxyhash.report.plain import shown
 from proxyhash.utils.atomic_io import atomic_write
 
 
@@ -38,19 +38,19 @@ def write_page(
 def _section(comparison: Comparison) -> dict[str, Any]:
     return {
         "title": comparison.title,
-        "lengths": comparison.lengths,
+        "code_lengths": comparison.code_lengths,
         "tables": [_table(comparison, metric) for metric in comparison.metrics],
-        "figures": list(figures(comparison)),
+        "figures": list(draw_figures(comparison)),
         "recipes": _recipes(comparison),
     }
 
 
 def _table(comparison: Comparison, metric: str) -> dict[str, Any]:
     rows = [
-        {"label": label, "cells": [_cell(comparison, label, bits, metric) for bits in comparison.lengths]}
-        for label in comparison.measured(metric)
+        {"label": label, "cells": [_cell(comparison, label, bits, metric) for bits in comparison.code_lengths]}
+        for label in comparison.rows_with(metric)
     ]
-    return {"title": METRICS[metric] + (", %" if metric in PERCENT else ""), "rows": rows}
+    return {"title": METRIC_NAMES[metric] + (", %" if metric in PERCENT_METRICS else ""), "rows": rows}
 
 
 def _cell(comparison: Comparison, label: str, bits: int, metric: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _cell(comparison: Comparison, label: str, bits: int, metric: str) -> dict[st
     if cell is None:
         return {"text": "", "paper": "", "best": False}
     paper = "" if cell.difference is None else f"paper {cell.paper:.1f} ({cell.difference:+.1f})"
-    return {"text": shown(cell, metric), "paper": paper, "best": cell.mean == comparison.best(bits, metric)}
+    return {"text": format_cell(cell, metric), "paper": paper, "best": cell.mean == comparison.best(bits, metric)}
 
 
 def _recipes(comparison: Comparison) -> str:

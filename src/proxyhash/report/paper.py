@@ -19,7 +19,7 @@ class PaperTable:
     rows: Mapping[str, tuple[float, ...]]
     data: str | None = None  # the data set, where the protocol is for any
 
-    def number(self, row: str, bits: int) -> float | None:
+    def value(self, row: str, bits: int) -> float | None:
         """Return the paper's number, if it has one."""
         if row not in self.rows or bits not in self.bits:
             return None
@@ -39,9 +39,9 @@ def paper_tables() -> tuple[PaperTable, ...]:
     )
 
 
-def paper_number(data: str, protocol: str, metric: str, row: str, bits: int) -> float | None:
+def paper_value(data: str, protocol: str, metric: str, row: str, bits: int) -> float | None:
     """Return what the paper reports in percent for a method (`shclm+triplet` for the joint loss) and a length."""
     for table in paper_tables():
         if (table.protocol, table.metric) == (protocol, metric) and table.data in (None, data):
-            return table.number(row, bits)
+            return table.value(row, bits)
     return None

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 from PIL import Image
 
+from proxyhash.data.crop import Part, sample_part
 from proxyhash.data.decoding import Fit, UnreadableImageError, decode, square
-from proxyhash.data.parts import Part, sample_part
 from proxyhash.serve.processes import Ready
 
 NAME = "The image"

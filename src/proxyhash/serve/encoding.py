@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyhash.data.crop import Part
 from proxyhash.data.decoding import Fit, Pixels
-from proxyhash.data.parts import Part
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.serve.decoder import Crop, Square
 from proxyhash.serve.http import RefusalError, busy

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from proxyhash.data import Dataset, Split, load_dataset, make_split
 from proxyhash.data.images import Indices, Some
 from proxyhash.evaluation import Metric
+from proxyhash.labels import ClassLabels
 from proxyhash.models.card import card_renewed
-from proxyhash.models.engines import Floats
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.model_folder import MEASURED
 from proxyhash.models.running import BATCH
+from proxyhash.models.runtime import Floats
+from proxyhash.models.storage import MEASURED
 from proxyhash.training.processes import Processes
 from proxyhash.training.shared_evaluation import evaluate_shared
 from proxyhash.training.train import without
@@ -91,14 +92,14 @@ def measure_hasher(
     split = without(split, np.flatnonzero(~readable))
     metrics = evaluate_shared(
         hasher.head.queries(nu[split.query]),
-        dataset.relevance(split.query),
+        dataset.require_labels().values[split.query],
         hasher.head.codes(nu[split.database]),
-        dataset.relevance(split.database),
+        dataset.require_labels().values[split.database],
         top=split.top,
         processes=processes,
         progress=progress,
     )
-    error = float(((np.abs(nu[split.query]) - 1) ** 2).mean()) if hasher.head.searches == "Hamming" else None
+    error = float(((np.abs(nu[split.query]) - 1) ** 2).mean()) if hasher.head.metric == "hamming" else None
     return Measured(metrics, proxy_accuracy(hasher, dataset, split.query, nu), error, split)
 
 
@@ -132,10 +133,10 @@ def _batches(wanted: Indices) -> list[Indices]:
 
 def proxy_accuracy(hasher: Hasher, dataset: Dataset, queries: Indices, nu: Floats) -> float | None:
     """Return how often the nearest proxy is that of a query's class, for nu (N, bits), if that can be asked."""
-    if hasher.proxies is None or dataset.labels is None:
+    if hasher.proxies is None or not isinstance(dataset.labels, ClassLabels):
         return None
     number = {name: position for position, name in enumerate(hasher.names)}
-    truth = np.array([number.get(name, -1) for name in dataset.names])[dataset.labels[queries]]
+    truth = np.array([number.get(name, -1) for name in dataset.class_names])[dataset.labels.values[queries]]
     known = truth >= 0
     if not known.any():
         return None

@@ -8,7 +8,7 @@ from torch.nn.functional import conv2d
 
 from proxyhash.models.backbones import Backbone, create_backbone
 from proxyhash.models.backbones.efficientnet_lite import LITE0, LITE1, LITE2, EfficientNetLite, Variant
-from proxyhash.models.backbones.mobile_block import SameConv2d
+from proxyhash.models.backbones.inverted_residual import SameConv2d
 
 
 @pytest.fixture(scope="module")

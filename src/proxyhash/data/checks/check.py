@@ -9,9 +9,9 @@ from proxyhash.data.checks.duplicates import duplicates
 from proxyhash.data.checks.pixels import UNREADABLE, digests, readable, same_picture
 from proxyhash.data.checks.report import Finding, Level, Report
 from proxyhash.data.dataset import PARTS, Dataset
-from proxyhash.data.problems import EXAMPLES, Problems
 from proxyhash.data.protocols import Split
-from proxyhash.data.sources.folder import EMPTY_CLASS
+from proxyhash.data.readers.folder import EMPTY_CLASS
+from proxyhash.data.skipped import EXAMPLES, Problems
 from proxyhash.utils.progress import Progress, no_progress
 
 FEW = 5  # images of a class below which neither training nor a hold-out is meaningful
@@ -46,7 +46,7 @@ def _facts(dataset: Dataset, readable_images: int) -> dict[str, object]:
         "kind": dataset.kind,
         "images": len(dataset),
         "readable": readable_images,
-        "classes": len(dataset.names),
+        "classes": len(dataset.class_names),
         "without label": len(dataset) - len(dataset.labeled()),
         "parts": {name: count for name, count in parts.items() if count},
     }
@@ -64,39 +64,32 @@ def _skipped(images: int, problems: Problems) -> Iterator[Finding]:
 
 def _sizes(dataset: Dataset) -> Iterator[Finding]:
     """Say how images are spread over classes or tags."""
-    if dataset.labels is not None:
-        counts = np.bincount(dataset.labels[dataset.labeled()], minlength=len(dataset.names))
-    elif dataset.tags is not None:
-        counts = dataset.tags.sum(0)
-    else:
+    labels = dataset.labels
+    if labels is None:
         yield Finding("note", "no labels: it can be indexed, but not trained on or evaluated")
         return
-    noun = "class" if dataset.labels is not None else "tag"
+    counts, noun, plural = labels.counts(), labels.noun, labels.kind
     spread = f"{counts.min():,} to {counts.max():,} images a {noun}, {np.median(counts):,.0f} in the middle"
     yield Finding("ok", spread)
     none, single, few = (np.flatnonzero(chosen) for chosen in (counts == 0, counts == 1, (counts > 1) & (counts < FEW)))
-    plural = "classes" if noun == "class" else "tags"
     if len(none):
-        names = tuple(dataset.names[number] for number in none[:EXAMPLES])
+        names = tuple(labels.names[number] for number in none[:EXAMPLES])
         yield Finding("warning", f"{plural} without images", len(none), names)
     if len(single):
-        names = tuple(dataset.names[number] for number in single[:EXAMPLES])
+        names = tuple(labels.names[number] for number in single[:EXAMPLES])
         yield Finding("warning", f"{plural} with one image, which can be searched but not found again", len(single), names)
     if len(few):
-        names = tuple(f"{dataset.names[number]} ({counts[number]})" for number in few[:EXAMPLES])
+        names = tuple(f"{labels.names[number]} ({counts[number]})" for number in few[:EXAMPLES])
         yield Finding("note", f"{plural} with fewer than {FEW} images", len(few), names)
 
 
 def _relevance(dataset: Dataset, split: Split) -> Iterator[Finding]:
     """Say whether every query has something to find."""
-    if dataset.labels is not None:
-        lonely = split.query[~np.isin(dataset.labels[split.query], dataset.labels[split.database])]
-    else:
-        assert dataset.tags is not None
-        lonely = split.query[~dataset.tags[split.query][:, dataset.tags[split.database].any(0)].any(1)]
-    if len(lonely):
-        names = tuple(dataset.images.key(int(index)) for index in lonely[:EXAMPLES])
-        yield Finding("warning", "queries with nothing relevant in the database", len(lonely), names)
+    labels = dataset.require_labels()
+    without_relevant = split.query[~labels.subset(split.query).has_relevant(labels.subset(split.database))]
+    if len(without_relevant):
+        names = tuple(dataset.images.key(int(index)) for index in without_relevant[:EXAMPLES])
+        yield Finding("warning", "queries with nothing relevant in the database", len(without_relevant), names)
     else:
         yield Finding("ok", "every query has something relevant in the database")
     inside = np.intersect1d(split.query, np.union1d(split.database, split.training_set))
@@ -106,16 +99,16 @@ def _relevance(dataset: Dataset, split: Split) -> Iterator[Finding]:
 
 def _unseen(dataset: Dataset, split: Split, pretrained_on: str | None) -> Iterator[Finding]:
     """Say whether classes that should be unseen are."""
-    if "transfer" not in split.protocol or dataset.labels is None:
+    if "transfer" not in split.protocol:
         return
-    asked = np.unique(dataset.labels[split.query])
+    asked = dataset.require_labels().subset(split.query).present_classes()
     both = np.intersect1d(asked, split.classes)
     if len(both):
         yield Finding("error", "classes that are both trained and called unseen", len(both))
     else:
         yield Finding("ok", f"none of the {len(asked)} unseen classes occurs in training")
     known = RECORDS[dataset.name].pretrained_names if dataset.name in RECORDS else ()
-    wordnet = [name for name in dataset.names if len(name) == 9 and name[0] == "n" and name[1:].isdigit()]
+    wordnet = [name for name in dataset.class_names if len(name) == 9 and name[0] == "n" and name[1:].isdigit()]
     if pretrained_on is not None and (pretrained_on in known or (pretrained_on == "ILSVRC-2012" and wordnet)):
         share = "these very" if wordnet else "many of these"
         what = f"the backbone was pretrained on {pretrained_on}, which holds {share} unseen classes"

@@ -9,8 +9,9 @@ from proxyhash.data.catalog import RECORDS
 from proxyhash.data.checks.report import Finding, Level
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import Indices
-from proxyhash.data.problems import EXAMPLES
 from proxyhash.data.protocols import Split
+from proxyhash.data.skipped import EXAMPLES
+from proxyhash.labels import ClassLabels
 
 Groups = NDArray[np.int64]
 """For each image the number of its picture: equal numbers, equal pixels."""
@@ -56,8 +57,8 @@ def _pairs(dataset: Dataset, groups: Groups, ones: Indices, others: Indices) -> 
 
 
 def _disputed(dataset: Dataset, groups: Groups, repeated: Indices) -> Indices:
-    if dataset.labels is None or not len(repeated):
+    if not isinstance(dataset.labels, ClassLabels) or not len(repeated):
         return np.zeros(0, np.int64)
-    pairs = np.unique(np.stack([groups[repeated], dataset.labels[repeated]], 1), axis=0)
+    pairs = np.unique(np.stack([groups[repeated], dataset.labels.values[repeated]], 1), axis=0)
     numbers, labels = np.unique(pairs[:, 0], return_counts=True)
     return repeated[np.isin(groups[repeated], numbers[labels > 1])]

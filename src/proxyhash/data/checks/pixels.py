@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from proxyhash.data.decoding import UnreadableImageError
 from proxyhash.data.images import Images
-from proxyhash.data.problems import Problems
+from proxyhash.data.skipped import Problems
 from proxyhash.utils.parallel import available_threads, prefetch
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int

@@ -6,7 +6,7 @@ from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import Indices
 from proxyhash.data.protocols.holdout import own_parts
 from proxyhash.data.protocols.registry import Wish, protocol
-from proxyhash.data.protocols.sampling import Tags, per_class, per_tag
+from proxyhash.data.protocols.sampling import per_class, per_tag
 from proxyhash.data.protocols.split import Cut
 
 SEED = 2019  # of all published choices, whatever seed a run has
@@ -25,11 +25,11 @@ def _cifar10(queries: int, training: int, *, apart: bool = False) -> None:
 
     @protocol(name, summary, datasets=("cifar10",))
     def cut(data: Dataset, _: Wish) -> Cut:
-        assert data.labels is not None  # the registry has checked
+        classes = data.require_classes().values
         everything = data.labeled()
-        query = per_class(everything, data.labels, queries // 10, SEED, "cifar10", "queries")
+        query = per_class(everything, classes, queries // 10, SEED, "cifar10", "queries")
         rest = np.setdiff1d(everything, query)
-        train = per_class(rest, data.labels, training, SEED, "cifar10", "training")
+        train = per_class(rest, classes, training, SEED, "cifar10", "training")
         return Cut(train, query, np.setdiff1d(rest, train) if apart else rest)
 
 
@@ -58,14 +58,9 @@ def nuswide_paper(data: Dataset, _: Wish) -> Cut:
 def nuswide_10500(data: Dataset, _: Wish) -> Cut:
     """Cut NUS-WIDE-21 as the pairwise methods do."""
     query, rest = _queries_and_rest(data)
-    return Cut(per_tag(rest, _tags(data), 500, SEED, "nuswide", "training"), query, rest)
+    return Cut(per_tag(rest, data.require_tags().values, 500, SEED, "nuswide", "training"), query, rest)
 
 
 def _queries_and_rest(data: Dataset) -> tuple[Indices, Indices]:
-    query = per_tag(data.labeled(), _tags(data), 100, SEED, "nuswide", "queries")
+    query = per_tag(data.labeled(), data.require_tags().values, 100, SEED, "nuswide", "queries")
     return query, np.setdiff1d(data.labeled(), query)
-
-
-def _tags(data: Dataset) -> Tags:
-    assert data.tags is not None  # the registry has checked
-    return data.tags

@@ -4,11 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from proxyhash.data.catalog import RECORDS
 from proxyhash.data.dataset import Dataset
-from proxyhash.data.images import Indices
 from proxyhash.data.protocols.split import Cut, Split
 from proxyhash.data.protocols.validation import hold_out
 from proxyhash.utils.errors import InputError
@@ -109,7 +106,7 @@ def make_split(
         *hold_out(dataset, cut.train, validation or chosen.validation, wish.seed),
         cut.query,
         cut.database,
-        _seen(dataset, cut.train),
+        dataset.require_labels().subset(cut.train).present_classes(),
         chosen.top,
         wish.seed,
         cut.note,
@@ -126,14 +123,6 @@ def _check(dataset: Dataset, chosen: Protocol, wish: Wish, validation: HoldOut |
     if wish.round >= chosen.rounds:
         has = f"rounds 0 to {chosen.rounds - 1}, not {wish.round}" if chosen.rounds > 1 else "no rounds"
         raise InputError(f"The protocol {chosen.name} has {has}.")
-
-
-def _seen(dataset: Dataset, train: Indices) -> Indices:
-    """Return the classes, or tags, that occur in training."""
-    if dataset.labels is not None:
-        return np.unique(dataset.labels[train])
-    assert dataset.tags is not None
-    return np.flatnonzero(dataset.tags[train].any(0))
 
 
 def default_protocol(dataset: Dataset) -> str:

@@ -18,11 +18,11 @@ _SUMMARY = "trained on 75 % of the classes; database and queries: train and test
 @protocol("ilsvrc2012-transfer", _SUMMARY, datasets=("ilsvrc2012",), validation="classes", top=50_000, rounds=4)
 def transfer(data: Dataset, wish: Wish) -> Cut:
     """Cut round `wish.round`; without parts of its own, the data set's queries are a share of the unseen classes."""
-    assert data.labels is not None  # the registry has checked
-    if len(data.names) < 8:
-        raise InputError(f"{data.name} has {len(data.names)} classes; transfer needs at least 8, two in each quarter.")
-    unseen = quarters(len(data.names))[wish.round]
-    hidden = np.isin(data.labels, unseen)
+    labels = data.require_classes()
+    if labels.num_classes < 8:
+        raise InputError(f"{data.name} has {labels.num_classes} classes; transfer needs at least 8, two in each quarter.")
+    unseen = quarters(labels.num_classes)[wish.round]
+    hidden = np.isin(labels.values, unseen)
     train, query, database = data.part("train"), data.part("query"), data.part("database")
     rest = np.setdiff1d(data.labeled(), query)
     train = train if len(train) else rest

@@ -5,6 +5,7 @@ import numpy as np
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import Indices
 from proxyhash.data.protocols.sampling import random_share, stratified_share
+from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import permutation
 
@@ -30,20 +31,23 @@ def hold_out(dataset: Dataset, train: Indices, what: str, seed: int) -> tuple[In
 def share_of(dataset: Dataset, pool: Indices, seed: int, purpose: str) -> Indices:
     """Return a share of the pool: of each class (a class of one image keeps it), or of all tagged images."""
     share = min(SHARE, MOST / max(1, len(pool)))
-    if dataset.labels is not None:
-        return stratified_share(pool, dataset.labels, share, seed, purpose)
-    return random_share(pool, share, seed, purpose)
+    match dataset.require_labels():
+        case ClassLabels(values=classes):
+            return stratified_share(pool, classes, share, seed, purpose)
+        case TagLabels():
+            return random_share(pool, share, seed, purpose)
 
 
 def _classes(dataset: Dataset, train: Indices, seed: int) -> tuple[Indices, Indices, Indices]:
     """Hold out whole classes, so that what is tuned is how well unseen ones are searched."""
-    if dataset.labels is None:
+    if not isinstance(dataset.labels, ClassLabels):
         raise InputError(f"{dataset.name} has tags: hold out images for validation, not classes.")
-    classes = np.unique(dataset.labels[train])
+    values = dataset.labels.values
+    classes = np.unique(values[train])
     if len(classes) < 4:
         raise InputError(f"{dataset.name} trains on {len(classes)} classes: too few to hold some out for validation.")
     count = max(2, round(len(classes) * CLASSES))
     unseen = classes[permutation(len(classes), seed, "validation classes")[:count]]
-    pool = train[np.isin(dataset.labels[train], unseen)]
-    queries = stratified_share(pool, dataset.labels, QUERIES_OF_CLASSES, seed, "validation queries")
+    pool = train[np.isin(values[train], unseen)]
+    queries = stratified_share(pool, values, QUERIES_OF_CLASSES, seed, "validation queries")
     return np.setdiff1d(train, pool), queries, np.setdiff1d(pool, queries)

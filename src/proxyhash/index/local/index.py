@@ -18,7 +18,7 @@ from proxyhash.index.local.store import Store
 from proxyhash.index.model_store import copy_model, load_hasher, model_dir, proxy_codes
 from proxyhash.index.queries import EncodedQueries, QueriesLike, encode_items, encode_queries
 from proxyhash.index.results import AddResult, IndexInfo, Matches, build_matches
-from proxyhash.models.model_folder import fingerprint
+from proxyhash.models.storage import fingerprint
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.backbone import Backbone, initialize
+from proxyhash.models.backbones.base import Backbone, initialize
 from proxyhash.models.backbones.facts import IMAGENET_MEAN, IMAGENET_STD, Facts
 from proxyhash.models.backbones.registry import Brief, backbone
 from proxyhash.models.backbones.weights import State, load_strictly, official_file, read_state

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.backbone import Backbone, initialize
+from proxyhash.models.backbones.base import Backbone, initialize
 from proxyhash.models.backbones.facts import Facts
 from proxyhash.models.backbones.registry import Brief, backbone
 from proxyhash.utils.errors import InputError

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.backbone import Backbone, initialize
+from proxyhash.models.backbones.base import Backbone, initialize
 from proxyhash.models.backbones.facts import Facts
-from proxyhash.models.backbones.mobile_block import ConvNorm, MobileBlock
+from proxyhash.models.backbones.inverted_residual import ConvNorm, MobileBlock
 from proxyhash.models.backbones.registry import Brief, backbone
 from proxyhash.models.backbones.weights import State, file_in_package, load_strictly, read_state
 

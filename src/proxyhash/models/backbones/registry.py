@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import generator
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.backbone import Backbone
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.backbones.facts import Facts, PerChannel
 from proxyhash.models.backbones.registry import TIMM_PREFIX, Brief, Build, closest
 from proxyhash.utils.errors import InputError

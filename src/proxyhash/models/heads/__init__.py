@@ -1,10 +1,10 @@
 """What stands between features and codes: one head a file, known by its name, so that a saved model can build it again."""
 
+from proxyhash.models.heads.base import Head, HeadShape, Queries
 from proxyhash.models.heads.blocks import BlockHead
 from proxyhash.models.heads.divided import DividedHead
-from proxyhash.models.heads.head import Head, HeadShape, Queries
-from proxyhash.models.heads.plain import HashHead, LinearHead
-from proxyhash.models.heads.quantised import QuantisedHead, SoftmaxQuantisedHead, UnitQuantisedHead
+from proxyhash.models.heads.linear import HashHead, LinearHead
+from proxyhash.models.heads.quantized import QuantisedHead, SoftmaxQuantisedHead, UnitQuantisedHead
 from proxyhash.models.heads.registry import describe_head, head_kind, make_head
 from proxyhash.models.heads.weighted import WeightedHead
 

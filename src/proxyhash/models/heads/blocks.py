@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from proxyhash.codes.bits import Packed
 from proxyhash.codes.tables import pack_symbols, symbol_bits
-from proxyhash.models.heads.head import Floats, Head, HeadShape, layers_before
+from proxyhash.models.heads.base import Floats, Head, HeadShape, layers_before
 from proxyhash.models.heads.registry import head_kind
 
 
@@ -15,7 +15,7 @@ class BlockHead(Head):
     An image in the database is the largest of each block; a query keeps its real values p, and scores sum_m p[m, symbol_m].
     """
 
-    searches = "one-hot blocks"
+    metric = "one-hot blocks"
 
     def __init__(self, shape: HeadShape) -> None:
         super().__init__(shape)

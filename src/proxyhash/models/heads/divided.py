@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from proxyhash.models.heads.head import Head, HeadShape, layers_before
+from proxyhash.models.heads.base import Head, HeadShape, layers_before
 from proxyhash.models.heads.registry import head_kind
 
 SLICE = 50  # units that a bit reads, at least: the authors'

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from proxyhash.models.heads.head import Head, HeadShape
+from proxyhash.models.heads.base import Head, HeadShape
 from proxyhash.utils.registry import lookup
 
 Kind = TypeVar("Kind", bound=type[Head])

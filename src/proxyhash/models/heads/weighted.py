@@ -6,8 +6,8 @@ from torch import Tensor
 
 from proxyhash.codes import signs
 from proxyhash.codes.tables import bit_tables
-from proxyhash.models.heads.head import Floats, HeadShape
-from proxyhash.models.heads.plain import LinearHead
+from proxyhash.models.heads.base import Floats, HeadShape
+from proxyhash.models.heads.linear import LinearHead
 from proxyhash.models.heads.registry import head_kind
 
 
@@ -15,7 +15,7 @@ from proxyhash.models.heads.registry import head_kind
 class WeightedHead(LinearHead):
     """u = L'q + b, signs as codes, searched by sum_k w_k [bits differ], with `weights` w (bits,) that are not negative."""
 
-    searches = "weighted Hamming"
+    metric = "weighted hamming"
     weights: Tensor
 
     def __init__(self, shape: HeadShape) -> None:

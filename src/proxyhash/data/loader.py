@@ -1,0 +1,127 @@
+"""Batches of transformed images, read ahead by threads: Pillow decodes without holding Python's lock."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from proxyhash.data.crop import Part
+from proxyhash.data.decoding import Pixels, UnreadableImageError
+from proxyhash.data.images import Images, Indices, in_memory
+from proxyhash.data.skipped import Problems
+from proxyhash.data.transforms import Draws, Transform
+from proxyhash.utils.parallel import available_threads, prefetch
+from proxyhash.utils.validation import check_int
+
+AHEAD = 2  # batches that are read while one is used: one would leave a worker idle at each batch's end
+UNREADABLE = "unreadable image"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Images (n, 3, size, size), floats from 0 to 255, and which they are. What could not be read is not among them."""
+
+    images: Tensor
+    indices: Indices
+
+
+def load_batches(
+    images: Images,
+    batches: Iterable[Indices],
+    transform: Transform,
+    *,
+    draws: Draws | None = None,
+    problems: Problems | None = None,
+    workers: int | None = None,
+) -> Iterator[Batch]:
+    """Yield the batches in order, augmented by `draws` (N, 5) if they are given, as for testing if not.
+
+    An image that cannot be read is counted in `problems` and left out; without `problems` it is an error.
+    """
+    workers = available_threads() if workers is None else check_int("The number of workers", workers, 1)
+    reader = _Reader(images, transform, draws, problems)
+    yield from reader.from_memory(batches) if in_memory(images) else reader.from_files(batches, workers)
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A batch whose images are being read."""
+
+    indices: Indices
+    pixels: NDArray[Any]
+    reads: list[Future[UnreadableImageError | None]]
+
+
+@dataclass(frozen=True)
+class _Reader:
+    images: Images
+    transform: Transform
+    draws: Draws | None
+    problems: Problems | None
+
+    def from_memory(self, batches: Iterable[Indices]) -> Iterator[Batch]:
+        """Yield batches of stored pixels: so cheap that nothing need be read ahead."""
+        for indices in batches:
+            stored = self.images.stored(indices)
+            assert stored is not None
+            yield Batch(self._transformed(stored, indices), indices)
+
+    def from_files(self, batches: Iterable[Indices], workers: int) -> Iterator[Batch]:
+        """Yield batches of decoded files. Images are the unit of work, so that the last of a batch wait for nobody."""
+        pool = ThreadPoolExecutor(workers)
+        try:
+            for begun in prefetch((self._begin(pool, indices) for indices in batches), AHEAD):
+                yield self._finish(begun)
+        finally:  # whoever stops early does not wait for what was read ahead
+            pool.shutdown(cancel_futures=True)
+
+    def _begin(self, pool: ThreadPoolExecutor, indices: Indices) -> _Begun:
+        """Let the workers write to one array: squares that are still to be transformed, or parts that need no more."""
+        parts: Sequence[Part | None] = [None] * len(indices)
+        side, dtype = self.transform.side, "uint8"
+        if self.transform.takes_parts:
+            parts = self.transform.parts(len(indices), None if self.draws is None else self.draws[indices])
+            side, dtype = self.transform.size, "float32"
+        pixels = np.empty((len(indices), side, side, 3), dtype)
+        items = zip(indices.tolist(), parts, pixels, strict=True)
+        return _Begun(indices, pixels, [pool.submit(self._read, *item) for item in items])
+
+    def _finish(self, begun: _Begun) -> Batch:
+        errors = [read.result() for read in begun.reads]
+        indices, pixels = begun.indices, begun.pixels
+        for index, error in zip(indices.tolist(), errors, strict=True):
+            if error is not None:
+                self._count(index, error)
+        if any(errors):
+            good = np.array([error is None for error in errors])
+            indices, pixels = indices[good], pixels[good]
+        if self.transform.takes_parts:
+            return Batch(torch.from_numpy(pixels).permute(0, 3, 1, 2), indices)
+        return Batch(self._transformed(pixels, indices), indices)
+
+    def _read(self, index: int, part: Part | None, out: NDArray[Any]) -> UnreadableImageError | None:
+        """Read one image into its place, or return why that is impossible."""
+        try:
+            if part is None:
+                out[:] = self.images.read_square(index, self.transform.side, self.transform.fit)
+            else:
+                self.images.read_part(index, part, out)
+        except UnreadableImageError as error:
+            return error
+        return None
+
+    def _count(self, index: int, error: UnreadableImageError) -> None:
+        if self.problems is None:
+            raise error
+        self.problems.add(UNREADABLE, f"{self.images.key(index)} {error.reason}")
+
+    def _transformed(self, squares: Pixels, indices: Indices) -> Tensor:
+        tensor = torch.from_numpy(squares)
+        if self.draws is None:
+            return self.transform.for_testing(tensor)
+        return self.transform.for_training(tensor, torch.from_numpy(self.draws[indices]))

@@ -1,0 +1,93 @@
+"""Listing the image files of a folder: streamed, in a fixed order, and never outside of it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from proxyhash.data.catalog import RECORDS
+from proxyhash.data.decoding import EXTENSIONS
+from proxyhash.data.skipped import Problems
+from proxyhash.utils.errors import InputError
+
+OUTSIDE = "outside the folder"
+LINKED_FOLDER = "link to a folder, not entered"
+BROKEN = "link to nothing"
+
+
+def checked_root(path: Path) -> Path:
+    """Return the folder with all links resolved."""
+    try:
+        root = path.expanduser().resolve(strict=True)
+    except FileNotFoundError:
+        raise InputError(f"There is no folder {path}.") from None
+    except (OSError, RuntimeError) as error:
+        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    with _entries(root):
+        return root
+
+
+def folder_name(root: Path) -> str:
+    """Return what a data set in a folder is called: like the folder, but never like a published data set."""
+    return f"folder {root.name}" if root.name in RECORDS or not root.name else root.name
+
+
+def image_files(root: Path, folder: str, problems: Problems, *, deep: bool = True) -> Iterator[str]:
+    """Yield the image files in `root / folder`, and at any depth below if `deep`, relative to `root`, in the order of names.
+
+    Hidden files and files of other kinds are passed over; links that lead out of `root` are counted and skipped. Folders
+    that are links are counted and not entered, so that a loop of links cannot trap us.
+    """
+    names, folders = [], []
+    with _entries(root / folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            relative = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(relative)
+            elif entry.is_symlink() and (problem := _problem_of_link(root, relative)):
+                problems.add(problem, relative)
+            elif os.path.splitext(entry.name)[1].lower() in EXTENSIONS and entry.is_file():  # noqa: PTH122  Path is slow
+                names.append(relative)
+    yield from sorted(names)
+    for subfolder in sorted(folders) if deep else ():
+        yield from image_files(root, subfolder, problems)
+
+
+def subfolders(root: Path, folder: str = "") -> list[str]:
+    """Return the names of the folders directly inside, sorted, without hidden ones and links."""
+    with _entries(root / folder) as entries:
+        found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")]
+    return sorted(found)
+
+
+def is_inside(root: Path, path: Path) -> bool:
+    """Return whether a path leads to something inside `root`, all links followed."""
+    try:
+        return path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError, ValueError):  # a loop of links, or what cannot be a name
+        return False
+
+
+def _problem_of_link(root: Path, relative: str) -> str | None:
+    path = root / relative
+    if path.is_dir():
+        return LINKED_FOLDER
+    if path.suffix.lower() not in EXTENSIONS:
+        return None
+    if not os.path.exists(path):  # noqa: PTH110  of a loop of links, it says no
+        return BROKEN
+    return None if is_inside(root, path) else OUTSIDE
+
+
+@contextmanager
+def _entries(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+    try:
+        found = os.scandir(folder)
+    except NotADirectoryError:
+        raise InputError(f"{folder} is not a folder.") from None
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read: {error.strerror}.") from error
+    with found:
+        yield found

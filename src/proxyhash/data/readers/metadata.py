@@ -1,0 +1,137 @@
+"""A folder of images with a `metadata.csv`: `file_name`, optionally `split`, and `label` or `tags`."""
+
+import csv
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from proxyhash.data.dataset import NO_PART, PARTS, Dataset
+from proxyhash.data.images import FileImages
+from proxyhash.data.readers.folder import PART_NAMES
+from proxyhash.data.readers.listing import OUTSIDE, checked_root, folder_name, is_inside
+from proxyhash.data.skipped import Problems
+from proxyhash.labels import ClassLabels, TagLabels
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
+
+METADATA = "metadata.csv"
+MISSING = "row whose file is missing"
+TWICE = "second row of a file"
+NAMELESS = "row without a file name"
+
+
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    part: int
+    text: str  # the label, or all tags
+
+
+def load_metadata(path: Path, *, strict: bool = False, progress: Progress = no_progress) -> Dataset:
+    """Read the table and find its files; nothing is decoded yet."""
+    root, problems = checked_root(path), Problems(strict)
+    rows = list(_usable_rows(root, problems, progress))
+    if not rows:
+        why = f" ({'; '.join(problems.sentences())})" if problems else ""
+        raise InputError(f"{root / METADATA} names no image that is there{why}.")
+    images = FileImages(root, [row.name for row in rows])
+    parts = np.array([row.part for row in rows], np.int8)
+    texts = [row.text for row in rows]
+    labels = parse_tags(texts) if "tags" in _header(root) else ClassLabels.from_names(texts)
+    return Dataset(folder_name(root), images, labels if labels.names else None, parts=parts, problems=problems)
+
+
+def parse_tags(texts: list[str]) -> TagLabels:
+    """Return the tags of each text, their names sorted.
+
+    One separator serves the whole column, so that in `sky; palm tree` and `palm tree` the last is one tag.
+    """
+    separator = next((mark for mark in ";," if any(mark in text for text in texts)), None)
+    sets = [{tag.strip() for tag in text.split(separator) if tag.strip()} for text in texts]
+    names = tuple(sorted(set().union(*sets)))
+    position = {name: number for number, name in enumerate(names)}
+    matrix = np.zeros((len(texts), len(names)), bool)
+    for row, tags in zip(matrix, sets, strict=True):
+        row[[position[tag] for tag in tags]] = True
+    return TagLabels(matrix, names)
+
+
+def _header(root: Path) -> list[str]:
+    with (root / METADATA).open(newline="", encoding="utf-8-sig") as handle:
+        return _columns(next(csv.reader(handle), []))
+
+
+def _columns(header: Iterable[str]) -> list[str]:
+    """Return the names of columns as we know them: `File_Name, Label` is not worth an error."""
+    return [name.strip().lower() for name in header]
+
+
+def _usable_rows(root: Path, problems: Problems, progress: Progress) -> Iterator[_Row]:
+    """Yield the rows whose file is there and inside the folder, each file once."""
+    table, seen = root / METADATA, set()
+    for line, row, fraction in _table(table):
+        progress(f"reading {METADATA}", fraction)
+        name = PurePosixPath((row["file_name"] or "").strip().replace("\\", "/")).as_posix()
+        if name == ".":
+            problems.add(NAMELESS, f"line {line}")
+        elif name in seen:
+            problems.add(TWICE, name)
+        elif name.startswith("/") or not is_inside(root, root / name):
+            problems.add(OUTSIDE, name)
+        elif not os.path.isfile(root / name):  # noqa: PTH113  Path.is_file raises for names that are too long
+            problems.add(MISSING, name)
+        else:
+            seen.add(name)
+            yield _Row(name, _part(row, name, table), (row.get("label") or row.get("tags") or "").strip())
+    progress(f"reading {METADATA}", 1.0)
+
+
+def _table(table: Path) -> Iterator[tuple[int, dict[str, str | None], float]]:
+    """Yield the number of each row's line, the row, and the share of the file that is read."""
+    size = max(1, table.stat().st_size)
+    try:
+        with table.open(newline="", encoding="utf-8-sig") as handle:
+            reader = csv.DictReader(handle)
+            reader.fieldnames = _columns(reader.fieldnames or [])
+            _check_columns(table, list(reader.fieldnames))
+            done = 0
+            for row in reader:
+                done += sum(len(value or "") + 1 for key, value in row.items() if key is not None)
+                yield reader.line_num, row, min(1.0, done / size)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{table} is not UTF-8 text (line {_undecodable_line(table)}); save it as UTF-8.") from error
+    except OSError as error:
+        raise InputError(f"{table} cannot be read: {error.strerror}.") from error
+    except csv.Error as error:
+        raise InputError(f"{table} is not a proper CSV file: {error}.") from error
+
+
+def _undecodable_line(table: Path) -> int:
+    content = table.read_bytes()
+    try:
+        content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return content[: error.start].count(b"\n") + 1
+    return 0
+
+
+def _check_columns(table: Path, columns: list[str]) -> None:
+    if "file_name" not in columns:
+        raise InputError(f"{table} has no column file_name in its first line.")
+    if {"label", "tags"} <= set(columns):
+        raise InputError(f"{table} has both label and tags; keep the column that says which images are alike.")
+
+
+def _part(row: dict[str, str | None], name: str, table: Path) -> int:
+    """Return the part that the column `split` names, or else the one that the file's first folder names."""
+    if "split" in row:
+        split = (row["split"] or "").strip().lower()
+        if split and split not in PART_NAMES:
+            known = ", ".join(PART_NAMES)
+            raise InputError(f"{table} puts {name} into the split {split!r}, which is none of {known}.")
+        return PARTS.index(PART_NAMES[split]) if split else NO_PART
+    folder = name.split("/", 1)[0].lower() if "/" in name else ""
+    return PARTS.index(PART_NAMES[folder]) if folder in PART_NAMES else NO_PART

@@ -1,0 +1,105 @@
+"""Images inside of a tar file, in the layout of webdataset: cat7.jpg beside cat7.cls with its class."""
+
+import hashlib
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.data.crop import Part
+from proxyhash.data.decoding import EXTENSIONS, Fit, NamedBytes, Pixels, decode_part, decode_pixels, decode_square
+from proxyhash.data.images import Indices
+from proxyhash.utils.errors import InputError
+
+LABEL = ".cls"
+
+
+@dataclass(frozen=True)
+class Member:
+    """Where a file lies in a tar file."""
+
+    name: str
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class TarImages:
+    """The images of a tar file, in its order, read where they lie; nothing is unpacked."""
+
+    path: Path
+    members: tuple[Member, ...]
+
+    def __len__(self) -> int:
+        """Return N."""
+        return len(self.members)
+
+    def key(self, index: int) -> str:
+        """Return the name of the tar file and the name inside: where the image is found again."""
+        return f"{self.path.name}/{self.members[index].name}"
+
+    def read(self, index: int) -> Pixels:
+        """Decode the whole image (H, W, 3)."""
+        return decode_pixels(self._bytes(index))
+
+    def read_square(self, index: int, side: int, fit: Fit) -> Pixels:
+        """Decode the image as (side, side, 3)."""
+        return decode_square(self._bytes(index), side, fit)
+
+    def read_part(self, index: int, part: Part, out: NDArray[np.float32]) -> None:
+        """Decode a part of the image to `out` (size, size, 3)."""
+        decode_part(self._bytes(index), part, out)
+
+    def stored(self, indices: Indices) -> None:  # noqa: ARG002
+        """Return nothing: files are decoded one by one."""
+        return
+
+    def fingerprint(self) -> str:
+        """Hash name, size and time of the tar file."""
+        return tar_fingerprint(self.path)
+
+    def _bytes(self, index: int) -> NamedBytes:
+        member = self.members[index]
+        return NamedBytes(_read(self.path, member), self.key(index))
+
+
+def tar_fingerprint(path: Path) -> str:
+    """Return digits that change when a tar file does."""
+    try:
+        facts = path.stat()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+    return hashlib.blake2b(f"{path.name}:{facts.st_size}:{facts.st_mtime_ns}".encode(), digest_size=16).hexdigest()
+
+
+def open_tar(path: Path) -> tuple[TarImages, list[tuple[str, ...]]]:
+    """List a tar file by its headers; return its images, and each one's class if there is a .cls file beside it."""
+    try:
+        with tarfile.open(path, "r:") as tar:
+            files = [Member(member.name, member.offset_data, member.size) for member in tar if member.isfile()]
+    except (tarfile.TarError, OSError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{path} is not a tar file that can be read, without compression: {reason}.") from error
+    images = tuple(file for file in files if PurePosixPath(file.name).suffix.lower() in EXTENSIONS)
+    classes = {_sample(file.name): file for file in files if file.name.endswith(LABEL)}
+    labels = [_label(path, classes.get(_sample(image.name))) for image in images]
+    return TarImages(path, images), labels
+
+
+def _sample(name: str) -> str:
+    """Return what the files of one sample have in common: all up to the first dot of the file's name."""
+    path = PurePosixPath(name)
+    return str(path.parent / path.name.partition(".")[0])
+
+
+def _label(path: Path, member: Member | None) -> tuple[str, ...]:
+    text = "" if member is None or member.size > 4096 else _read(path, member).decode("utf-8", "replace").strip()
+    return (text,) if text else ()
+
+
+def _read(path: Path, member: Member) -> bytes:
+    with path.open("rb") as handle:
+        handle.seek(member.start)
+        return handle.read(member.size)

@@ -1,0 +1,105 @@
+"""A real service in a process of its own, on a free port of this machine."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from helpers.images import save_image
+from proxyhash.index import Calibration
+from proxyhash.index.folder_sync import add_folder
+from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.model_store import model_dir
+
+TOKEN = "correct-horse-battery-staple"
+NASTY = "<img src=x onerror=alert(1)>"
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from proxyhash.serve.server import serve
+from proxyhash.serve.settings import Limits, Settings
+token, limits = json.loads(sys.argv[2])
+serve(Path(sys.argv[1]), Settings(port=0, token=token, limits=Limits(**limits)), lambda address: print(address, flush=True))
+"""
+
+
+@dataclass(frozen=True)
+class Service:
+    """Where a service is, what it serves, and where it logs."""
+
+    url: str
+    index: Path
+    log: Path
+    process: "subprocess.Popen[str]"
+
+    def client(self, **options: Any) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60, verify=False, **options)
+
+    def writer(self) -> httpx.Client:
+        return self.client(headers={"Authorization": f"Bearer {TOKEN}"})
+
+
+@contextmanager
+def serving(index: Path, token: str | None = TOKEN, **limits: float) -> Iterator[Service]:
+    """Serve an index until the block ends; the service must then end by itself."""
+    log = index.with_suffix(".log")
+    command = [sys.executable, "-c", SCRIPT, str(index), json.dumps([token, limits])]
+    with log.open("w", encoding="utf-8") as lines:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=lines, text=True, env=os.environ.copy())
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().strip()
+        assert url, log.read_text(encoding="utf-8")
+        wait_until_ready(url)
+        yield Service(url, index, log, process)
+        if process.poll() is None:
+            process.terminate()
+            assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def wait_until_ready(url: str) -> None:
+    with httpx.Client(verify=False, timeout=60) as client:
+        for _ in range(2400):
+            if client.get(f"{url}/ready").status_code == 200:
+                return
+            time.sleep(0.05)
+    raise AssertionError("The service never became ready.")
+
+
+def make_photo_index(folder: Path, model: Path) -> Path:
+    """Index pictures of two classes and one with a nasty name; only equal codes are matches."""
+    random = np.random.default_rng(0)
+    for number in range(12):
+        save_image(random.integers(0, 256, (20, 30, 3)), folder / "photos" / "cd"[number % 2] / f"{number}.png")
+    save_image(random.integers(0, 256, (20, 30, 3)), folder / "photos" / NASTY / f"{NASTY}.png")
+    from proxyhash.data import Problems
+
+    with LocalIndex.open_folder(folder / "i", model=model) as index:
+        add_folder(index, folder / "photos", Problems())
+        precision = np.where(np.arange(33) == 0, 1.0, 0.2)
+        Calibration(precision, np.ones(33, np.int64)).save(model_dir(index.folder, str(index.model)))
+    return folder / "i"
+
+
+def make_code_index(folder: Path, count: int = 500, bits: int = 16) -> Path:
+    """Index random codes of two labels, the odd and the even."""
+    with LocalIndex.open_folder(folder, bits=bits) as index:
+        codes = np.random.default_rng(1).integers(0, 256, (count, bits // 8), dtype=np.uint8)
+        index.add(
+            codes, [f"item {number}" for number in range(count)], [("even", "odd")[number % 2] for number in range(count)]
+        )
+    return folder
