@@ -56,7 +56,7 @@ def test_a_folder_goes_in_and_is_found(
     assert "1 removed" in run(capsys, "index", "remove", place, "cats/1.png")
     assert "MB now" in run(capsys, "index", "compact", place)
     assert run(capsys, "index", "verify", place) == f"{place}: 10 items in 1 blocks, ok.\n"
-    assert json.loads(run(capsys, "index", "verify", place, "--json"))["whole"] is True
+    assert json.loads(run(capsys, "index", "verify", place, "--json"))["ok"] is True
 
 
 def test_codes_are_imported_and_their_duplicates_listed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
