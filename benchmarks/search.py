@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash import codes, design_proxies
-from proxyhash.codes.bits import Packed, words
+from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.clusters.centroids import assign_clusters
 from proxyhash.index.hits import Hits
 from proxyhash.index.local import blocks, transactions
@@ -73,7 +73,7 @@ def filled(folder: Path, stored: Packed, proxies: Packed | None) -> LocalIndex:
 
 def nearest(index: LocalIndex, queries: Packed, k: int = 10) -> Hits:
     """Search the codes in memory, without looking items up."""
-    return index.snapshots.latest().nearest(np.ascontiguousarray(words(queries).T), k, with_codes=True)[0]
+    return index.snapshots.latest().nearest(np.ascontiguousarray(to_words(queries).T), k, with_codes=True)[0]
 
 
 def seconds_a_query(search: Callable[[Packed], object], queries: Packed, batch: int, count: int) -> float:
@@ -138,7 +138,7 @@ def codes_of_images(model: Path, data_dir: Path | None) -> tuple[Packed, dict[st
     hasher = Hasher.load(model)
     dataset = load_dataset("cifar100", data_dir=data_dir)
     features = cached_features(dataset, hasher.network.features.backbone, hasher.transform).values
-    packed = codes.pack(codes.signs(hasher.hash_features(features)))
+    packed = codes.pack(codes.binarize(hasher.hash_features(features)))
     seen = np.isin(dataset.require_classes().values, [dataset.class_names.index(name) for name in hasher.names])
     test = np.random.default_rng(0).permutation(dataset.part("query"))
     queries = {

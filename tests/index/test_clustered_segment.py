@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyhash.codes import pack, reference
-from proxyhash.codes.bits import Packed, words
+from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.clusters.centroids import assign_clusters
 from proxyhash.index.clusters.clustered import ClusteredSegment, build_clustered_segment
 from proxyhash.index.item_ids import pack_item_ids
@@ -25,14 +25,14 @@ def segment_of(codes: Packed, item_ids: np.ndarray, centroids: Packed) -> Cluste
     clusters = assign_clusters(codes, centroids)
     sizes = np.bincount(clusters, minlength=len(centroids)).astype(np.int64)
     below = int(item_ids.max(initial=0)) + 1
-    centroid_words = np.ascontiguousarray(words(centroids).T)
+    centroid_words = np.ascontiguousarray(to_words(centroids).T)
     return build_clustered_segment(
-        centroid_words, sizes, lambda sink: sink(words(codes), item_ids.astype(np.uint32), clusters), below
+        centroid_words, sizes, lambda sink: sink(to_words(codes), item_ids.astype(np.uint32), clusters), below
     )
 
 
 def query_words(codes: Packed) -> np.ndarray:
-    return np.ascontiguousarray(words(codes).T)
+    return np.ascontiguousarray(to_words(codes).T)
 
 
 def check_nearest(segment: ClusteredSegment, queries: Packed, codes: Packed, item_ids: np.ndarray, k: int) -> None:
@@ -92,7 +92,7 @@ def test_codes_that_were_removed_are_not_found(
     stored, numbers = segment.all_codes()
     order = np.argsort(numbers)
     np.testing.assert_array_equal(numbers[order], item_ids[kept])
-    np.testing.assert_array_equal(stored[:, order], words(codes)[:, kept])
+    np.testing.assert_array_equal(stored[:, order], to_words(codes)[:, kept])
     if len(kept):
         check_nearest(segment, asked, codes[kept], item_ids[kept], 10)
     check_nearest(whole, asked, codes, item_ids, 10)  # who holds the old one sees nothing of it

@@ -33,7 +33,7 @@ def check_against(index: LocalIndex, expected: dict[str, bytes], order: list[str
     for row, matches in enumerate(index.search(queries, 7)):
         assert matches.keys == [order[place] for place in near.indices[row]]
         assert [match.distance for match in matches] == near.distances[row].tolist()
-    all_codes = codes.within(queries, database, 5)
+    all_codes = codes.range_search(queries, database, 5)
     for row, matches in enumerate(index.range_search(queries, 5)):
         assert matches.keys == [order[place] for place in all_codes[row][1]]
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyhash.codes import reference
-from proxyhash.codes.bits import Packed, words
+from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.clusters.centroids import assign_clusters, choose_centroids, scan_fraction
 from proxyhash.index.clusters.clustered import build_clustered_segment
 from proxyhash.index.clusters.segment import Segment, build_flat_segment
@@ -15,7 +15,7 @@ def some_codes(count: int, width: int, seed: int, tied: bool) -> Packed:
 
 
 def segment_of(codes: Packed, item_ids: np.ndarray, centroids: Packed | None) -> Segment:
-    rows, numbers = words(codes), item_ids.astype(np.uint32)
+    rows, numbers = to_words(codes), item_ids.astype(np.uint32)
     if centroids is None:
         return build_flat_segment(len(rows), len(codes), lambda sink: sink(rows, numbers, np.zeros(len(codes), np.uint16)))
     clusters = assign_clusters(codes, centroids)
@@ -26,7 +26,7 @@ def segment_of(codes: Packed, item_ids: np.ndarray, centroids: Packed | None) ->
         for part in (slice(0, half), slice(half, None)):
             sink(rows[:, part], numbers[part], clusters[part])
 
-    return build_clustered_segment(np.ascontiguousarray(words(centroids).T), sizes, feed)
+    return build_clustered_segment(np.ascontiguousarray(to_words(centroids).T), sizes, feed)
 
 
 CASES = {
@@ -47,12 +47,12 @@ def test_the_nearest_are_those_of_a_full_scan_positions_included(
     item_ids = np.sort(np.random.default_rng(seed).choice(3 * items, items, replace=False))
     centroids = some_codes(clusters, width, seed + 2, tied) if clusters else None
     segment = segment_of(db, item_ids, centroids)
-    found, _ = segment.nearest(np.ascontiguousarray(words(q).T), k, threads=2)
+    found, _ = segment.nearest(np.ascontiguousarray(to_words(q).T), k, threads=2)
     near, place = reference.top_k(q, db, k)
     np.testing.assert_array_equal(found.distances, near.ravel())
     np.testing.assert_array_equal(found.item_ids, item_ids[place].ravel())
     stored = segment.codes(found.slots)
-    np.testing.assert_array_equal(stored, words(db[place.ravel()]).T)
+    np.testing.assert_array_equal(stored, to_words(db[place.ravel()]).T)
 
 
 @given(**CASES, radius=st.sampled_from([0, 1, 5, 30, 200]))
@@ -61,7 +61,7 @@ def test_what_lies_within_a_radius_is_all_there_is(
 ) -> None:
     db, q = some_codes(items, width, seed, tied), some_codes(queries, width, seed + 1, tied)
     segment = segment_of(db, np.arange(items), some_codes(clusters, width, seed + 2, tied) if clusters else None)
-    found = segment.range_search(np.ascontiguousarray(words(q).T), radius, threads=2)
+    found = segment.range_search(np.ascontiguousarray(to_words(q).T), radius, threads=2)
     for row, (near, place) in enumerate(reference.within(q, db, radius)):
         rows = slice(found.offsets[row], found.offsets[row + 1])
         np.testing.assert_array_equal(found.distances[rows], near)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from proxyhash.codes.bits import Words
-from proxyhash.codes.logic import BLOCK
+from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.index.clusters import layout_kernels, link_kernels
 from proxyhash.index.clusters.clustered import ClusteredSegment, build_clustered_segment
 from proxyhash.index.item_ids import Int64s

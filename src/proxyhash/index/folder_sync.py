@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from proxyhash.codes.bits import Packed, pack, signs
+from proxyhash.codes.bits import Packed, binarize, pack
 from proxyhash.index.base import Index
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.items import FileStat, Labels
@@ -144,7 +144,7 @@ def _encode_batches(
     progress = lambda _, fraction: on_progress(round(fraction * total), total)  # noqa: E731
     for some, embeddings in hasher.embed_batches(images, problems, indices=to_encode, progress=progress):
         numbers.append(some)
-        codes.append(pack(signs(embeddings)) if len(some) else np.zeros((0, (hasher.bits + 7) // 8), np.uint8))
+        codes.append(pack(binarize(embeddings)) if len(some) else np.zeros((0, (hasher.bits + 7) // 8), np.uint8))
         if sum(map(len, numbers)) >= COMMIT_IMAGES or time.monotonic() - last_commit > COMMIT_SECONDS:
             yield np.concatenate(numbers), np.concatenate(codes)
             numbers, codes, last_commit = [], [], time.monotonic()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes.bits import Packed, Words, pack, signs, words
+from proxyhash.codes.bits import Packed, Words, binarize, pack, to_words
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class EncodedQueries:
     @property
     def words(self) -> Words:
         """Return the codes as words (Q, W)."""
-        return np.ascontiguousarray(words(self.codes).T)
+        return np.ascontiguousarray(to_words(self.codes).T)
 
 
 def encode_queries(given: QueriesLike, bits: int, hasher: "Callable[[], Hasher]") -> EncodedQueries:
@@ -86,4 +86,4 @@ def check_codes(codes: NDArray[Any], bits: int) -> Packed:
 def _from_embeddings(names: Sequence[str], embeddings: NDArray[np.float32], bits: int) -> EncodedQueries:
     if embeddings.shape[1] != bits:
         raise InputError(f"Embeddings of {embeddings.shape[1]} bits cannot be compared with an index of {bits} bits.")
-    return EncodedQueries(names, pack(signs(embeddings)), embeddings)
+    return EncodedQueries(names, pack(binarize(embeddings)), embeddings)

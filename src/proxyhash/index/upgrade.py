@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proxyhash.codes.bits import Packed, pack, signs
+from proxyhash.codes.bits import Packed, binarize, pack
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local import blocks, items, transactions
 from proxyhash.index.local.blocks import Block, BlockInfo
@@ -107,7 +107,7 @@ class Upgrade:
 
         images = FileImages(Path(), [str(path) for path in paths])
         kept, embeddings = self.hasher.embed_readable(images, self.problems)
-        return kept, pack(signs(embeddings)) if len(kept) else np.zeros((0, (self.hasher.bits + 7) // 8), np.uint8)
+        return kept, pack(binarize(embeddings)) if len(kept) else np.zeros((0, (self.hasher.bits + 7) // 8), np.uint8)
 
     def _activate(self, version: int, generation: int) -> int:
         """Make the new version the active one, inside a transaction; return the number of its codes."""

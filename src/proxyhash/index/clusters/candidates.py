@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
+from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.codes.kernels import popcount
-from proxyhash.codes.logic import BLOCK
 from proxyhash.index.clusters.bit_counts import (
     DISTANCE_PLANES,
     PER_ROUND,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes import distances, top_k
-from proxyhash.codes.bits import Packed, words
-from proxyhash.codes.search import for_queries
+from proxyhash.codes import hamming_distances, top_k
+from proxyhash.codes.bits import Packed, to_words
+from proxyhash.codes.search import parallel_over_queries
 from proxyhash.index.clusters import layout_kernels
 from proxyhash.index.item_ids import ClusterIds
 from proxyhash.utils.random import generator
@@ -55,7 +55,7 @@ def scan_fraction(sample: Packed, centroids: Packed, seed: int = 0) -> float:
     to_own, own = _nearest(sample, centroids)
     shells = np.zeros((len(centroids), 8 * sample.shape[1] + 1), np.int64)
     np.add.at(shells, (own, to_own), 1)
-    bounds = np.abs(np.arange(shells.shape[1]) - distances(sample[chosen], centroids)[:, :, None].astype(np.int64))
+    bounds = np.abs(np.arange(shells.shape[1]) - hamming_distances(sample[chosen], centroids)[:, :, None].astype(np.int64))
     return float((shells * (bounds <= limit[:, None, None])).sum() / (len(chosen) * len(sample)))
 
 
@@ -63,14 +63,14 @@ def assign_clusters(codes: Packed, centroids: Packed | None) -> ClusterIds:
     """Return the nearest centroid of each code (n,); without centroids, all codes are in cluster 0."""
     clusters = np.zeros(len(codes), np.uint16)
     if centroids is not None and len(codes):
-        items, c = words(codes), np.ascontiguousarray(words(centroids).T)
+        items, c = to_words(codes), np.ascontiguousarray(to_words(centroids).T)
         chunks = -(-len(codes) // _CHUNK)
 
         def work(rows: slice) -> None:
             part = slice(rows.start * _CHUNK, min(rows.stop * _CHUNK, len(codes)))
             layout_kernels.nearest_centroids(items[:, part], c, clusters[part])
 
-        for_queries(chunks, None, work)
+        parallel_over_queries(chunks, None, work)
     return clusters
 
 

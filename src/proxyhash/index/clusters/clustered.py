@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.codes.logic import BLOCK
-from proxyhash.codes.search import for_queries
+from proxyhash.codes.bitsliced.llvm_ops import BLOCK
+from proxyhash.codes.search import parallel_over_queries
 from proxyhash.index.clusters import layout_kernels, search_kernels
 from proxyhash.index.clusters.layout import NO_SPAN, Clusters
 from proxyhash.index.clusters.segment import Feed, Segment, in_ranges
@@ -45,7 +45,7 @@ class ClusteredSegment(Segment):
             ranks[order[rows]], slots[order[rows]] = top.ranks, top.slots
 
         if k:
-            for_queries(len(queries), threads, search, at_once=max(1, _MAX_RESULTS // k))
+            parallel_over_queries(len(queries), threads, search, max_queries=max(1, _MAX_RESULTS // k))
         return rectangular_hits(ranks, slots), int(compared.sum())
 
     def range_search(self, queries: Words, radius: int, threads: int | None = None) -> Hits:
@@ -56,7 +56,7 @@ class ClusteredSegment(Segment):
         def count(rows: slice) -> None:
             search_kernels.range_search(queries[rows], self.clusters, radius, counts[rows], *nothing, False)
 
-        for_queries(len(queries), threads, count)
+        parallel_over_queries(len(queries), threads, count)
         offsets = np.concatenate([[0], np.cumsum(counts)])
         ranks, slots = np.empty(offsets[-1], np.uint64), np.empty(offsets[-1], np.int64)
 
@@ -67,7 +67,7 @@ class ClusteredSegment(Segment):
                 order = np.argsort(ranks[mine])
                 ranks[mine], slots[mine] = ranks[mine][order], slots[mine][order]
 
-        for_queries(len(queries), threads, collect)
+        parallel_over_queries(len(queries), threads, collect)
         return Hits(ranks, offsets, slots)
 
     def codes(self, slots: Int64s) -> Words:
@@ -128,7 +128,7 @@ def build_clustered_segment(
         for cluster in range(rows.start, rows.stop):
             layout_kernels.sort_cluster(clusters, cluster, sizes[cluster])
 
-    for_queries(len(centroids), threads, sort)
+    parallel_over_queries(len(centroids), threads, sort)
     return ClusteredSegment(clusters, int(sizes.sum()))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.codes.search import nearest_words, words_within
+from proxyhash.codes.search import range_search_words, top_k_words
 from proxyhash.index.hits import Hits, pack_ranks, rectangular_hits
 from proxyhash.index.item_ids import ClusterIds, Int64s, ItemIds, UInt32s, empty_item_ids, pack_item_ids
 
@@ -58,13 +58,13 @@ class FlatSegment(Segment):
 
     def nearest(self, queries: Words, k: int, threads: int | None = None) -> tuple[Hits, int]:
         """Compare every code."""
-        found = nearest_words(queries, self.words, k, threads)
+        found = top_k_words(queries, self.words, k, threads)
         ranks = pack_ranks(found.distances, self.item_ids.at(found.indices))
         return rectangular_hits(ranks, found.indices), len(queries) * len(self)
 
     def range_search(self, queries: Words, radius: int, threads: int | None = None) -> Hits:
         """Compare every code."""
-        found = words_within(queries, self.words, radius, threads)
+        found = range_search_words(queries, self.words, radius, threads)
         return Hits(pack_ranks(found.distances, self.item_ids.at(found.indices)), found.starts, found.indices)
 
     def codes(self, slots: Int64s) -> Words:

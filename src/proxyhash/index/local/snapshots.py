@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from proxyhash.codes.bits import Words, words
+from proxyhash.codes.bits import Words, to_words
 from proxyhash.index.clusters.clustered import ClusteredSegment, build_clustered_segment
 from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, build_flat_segment
 from proxyhash.index.hits import Hits, merge_hits
@@ -122,7 +122,7 @@ def load_snapshot(store: Store, version: int, now: dict[int, BlockInfo], generat
     if centroids is None:
         main = build_flat_segment(parts, sum(block.size for block in now.values()), feed, below)
     else:
-        c = np.ascontiguousarray(words(centroids).T)
+        c = np.ascontiguousarray(to_words(centroids).T)
         main = build_clustered_segment(c, cluster_sizes(store, version, len(c)), feed, below)
     store.rows("PRAGMA shrink_memory")  # the pages that were read are not needed any more
     _trim_memory()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes.bits import Packed, words
+from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.hits import asymmetric_distances
 from proxyhash.index.local.items import labels_from_json
@@ -106,7 +106,7 @@ def rerank(matches: list[Match], embedding: NDArray[np.float32]) -> list[Match]:
     if not matches:
         return matches
     stored = np.stack([np.frombuffer(match.code or b"", np.uint8) for match in matches])
-    scores = asymmetric_distances(embedding[None], np.ascontiguousarray(words(stored).T)[None])[0]
+    scores = asymmetric_distances(embedding[None], np.ascontiguousarray(to_words(stored).T)[None])[0]
     scored = [match._replace(score=round(float(score), 4)) for match, score in zip(matches, scores, strict=True)]
     return [scored[index] for index in np.lexsort((np.arange(len(matches)), np.round(scores, 6)))]
 
