@@ -313,7 +313,7 @@ def calibrate(
     json_
         Print JSON: the expected precision at every distance.
     """
-    from proxyhash.index.calibrating import calibrate_model
+    from proxyhash.index.model_calibration import calibrate_model
 
     with progress_bars() as progress:
         found = calibrate_model(model, data, protocol, data_dir, progress)

@@ -1,6 +1,7 @@
-"""Calibrating a trained model: its validation images against the rest of its training set."""
+"""Calibration of a trained model: its validation images against the rest of its training set."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +15,10 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import permutation
 
-MOST_QUERIES, MOST_ITEMS = 2_000, 20_000  # images that are encoded: a hundred thousand pairs a distance say enough
+if TYPE_CHECKING:
+    from proxyhash.models.hasher import Hasher
+
+MAX_QUERIES, MAX_ITEMS = 2_000, 20_000  # images that are encoded, which gives enough pairs at each distance
 
 
 def calibrate_model(
@@ -24,7 +28,7 @@ def calibrate_model(
     data_dir: Path | None = None,
     progress: Progress = no_progress,
 ) -> Calibration:
-    """Measure the model in a folder by its own protocol's validation set, store the result there, and return it."""
+    """Calibrate the model in a folder on its protocol's validation set, store the calibration there, and return it."""
     hasher = load_hasher(model)
     if hasher.folder != model:
         raise InputError(f"{model} is the copy of a shared model; save it to a folder of your own and calibrate that.")
@@ -38,8 +42,8 @@ def calibrate_model(
     split = make_split(dataset, name, seed=history.get("seed", 0), round=trained_on.get("round", 0))
     if not len(split.validation):
         raise InputError(f"The protocol {split.protocol} holds no validation images out; choose another with --protocol.")
-    queries, q = _codes(hasher, dataset, _some(split.validation, MOST_QUERIES), progress)
-    items, db = _codes(hasher, dataset, _some(split.validation_database, MOST_ITEMS), progress)
+    queries, q = _codes(hasher, dataset, _sample(split.validation, MAX_QUERIES), progress)
+    items, db = _codes(hasher, dataset, _sample(split.validation_database, MAX_ITEMS), progress)
     labels = dataset.require_labels().values
     found = calibrate(q, labels[queries], db, labels[items], hasher.bits)
     with card_renewed(model):
@@ -47,15 +51,12 @@ def calibrate_model(
     return found
 
 
-def _codes(hasher: "object", dataset: Dataset, images: Indices, progress: Progress) -> tuple[Indices, Packed]:
+def _codes(hasher: "Hasher", dataset: Dataset, images: Indices, progress: Progress) -> tuple[Indices, Packed]:
     """Return which images could be read, and their codes."""
-    from proxyhash.models.hasher import Hasher
-
-    assert isinstance(hasher, Hasher)
-    kept, nu = hasher.embed_readable(Some(dataset.images, images), Problems(), progress=progress)
-    return images[kept], pack(binarize(nu))
+    kept, embeddings = hasher.embed_readable(Some(dataset.images, images), Problems(), progress=progress)
+    return images[kept], pack(binarize(embeddings))
 
 
-def _some(images: Indices, most: int) -> Indices:
-    chosen: Indices = np.sort(images[permutation(len(images), 0, "calibration")[:most]])
+def _sample(images: Indices, max_images: int) -> Indices:
+    chosen: Indices = np.sort(images[permutation(len(images), 0, "calibration")[:max_images]])
     return chosen
