@@ -1,4 +1,4 @@
-"""An index on Milvus gives the embedded index's answers: here with milvus-lite, the same engine in a file."""
+"""Index on Milvus, by milvus-lite: the same engine in a file."""
 
 import sys
 import warnings

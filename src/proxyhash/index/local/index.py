@@ -86,12 +86,12 @@ class LocalIndex(Index):
     @property
     def bits(self) -> int:
         """Return the length of the codes."""
-        return self.store.version_info(self.store.active_version).bits
+        return self.store.active_info().bits
 
     @property
     def model(self) -> str | None:
         """Return the fingerprint of the model, None if the codes came from elsewhere."""
-        return self.store.version_info(self.store.active_version).model
+        return self.store.active_info().model
 
     @property
     def hasher(self) -> "Hasher":
