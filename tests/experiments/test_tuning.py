@@ -7,7 +7,7 @@ import pytest
 from proxyhash.data import load_dataset, make_split
 from proxyhash.experiments import Grid, read_records
 from proxyhash.experiments.rehearsal import validation_split
-from proxyhash.experiments.trial import Trial, parse_method
+from proxyhash.experiments.trial import Trial
 from proxyhash.experiments.tuning import (
     BASE_LR,
     LR_FACTORS,
@@ -18,7 +18,7 @@ from proxyhash.experiments.tuning import (
     tune,
     tuned_grids,
 )
-from proxyhash.methods import list_methods
+from proxyhash.methods import list_methods, parse_method
 from proxyhash.training.config import OptimConfig
 from proxyhash.utils.errors import InputError
 

@@ -5,7 +5,8 @@ import pytest
 
 from proxyhash.data import load_dataset, make_split
 from proxyhash.models.backbones import create_backbone
-from proxyhash.training.train import resolve_transform, without
+from proxyhash.training.inputs import resolve_transform
+from proxyhash.training.train import without
 
 
 @pytest.mark.parametrize("name", [None, "small"])

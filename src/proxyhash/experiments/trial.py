@@ -7,7 +7,6 @@ from typing import Any
 
 from proxyhash.methods import check_settings, get_method
 from proxyhash.training.config import OptimConfig
-from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import downgrade_optim_config
 
 _NOT_IN_RESULTS = ("checkpoint_seconds",)  # of a plan: how often it is saved changes nothing that it learns
@@ -52,21 +51,6 @@ class Trial:
         """Return what a progress bar calls it."""
         lengths = ", ".join(map(str, self.code_lengths))
         return f"{self.label}, {lengths} bits, seed {self.seed}" + (f", round {self.fold}" if self.fold else "")
-
-
-def parse_method(text: str) -> tuple[str, dict[str, Any]]:
-    """Return name and settings of a method as people type it: `shclm`, or `shclm:triplet=1:loss=nca`."""
-    name, *pairs = text.split(":")
-    settings: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not (key and equals and value):
-            raise InputError(f"A method with settings is typed name:setting=value, not {text}.")
-        try:
-            settings[key] = json.loads(value)
-        except ValueError:
-            settings[key] = value
-    return name, settings
 
 
 def fingerprint(facts: dict[str, Any]) -> str:

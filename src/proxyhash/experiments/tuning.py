@@ -16,8 +16,7 @@ from proxyhash.data import Dataset, default_protocol, find_protocol, load_datase
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record
 from proxyhash.experiments.run import run_grid
-from proxyhash.experiments.trial import parse_method
-from proxyhash.methods import get_method
+from proxyhash.methods import get_method, parse_method
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress

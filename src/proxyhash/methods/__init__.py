@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         check_settings,
         get_method,
         list_methods,
+        parse_method,
         register_method,
     )
 
@@ -31,6 +32,7 @@ __all__ = [
     "check_settings",
     "get_method",
     "list_methods",
+    "parse_method",
     "register_method",
 ]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from proxyhash.models.storage import CALIBRATION, CARD, MEASURED, read_config
 from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.legacy_names import upgrade_metric_names
 from proxyhash.utils.markdown import escape_markdown
 
 NAMES_SHOWN = 30
@@ -31,7 +32,7 @@ def model_card(folder: Path) -> str:
     sections = (
         _what_it_is(config),
         _data(config),
-        _measured(config, _read(folder / MEASURED), _read(folder / CALIBRATION)),
+        _measured(config, upgrade_metric_names(_read(folder / MEASURED)), _read(folder / CALIBRATION)),
         _intended_use(config),
         _limits(config),
         _how_to_use(config),
@@ -64,27 +65,27 @@ def _read(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _order(config: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(config["record"].get("order", {}))
+def _train_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(config["record"].get("config", {}))
 
 
 def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
-    order, head = _order(config), config["head"]
-    method = escape_markdown(order.get("method", "unknown method"))
+    train, head = _train_config(config), config["head"]
+    method = escape_markdown(train.get("method", "unknown method"))
     yield f"# Image hasher: {method}, {head['bits']} bits"
     yield ""
     yield "Turns an image into a short binary code; images are alike if few bits of their codes differ. Made by proxyhash."
     yield ""
-    rate = order.get("plan", {}).get("backbone_rate")
-    trained = "" if rate is None else ", its features frozen" if not rate else ", trained too"
-    start = "" if order.get("pretrained", True) else ", from random weights"
+    finetune = train.get("finetune")
+    trained = "" if finetune is None else ", trained too" if finetune else ", its features frozen"
+    start = "" if train.get("pretrained", True) else ", from random weights"
     yield f"- backbone: {escape_markdown(config['backbone'])}{start}{trained}"
     yield f"- images: brought to {config['transform']['size']} x {config['transform']['size']} pixels"
     yield f"- head: {head['width']} features to {head['bits']} bits" + (
         f" by {head['hidden']} hidden units" if head.get("hidden") else ""
     )
-    if order.get("settings"):
-        yield f"- settings: {escape_markdown(json.dumps(order['settings'], sort_keys=True))}"
+    if train.get("settings"):
+        yield f"- settings: {escape_markdown(json.dumps(train['settings'], sort_keys=True))}"
 
 
 def _data(config: Mapping[str, Any]) -> Iterator[str]:
@@ -114,7 +115,7 @@ def _measured(config: Mapping[str, Any], measured: Mapping[str, Any], calibratio
     columns = {"validation": config["record"].get("validation") or {}, "held-out queries": measured}
     known = {name: values for name, values in columns.items() if "map" in values}
     if known:
-        rows = {"map": "mAP", "accuracy": "accuracy by nearest proxy", "binarisation_error": "binarisation error"}
+        rows = {"map": "mAP", "accuracy": "accuracy by nearest proxy", "binarization_error": "binarization error"}
         yield "| | " + " | ".join(known) + " |"
         yield "|---|" + "---:|" * len(known)
         for row, title in rows.items():
@@ -140,7 +141,7 @@ def _intended_use(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _limits(config: Mapping[str, Any]) -> Iterator[str]:
-    pretrained = _order(config).get("pretrained", True) and config["backbone"] != "convnet"
+    pretrained = _train_config(config).get("pretrained", True) and config["backbone"] != "convnet"
     yield "## Limits"
     yield ""
     yield "- Codes can only be compared with codes of this very model."

@@ -74,7 +74,7 @@ def what_it_was_trained_for(
     dataset = dataset.with_frequent_tags(trained["tags"]) if trained["tags"] else dataset
     history = history or {"protocol": None, "seed": 0}
     name = protocol or (history["protocol"] if data is None else None)
-    number = trained["round"] if round is None else round
+    number = trained["fold"] if round is None else round
     return dataset, make_split(dataset, name, seed=history["seed"], round=number, validation="none")
 
 
@@ -114,7 +114,7 @@ def embed_split(
     wanted = np.union1d(split.query, split.database)
     nu = np.zeros((len(dataset), hasher.head.outputs), np.float32)
     readable = np.ones(len(dataset), bool)
-    if not hasher.record.get("order", {}).get("plan", {}).get("backbone_rate", 1):
+    if not hasher.record.get("config", {}).get("finetune", True):
         backbone, transform = hasher.network.features.backbone, hasher.transform
         features = processes.in_turn(lambda: cached_features(dataset, backbone, transform, progress=progress))
         for part in np.array_split(wanted, 1 + len(wanted) // PIECE):

@@ -48,7 +48,7 @@ def compute_validation_metrics(
     bits: Sequence[int],
     top: int | None = None,
 ) -> dict[str, float]:
-    """Return mAP (of each code length and the mean), nearest-proxy accuracy and binarisation error of the queries."""
+    """Return mAP (of each code length and the mean), nearest-proxy accuracy and binarization error of the queries."""
     query_embeddings = embed_subset(model, source, queries.indices)
     db_embeddings = embed_subset(model, source, database.indices)
     device = next(model.heads.parameters()).device
@@ -58,7 +58,7 @@ def compute_validation_metrics(
         search = head.queries(nu), queries.relevance, head.codes(db_nu), database.relevance
         metrics[f"map_{length}"] = mean_average_precision(*search, top).value
         if head.metric == "hamming":
-            metrics[f"binarisation_error_{length}"] = float(binarization_error(torch.from_numpy(nu)).mean())
+            metrics[f"binarization_error_{length}"] = float(binarization_error(torch.from_numpy(nu)).mean())
         scores = objective.scores(torch.from_numpy(nu).to(device))
         if scores is not None and queries.classes is not None:
             known = queries.classes >= 0
