@@ -144,11 +144,23 @@ def train(
     from proxyhash.training.processes import join_processes
     from proxyhash.training.run import train_models
 
-    options: dict[str, Any] = {"data": data, "bits": _parse_bits(bits), "method": method, "backbone": backbone, "pretrained": pretrained}
+    options: dict[str, Any] = {
+        "data": data,
+        "bits": _parse_bits(bits),
+        "method": method,
+        "backbone": backbone,
+        "pretrained": pretrained,
+    }
     options |= {"finetune": finetune, "image_size": image_size, "transform": transform, "protocol": protocol, "fold": fold}
     options |= {"validation": validation, "tags": tags, "seed": seed, "device": device}
     settings = {"triplet": triplet, "tau": tau, "margin": margin}
-    optim: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "backbone_lr": backbone_lr, "hidden_dim": hidden_dim}
+    optim: dict[str, Any] = {
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "lr": lr,
+        "backbone_lr": backbone_lr,
+        "hidden_dim": hidden_dim,
+    }
     optim |= {"dropout": dropout, "progressive_resize": progressive_resize, "ema_decay": ema_decay, "freeze_bn": freeze_bn}
     file = {} if config is None else read_toml(config)
     train_config = TrainConfig.from_mapping(_override(file, {**options, "settings": settings, "optim": optim}))

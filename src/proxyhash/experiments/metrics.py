@@ -63,8 +63,8 @@ def embedding_metrics(hasher: Hasher, nu: Floats, dataset: Dataset, split: Split
     found: dict[str, Any] = {"accuracy": proxy_accuracy(hasher, dataset, split.query, nu)}
     if hasher.head.metric == "hamming":
         errors = ((np.abs(nu[split.query]) - 1) ** 2).mean(1)
-        found["binarisation_error"] = float(errors.mean())
-        found["binarisation_histogram"] = np.histogram(errors, HISTOGRAM_BINS, (0, 1))[0].tolist()
+        found["binarization_error"] = float(errors.mean())
+        found["binarization_histogram"] = np.histogram(errors, HISTOGRAM_BINS, (0, 1))[0].tolist()
     if hasher.proxies is not None:
         weights = hasher.proxies.weights
         weights = np.round(unit_rows(weights) * np.sqrt(weights.shape[1]), 6)  # learned ones have any length; 1 stays 1
