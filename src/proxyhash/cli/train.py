@@ -141,8 +141,8 @@ def train(
         Folder of the model.
     """
     from proxyhash.training.config import TrainConfig, read_toml
-    from proxyhash.training.processes import join_processes
     from proxyhash.training.run import train_models
+    from proxyhash.utils.distributed import init_distributed
 
     options: dict[str, Any] = {
         "data": data,
@@ -164,9 +164,9 @@ def train(
     optim |= {"dropout": dropout, "progressive_resize": progressive_resize, "ema_decay": ema_decay, "freeze_bn": freeze_bn}
     file = {} if config is None else read_toml(config)
     train_config = TrainConfig.from_mapping(_override(file, {**options, "settings": settings, "optim": optim}))
-    distributed = join_processes()
-    report = _epoch_reporter(train_config.optim.epochs, tensorboard, enabled=distributed.first, printed=not json_)
-    with progress_bars(enabled=distributed.first) as progress:
+    distributed = init_distributed()
+    report = _epoch_reporter(train_config.optim.epochs, tensorboard, enabled=distributed.is_main_process, printed=not json_)
+    with progress_bars(enabled=distributed.is_main_process) as progress:
         trained = train_models(
             train_config,
             output,
@@ -177,7 +177,7 @@ def train(
             progress=progress,
             report=report,
         )
-    if not distributed.first:
+    if not distributed.is_main_process:
         return
     hint = "" if trained.split is None else f"; measure it with: proxyhash evaluate model {trained.folders[0]}"
     print_result(

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data import Dataset, Split
+from proxyhash.data.protocols.split import drop_indices
+from proxyhash.evaluation.hasher import CHUNK_SIZE, EncodedSplit, embed_split, encode_split
 from proxyhash.experiments.grid import Grid
-from proxyhash.experiments.metrics import EncodedSplit, embedding_metrics, retrieval_metrics
+from proxyhash.experiments.metrics import record_metrics
 from proxyhash.experiments.records import Record, RecordStore, settings_key
 from proxyhash.experiments.trial import Trial
 from proxyhash.methods import TrainingData, get_method
@@ -26,8 +28,7 @@ from proxyhash.training.checkpoint import CHECKPOINT, CheckpointManager
 from proxyhash.training.config import TrainConfig
 from proxyhash.training.features import fit_method
 from proxyhash.training.inputs import resolve_transform
-from proxyhash.training.measure import PIECE, embed_split
-from proxyhash.training.train import train_hashers, without
+from proxyhash.training.train import train_hashers
 from proxyhash.utils.environment import machine, versions
 from proxyhash.utils.progress import Progress
 
@@ -92,15 +93,10 @@ class TrialRunner:
         fitted = time.monotonic()
         self._save_models(hashers, trial)
         embedded, readable = self._embed(hashers, split)
-        usable = without(split, np.flatnonzero(~readable))
-        for hasher, nu in zip(hashers, embedded, strict=True):
-            head, asked = hasher.head, nu[usable.query]
-            codes = head.codes(nu[usable.database])
-            if hasher.training_codes is not None and np.array_equal(usable.database, usable.train):
-                codes = hasher.training_codes  # learned for just these images
-            coded = EncodedSplit(head.queries(asked), head.codes(asked), codes, hasher.bits)
-            metrics = retrieval_metrics(coded, self.dataset, usable)
-            yield hasher.bits, metrics | embedding_metrics(hasher, nu, self.dataset, usable), fitted
+        usable = drop_indices(split, np.flatnonzero(~readable))
+        for hasher, embeddings in zip(hashers, embedded, strict=True):
+            encoded = encode_split(hasher, embeddings, usable)
+            yield hasher.bits, record_metrics(encoded, self.dataset, usable), fitted
 
     def _save_models(self, hashers: list[Hasher], trial: Trial) -> None:
         """Save what was trained, if that is wanted."""
@@ -122,7 +118,7 @@ class TrialRunner:
     def _fit(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
         """Yield the same for a method without a network."""
         features = self._features()
-        split = without(self.splits[trial.fold], np.flatnonzero(~features.readable))
+        split = drop_indices(self.splits[trial.fold], np.flatnonzero(~features.readable))
         dataset, train = self.dataset, split.train
         known = dataset.require_labels().subset(train)
         labels = known.select_classes(known.present_classes())
@@ -131,10 +127,10 @@ class TrialRunner:
             encoder = fit_method(trial.method, data, **trial.settings)
             fitted = time.monotonic()
             asked = features.values[split.query]
-            parts = np.array_split(split.database, 1 + len(split.database) // PIECE)
+            parts = np.array_split(split.database, 1 + len(split.database) // CHUNK_SIZE)
             codes = np.concatenate([encoder.encode(features.values[part]) for part in parts])
-            coded = EncodedSplit(encoder.encode_queries(asked), encoder.encode(asked), codes, bits)
-            yield bits, retrieval_metrics(coded, dataset, split), fitted
+            encoded = EncodedSplit(encoder.encode_queries(asked), encoder.encode(asked), codes, bits)
+            yield bits, record_metrics(encoded, dataset, split), fitted
 
     def _features(self) -> Features:
         name = self.grid.backbone

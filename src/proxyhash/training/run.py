@@ -11,10 +11,10 @@ from proxyhash.models.device import find_device
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.storage import CONFIG, check_replaceable
 from proxyhash.training.config import TrainConfig
-from proxyhash.training.processes import Processes, join_processes
 from proxyhash.training.train import train_hashers
 from proxyhash.training.trainer import Metrics
 from proxyhash.utils.atomic_io import check_writable
+from proxyhash.utils.distributed import DistributedContext, init_distributed
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -42,7 +42,7 @@ def train_models(
     resume: bool = False,
     strict: bool = False,
     data_dir: Path | None = None,
-    distributed: Processes | None = None,
+    distributed: DistributedContext | None = None,
     progress: Progress = no_progress,
     report: Callable[[Metrics], None] = lambda _: None,
 ) -> TrainedModels:
@@ -85,7 +85,7 @@ def train_models(
     >>> train_models(config, folder).folders == [folder]
     True
     """
-    distributed = distributed or join_processes()
+    distributed = distributed or init_distributed()
     folders = model_folders(output, config.bits)
     config = replace(config, device=find_device(config.device))
     dataset, split = load_training_data(config, strict=strict, data_dir=data_dir, progress=progress)
@@ -100,7 +100,7 @@ def train_models(
         report=report,
     )
     for number, (folder, hasher) in enumerate(zip(folders, hashers, strict=True)):
-        if distributed.first:
+        if distributed.is_main_process:
             progress("saving and exporting", number / len(folders))
             hasher.save(folder)
     return TrainedModels(folders, hashers, dataset, split)

@@ -14,6 +14,7 @@ from torch import nn
 from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices
+from proxyhash.data.protocols.split import drop_indices
 from proxyhash.data.transforms import Transform
 from proxyhash.labels import ClassLabels, Labels
 from proxyhash.methods import LinearEncoder, TrainingData, build_method, get_method
@@ -29,9 +30,9 @@ from proxyhash.training.config import TrainConfig
 from proxyhash.training.features import fit_method
 from proxyhash.training.inputs import FeatureSource, ImageSource, InputSource, resolve_transform
 from proxyhash.training.model import MultiHeadModel
-from proxyhash.training.processes import Processes, join_processes
 from proxyhash.training.trainer import Metrics, Trainer, TrainSubset
 from proxyhash.training.validation import EvalSubset, compute_validation_metrics
+from proxyhash.utils.distributed import DistributedContext, init_distributed
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.memory import keep_freed_memory
 from proxyhash.utils.progress import Progress, no_progress
@@ -46,7 +47,7 @@ def train_hashers(
     run_dir: Path | None = None,
     *,
     resume: bool = False,
-    distributed: Processes | None = None,
+    distributed: DistributedContext | None = None,
     progress: Progress = no_progress,
     report: Callable[[Metrics], None] = lambda _: None,
 ) -> list[Hasher]:
@@ -98,11 +99,11 @@ def train_hashers(
     info = get_method(config.method)
     if split is None and info.learns_from != "nothing":
         raise InputError(f"{info.title} learns from labels, and {dataset.name} is used without.")
-    job = _prepare(dataset, split, config, distributed or join_processes(), progress)
+    job = _prepare(dataset, split, config, distributed or init_distributed(), progress)
     if not info.trains:
         return _fit_hashers(job)
     with _run_folder(run_dir) as folder:
-        return _train_network(job, CheckpointManager(folder, job.distributed.first), resume, report)
+        return _train_network(job, CheckpointManager(folder, job.distributed.is_main_process), resume, report)
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class _Job:
     train: Indices
     labels: Labels | None  # Of the training images, with the classes or tags that occur.
     device: torch.device
-    distributed: Processes
+    distributed: DistributedContext
     progress: Progress
 
     def training_data(self, bits: int) -> TrainingData:
@@ -137,14 +138,16 @@ class _Job:
         return Hasher(HashNetwork(backbone, head).cpu().eval().float(), self.transform, names, record=metadata, **options)
 
 
-def _prepare(dataset: Dataset, split: Split | None, config: TrainConfig, distributed: Processes, progress: Progress) -> _Job:
+def _prepare(
+    dataset: Dataset, split: Split | None, config: TrainConfig, distributed: DistributedContext, progress: Progress
+) -> _Job:
     device = torch.device(find_device(config.device))
     pretrained = config.pretrained and trained_on(config.backbone) is not None
     backbone = create_backbone(config.backbone, pretrained=pretrained, seed=config.seed)
     transform = resolve_transform(dataset, backbone, config.image_size, config.transform, finetune=config.finetune)
     backbone.eval().to(device)
-    features = distributed.in_turn(lambda: cached_features(dataset, backbone, transform, progress=progress))
-    split = None if split is None else without(split, np.flatnonzero(~features.readable))
+    features = distributed.main_process_first(lambda: cached_features(dataset, backbone, transform, progress=progress))
+    split = None if split is None else drop_indices(split, np.flatnonzero(~features.readable))
     train = np.flatnonzero(features.readable) if split is None else split.train
     if not len(train):
         raise InputError(f"None of the images of {dataset.name} that are to be trained on can be read.")
@@ -194,7 +197,7 @@ def _train_network(
         )
     model = _build_model(job)
     settings = {"config": config.weight_settings(), "protocol": split.record()}
-    job.distributed.in_turn(lambda: checkpoints.start(settings, resume=resume))
+    job.distributed.main_process_first(lambda: checkpoints.start(settings, resume=resume))
     source: InputSource = FeatureSource(job.features)
     if config.finetune:
         source = ImageSource(job.dataset.images, job.transform, config.optim, config.seed)
@@ -255,17 +258,3 @@ def _build_validator(job: _Job, split: Split, source: InputSource) -> Callable[[
     queries, database = subset(split.validation), subset(split.validation_database)
     bits, top = job.config.bits, split.top
     return lambda model: compute_validation_metrics(model, source, queries, database, bits, top)
-
-
-def without(split: Split, unusable: Indices) -> Split:
-    """Return a split without some images."""
-    if not len(unusable):
-        return split
-    return replace(
-        split,
-        train=np.setdiff1d(split.train, unusable),
-        validation=np.setdiff1d(split.validation, unusable),
-        validation_database=np.setdiff1d(split.validation_database, unusable),
-        query=np.setdiff1d(split.query, unusable),
-        database=np.setdiff1d(split.database, unusable),
-    )

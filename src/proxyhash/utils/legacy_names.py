@@ -86,11 +86,23 @@ def upgrade_metric_names(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 # --- Methods: settings, saved encoders ---
 
-METHOD_SETTINGS: dict[str, str] = {}
-"""Settings of all methods."""
+METHOD_SETTINGS = {"floor": "distance_share"}
+"""Settings of all methods; `floor` 0.0 of the method joint meant the default, which was 0.75 then."""
 
 
 # --- Evaluation: metric keys ---
+
+METRICS_FILE = "measured.json"
+"""Name of metrics.json in the folder of a model."""
+
+METRIC_KEYS = {"binarisation_error": "binarization_error", "binarisation_histogram": "binarization_histogram"}
+"""Keys of metrics.json, of `validation` in config.json and of records."""
+
+
+def rename_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics under their present keys."""
+    return {METRIC_KEYS.get(key, key): value for key, value in metrics.items()}
+
 
 # --- Proxies: proxy sets ---
 

@@ -12,7 +12,7 @@ import torch
 
 from helpers.small_training import STEPS, RecordingSource, small_trainer
 from proxyhash.training.checkpoint import BEST, CHECKPOINT, LOG
-from proxyhash.training.processes import Processes
+from proxyhash.utils.distributed import DistributedContext
 
 MODULE = "helpers.small_training"
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -71,14 +71,14 @@ def test_shares_are_everything_and_nothing_twice() -> None:
     for count in (1, 2, 7, 32):
         for world in (1, 2, 3, 5):
             items = list(range(count))
-            shared = [item for rank in range(world) for item in items[Processes(rank, world).share(count)]]
+            shared = [item for rank in range(world) for item in items[DistributedContext(rank, world).shard(count)]]
             assert sorted(shared) == items
 
 
 def test_alone_nothing_is_exchanged() -> None:
-    rows, alone = torch.ones(3, 2), Processes()
+    rows, alone = torch.ones(3, 2), DistributedContext()
     assert alone.gather(rows, 3) is rows
-    assert alone.in_turn(lambda: 5) == 5
+    assert alone.main_process_first(lambda: 5) == 5
     weights = torch.nn.Parameter(torch.ones(2))
     weights.grad = torch.full((2,), 3.0)
     alone.add_gradients([weights])

@@ -13,7 +13,7 @@ WORD = ir.IntType(64)
 PLANE = ir.VectorType(WORD, BLOCK // 64)
 
 
-def add_up(builder: Any, planes: Iterable[tuple[int, Any]]) -> list[Any]:
+def add_planes(builder: Any, planes: Iterable[tuple[int, Any]]) -> list[Any]:
     """Add up planes that come with the binary weight of their bits; return one plane for each weight.
 
     Three of a weight are added as soon as they are there, so that few wait and all of these stay in registers.
@@ -41,25 +41,25 @@ def add_up(builder: Any, planes: Iterable[tuple[int, Any]]) -> list[Any]:
     return [waiting[weight][0] for weight in sorted(waiting)]
 
 
-def pointers(context: Any, builder: Any, kinds: Any, arguments: Any) -> list[Any]:
+def data_pointers(context: Any, builder: Any, kinds: Any, arguments: Any) -> list[Any]:
     """Return where the data of arguments, contiguous arrays of these types, begin."""
     pairs = zip(kinds, arguments, strict=True)
     return [context.make_array(array_type)(context, builder, array).data for array_type, array in pairs]
 
 
-def load(builder: Any, words: Any, first: int) -> Any:
+def load_plane(builder: Any, words: Any, first: int) -> Any:
     """Return the plane that begins so many words on."""
     plane = builder.load(builder.bitcast(builder.gep(words, [WORD(first)]), PLANE.as_pointer()))
     plane.align = 8  # that of words: numba promises no more
     return plane
 
 
-def store(builder: Any, plane: Any, words: Any, first: int) -> None:
+def store_plane(builder: Any, plane: Any, words: Any, first: int) -> None:
     """Write a plane to where it begins so many words on."""
     builder.store(plane, builder.bitcast(builder.gep(words, [WORD(first)]), PLANE.as_pointer())).align = 8
 
 
-def spread(builder: Any, word: Any) -> Any:
+def broadcast(builder: Any, word: Any) -> Any:
     """Return a plane of four times the same word."""
     lane, nothing = ir.IntType(32), ir.Constant(PLANE, ir.Undefined)
     first = builder.insert_element(nothing, word, lane(0))

@@ -3,13 +3,17 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyhash.codes.bits import Words, pack, to_words
+from proxyhash.codes.kernels import popcount
 from proxyhash.proxies.constructions.hadamard import Signs
+from proxyhash.proxies.geometry import Floats
+from proxyhash.utils.jit import jit
 
 _ROUNDS = 400
 _SWAPS_A_ROUND = 128
 
 
-def balanced_rows(words: Signs, count: int, random: np.random.Generator) -> NDArray[np.int64]:
+def choose_balanced_rows(words: Signs, count: int, random: np.random.Generator) -> NDArray[np.int64]:
     """Return `count` rows of `words` (M, d) whose bits are as often +1 as -1, or nearly.
 
     From a random choice, the best of some random exchanges is made as long as one lowers the sum of fourth powers of the
@@ -31,30 +35,48 @@ def balanced_rows(words: Signs, count: int, random: np.random.Generator) -> NDAr
     return chosen
 
 
-def lopsidedness(words: Signs) -> float:
+def bit_imbalance(words: Signs) -> float:
     """Return the largest |mean| of a bit of `words` (C, d): 0 is balanced, 1 constant."""
     return float(np.abs(words.mean(axis=0, dtype=np.float64)).max())
 
 
-def evened(words: Signs, reached: int) -> Signs:
+def balance_bits(words: Signs, reached: int) -> Signs:
     """Flip single bits of few words (C, d) so that lopsided bits become less so, where all stay `reached` bits apart."""
     words = words.copy()
-    apart = (words.shape[1] - words.astype(np.int64) @ words.T) // 2
+    distance = (words.shape[1] - words.astype(np.int64) @ words.T) // 2
     for k in np.argsort(-np.abs(words.sum(axis=0)), kind="stable"):
         for i in range(len(words)):
             if words[i, k] * words[:, k].sum() < 2:  # flipping it would not help
                 continue
-            after = apart[i] + words[i, k] * words[:, k]
+            after = distance[i] + words[i, k] * words[:, k]
             after[i] = reached
             if after.min() >= reached:
                 words[i, k] *= -1
-                apart[i], apart[:, i] = after, after
+                distance[i], distance[:, i] = after, after
     return words
 
 
-def turned(words: Signs, random: np.random.Generator) -> Signs:
+def shuffle_code(words: Signs, random: np.random.Generator) -> Signs:
     """Shuffle the rows of `words` (C, d), shuffle the bits and flip some of them: the distances stay as they are."""
     classes, bits = words.shape
     flips = np.where(random.random(bits) < 0.5, -1, 1).astype(np.int8)
     turned_words: Signs = words[random.permutation(classes)][:, random.permutation(bits)] * flips
     return turned_words
+
+
+def minimal_distance(signs: Floats | NDArray[np.int8]) -> int:
+    """Return the smallest Hamming distance between two rows of +1 and -1 (C, d), C >= 2."""
+    return int(_smallest(to_words(pack(signs > 0))))
+
+
+@jit(nogil=True)
+def _smallest(database: Words) -> np.int64:
+    parts, items = database.shape
+    smallest = np.int64(64 * parts)
+    for i in range(items):
+        for j in range(i):
+            distance = np.int64(0)
+            for part in range(parts):
+                distance += np.int64(popcount(database[part, i] ^ database[part, j]))
+            smallest = min(smallest, distance)
+    return smallest

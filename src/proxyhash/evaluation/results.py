@@ -17,7 +17,7 @@ class Metric:
     """(Q,)"""
     without_relevant: int
     """How many queries have no relevant item in the database."""
-    lonely_queries: str = "have no relevant item and count 0"
+    no_relevant_note: str = "have no relevant item and count 0"
     """What becomes of those, in words."""
 
     @property
@@ -27,7 +27,7 @@ class Metric:
 
     def __repr__(self) -> str:
         """One line: name, value, and what it is the mean of."""
-        note = f"; {self.without_relevant:,} {self.lonely_queries}" if self.without_relevant else ""
+        note = f"; {self.without_relevant:,} {self.no_relevant_note}" if self.without_relevant else ""
         return f"{self.name} = {self.value:.4f} (mean of {len(self.per_query):,} queries{note})"
 
     def as_dict(self) -> dict[str, Any]:
@@ -41,7 +41,7 @@ class Metric:
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class PrecisionRecallCurve:
     """Mean recall and mean precision (bits + 1,), one point for each distance up to which items are retrieved."""
 
     recall: NDArray[np.float64]

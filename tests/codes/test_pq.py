@@ -7,8 +7,8 @@ import faiss
 import numpy as np
 import pytest
 
-from proxyhash.codes.product_quantiser import distance_tables, learn_codebooks, quantise, reconstruct
-from proxyhash.codes.tables import pack_symbols, table_distances
+from proxyhash.codes.adc import pack_subcodes, table_scorer
+from proxyhash.codes.pq import distance_tables, learn_codebooks, quantize, reconstruct
 
 RANDOM = np.random.default_rng(0)
 CENTRES = RANDOM.standard_normal((30, 12)).astype(np.float32)
@@ -16,7 +16,7 @@ VECTORS = (CENTRES[RANDOM.integers(0, 30, 1500)] + 0.3 * RANDOM.standard_normal(
 
 
 def error(codebooks: np.ndarray) -> float:
-    return float(np.square(VECTORS - reconstruct(quantise(VECTORS, codebooks), codebooks, 12)).sum(1).mean())
+    return float(np.square(VECTORS - reconstruct(quantize(VECTORS, codebooks), codebooks, 12)).sum(1).mean())
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +36,12 @@ def test_codes_and_distances_with_its_centroids_are_those_of_faiss() -> None:
     theirs.train(VECTORS)
     codebooks = faiss.vector_to_array(theirs.centroids).reshape(3, 256, 4)
     codes = theirs.compute_codes(VECTORS)
-    ours = pack_symbols(quantise(VECTORS, codebooks), 8)
+    ours = pack_subcodes(quantize(VECTORS, codebooks), 8)
     assert (codes == ours).mean() > 0.999  # equally near centroids may round to either
     expected = np.square(VECTORS[:9, None] - theirs.decode(codes)).sum(2)
-    np.testing.assert_allclose(table_distances(distance_tables(VECTORS[:9], codebooks), codes), expected, atol=1e-3)
+    np.testing.assert_allclose(
+        table_scorer(distance_tables(VECTORS[:9], codebooks), codes)(slice(None)), expected, atol=1e-3
+    )
 
 
 def test_no_round_raises_the_error() -> None:
@@ -54,5 +56,5 @@ def test_no_round_raises_the_error() -> None:
 def test_few_vectors_and_uneven_parts_are_no_trouble() -> None:
     few = VECTORS[:10, :7]
     books = learn_codebooks(few, np.zeros((2, 256, 4), np.float32), np.random.default_rng(0))
-    np.testing.assert_allclose(reconstruct(quantise(few, books), books, 7), few, atol=1e-5)
-    assert quantise(few[:0], books).shape == (0, 2)
+    np.testing.assert_allclose(reconstruct(quantize(few, books), books, 7), few, atol=1e-5)
+    assert quantize(few[:0], books).shape == (0, 2)

@@ -19,35 +19,35 @@ _THRESHOLDS = 4096  # a power of two; the kernel masks with one less
 
 
 @dataclass(frozen=True)
-class Stage:
+class AnnealingStage:
     """One temperature: how many flips are tried, and what a missing bit of distance costs (`mu`)."""
 
     temperature: float
-    mu: float
+    penalty: float
     flips: int
 
 
-def distances(signs: Floats) -> NDArray[np.float32]:
+def pairwise_distances(signs: Floats) -> NDArray[np.float32]:
     """Return the Hamming distances (C, C) of rows of +1 and -1 (C, d)."""
     signs = np.ascontiguousarray(signs, np.float32)
-    apart: NDArray[np.float32] = (signs.shape[1] - signs @ signs.T) / 2
-    return apart
+    distance: NDArray[np.float32] = (signs.shape[1] - signs @ signs.T) / 2
+    return distance
 
 
-def least_distance(signs: Floats) -> int:
+def smallest_distance(signs: Floats) -> int:
     """Return the smallest distance between two rows (C, d)."""
-    apart = distances(signs)
-    np.fill_diagonal(apart, np.inf)
-    return int(apart.min())
+    distance = pairwise_distances(signs)
+    np.fill_diagonal(distance, np.inf)
+    return int(distance.min())
 
 
-def flipped(
+def anneal_bits(
     signs: Floats,
-    floor: int,
-    stages: list[Stage],
+    min_distance: int,
+    stages: list[AnnealingStage],
     random: np.random.Generator,
     *,
-    wishes: Floats | None = None,
+    target_distances: Floats | None = None,
     fixed: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> Signs:
@@ -58,21 +58,23 @@ def flipped(
     """
     bits = signs.shape[1]
     columns = np.array(signs.T, np.float32, order="C")  # a copy, bit by bit: a flip reads one bit of all rows
-    apart = distances(signs)
-    pull = np.float32(0 if wishes is None else 1)
-    wished = np.zeros_like(apart) if wishes is None else wishes.astype(np.float32)
-    np.fill_diagonal(apart, bits)  # together these make a row's own term vanish: 2 (D - t) + 1 = 0
-    np.fill_diagonal(wished, bits + 0.5)
+    distance = pairwise_distances(signs)
+    pull = np.float32(0 if target_distances is None else 1)
+    targets = np.zeros_like(distance) if target_distances is None else target_distances.astype(np.float32)
+    np.fill_diagonal(distance, bits)  # together these make a row's own term vanish: 2 (D - t) + 1 = 0
+    np.fill_diagonal(targets, bits + 0.5)
     state = random.integers(1, 2**63, dtype=np.uint64)
     for number, stage in enumerate(stages, start=1):
         thresholds = (stage.temperature * random.standard_exponential(_THRESHOLDS)).astype(np.float32)
-        penalty = np.float32(stage.mu)
+        penalty = np.float32(stage.penalty)
         state = np.uint64(
-            _flip_stage(columns, apart, wished, np.float32(floor), penalty, pull, fixed, thresholds, stage.flips, state)
+            _flip_stage(
+                columns, distance, targets, np.float32(min_distance), penalty, pull, fixed, thresholds, stage.flips, state
+            )
         )
         if progress:
             progress(number / len(stages))
-        if wishes is None and apart[fixed:].min() >= floor:
+        if target_distances is None and distance[fixed:].min() >= min_distance:
             break
     return np.ascontiguousarray(columns.T)
 
@@ -80,10 +82,10 @@ def flipped(
 @jit(fastmath=True, nogil=True)
 def _flip_stage(
     columns: Signs,
-    apart: Signs,
-    wished: Signs,
-    floor: np.float32,
-    mu: np.float32,
+    distance: Signs,
+    targets: Signs,
+    min_distance: np.float32,
+    penalty: np.float32,
     pull: np.float32,
     fixed: int,
     thresholds: Signs,
@@ -103,17 +105,17 @@ def _flip_stage(
         state ^= state << np.uint64(17)
         i = fixed + (((state >> np.uint64(44)) * np.uint64(classes - fixed)) >> np.uint64(20))
         k = (((state >> np.uint64(24)) & np.uint64(0xFFFFF)) * np.uint64(bits)) >> np.uint64(20)
-        mine, row, wish, column = columns[k, i], apart[i], wished[i], columns[k]
+        mine, row, wish, column = columns[k, i], distance[i], targets[i], columns[k]
         change = nothing
         for j in range(classes):
             step = mine * column[j]  # bits that agree will differ: one bit farther apart
-            short, after = max(nothing, floor - row[j]), max(nothing, floor - row[j] - step)
-            change += mu * (after * after - short * short) + pull * (2 * step * (row[j] - wish[j]) + 1)
+            short, after = max(nothing, min_distance - row[j]), max(nothing, min_distance - row[j] - step)
+            change += penalty * (after * after - short * short) + pull * (2 * step * (row[j] - wish[j]) + 1)
         if change > thresholds[state & np.uint64(_THRESHOLDS - 1)]:
             continue
         for j in range(classes):
             row[j] += mine * column[j]
-            apart[j, i] = row[j]
+            distance[j, i] = row[j]
         row[i] = bits
         columns[k, i] = -mine
     return state

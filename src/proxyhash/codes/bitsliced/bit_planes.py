@@ -18,34 +18,34 @@ from numba import types
 from numba.extending import intrinsic
 
 from proxyhash.codes.bits import Words
-from proxyhash.codes.logic import PLANE, WORD, add_up, any_bit, load, pointers, store
+from proxyhash.codes.bitsliced.llvm_ops import PLANE, WORD, add_planes, any_bit, data_pointers, load_plane, store_plane
 from proxyhash.utils.jit import jit
 
-THREES = 22  # groups of three bits in a word; the last holds one bit and two zeros
-STACK = 16  # blocks whose bits are counted together
+TRIPLES = 22  # groups of three bits in a word; the last holds one bit and two zeros
+BLOCKS_PER_STACK = 16  # blocks whose bits are counted together
 
 
 @jit(nogil=True)
-def sum_threes(row: Words, first: int, scratch: Words, out: Words) -> None:
+def sum_triples(row: Words, first: int, scratch: Words, out: Words) -> None:
     """Write to `out` (22, 8, 2, 4) the sums of three bits that differ from each pattern, as planes of ones and of twos.
 
     The block begins at item `first` of `row` (N,); where the row ends, zeros follow. `scratch` is (66, 4).
     """
     slice_block(row, first, scratch)
     scratch[64:] = 0
-    for three in range(THREES):
+    for three in range(TRIPLES):
         sum_three_bits(scratch[3 * three : 3 * three + 3], out[three])
 
 
 @intrinsic
 def _sum_three_bits(typing_context: Any, bits: Any, out: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source, target = pointers(context, builder, signature.args, arguments)
-        bits = [load(builder, source, 4 * i) for i in range(3)]
+        source, target = data_pointers(context, builder, signature.args, arguments)
+        bits = [load_plane(builder, source, 4 * i) for i in range(3)]
         for pattern in range(8):
             differ = [builder.not_(bit) if pattern >> i & 1 else bit for i, bit in enumerate(bits)]
-            for weight, plane in enumerate(add_up(builder, ((0, bit) for bit in differ))):
-                store(builder, plane, target, 8 * pattern + 4 * weight)
+            for weight, plane in enumerate(add_planes(builder, ((0, bit) for bit in differ))):
+                store_plane(builder, plane, target, 8 * pattern + 4 * weight)
         return context.get_dummy_value()
 
     return types.void(bits, out), generate
@@ -95,11 +95,11 @@ def _transpose(squares: Words) -> None:
 
 
 @jit(nogil=True)
-def places(queries: Words) -> Any:
+def pattern_offsets(queries: Words) -> Any:
     """Return (Q, 22) where in `sum_threes` the patterns of each query stand, counted in words."""
-    found = np.empty((len(queries), THREES), np.uint16)
+    found = np.empty((len(queries), TRIPLES), np.uint16)
     for q in range(len(queries)):
-        for three in range(THREES):
+        for three in range(TRIPLES):
             found[q, three] = 64 * three + 8 * ((queries[q, 0] >> np.uint64(3 * three)) & np.uint64(7))
     return found
 
@@ -107,9 +107,9 @@ def places(queries: Words) -> Any:
 @intrinsic
 def _write_halves(typing_context: Any, threes: Any, places: Any, out: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        table, where, target = pointers(context, builder, signature.args, arguments)
+        table, where, target = data_pointers(context, builder, signature.args, arguments)
         for row, plane in enumerate(_distances(builder, table, where)[1:]):
-            store(builder, plane, target, row * STACK * 4)
+            store_plane(builder, plane, target, row * BLOCKS_PER_STACK * 4)
         return context.get_dummy_value()
 
     return types.void(threes, places, out), generate
@@ -122,10 +122,10 @@ write_halves: Any = _write_halves
 @intrinsic
 def _any_below(typing_context: Any, threes: Any, places: Any, limit: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        table, where, bits = pointers(context, builder, signature.args, arguments)
+        table, where, bits = data_pointers(context, builder, signature.args, arguments)
         below = ir.Constant(PLANE, [0] * 4)
         for row, plane in enumerate(_distances(builder, table, where)):  # from the lowest: a higher bit that differs decides
-            bit = load(builder, bits, row * 4)
+            bit = load_plane(builder, bits, row * 4)
             either = builder.and_(builder.not_(plane), builder.or_(bit, below))
             below = builder.or_(builder.and_(bit, below), either)
         return any_bit(builder, below)
@@ -140,12 +140,12 @@ any_below: Any = _any_below
 @intrinsic
 def _mark_values(typing_context: Any, halves: Any, low: Any, high: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source, *targets = pointers(context, builder, signature.args, arguments)
-        planes = [load(builder, source, row * STACK * 4) for row in range(6)]
+        source, *targets = data_pointers(context, builder, signature.args, arguments)
+        planes = [load_plane(builder, source, row * BLOCKS_PER_STACK * 4) for row in range(6)]
         for target, digits, values in ((targets[0], planes[:3], 8), (targets[1], planes[3:], 5)):
             for value in range(values):
                 agree = [digit if value >> i & 1 else builder.not_(digit) for i, digit in enumerate(digits)]
-                store(builder, reduce(builder.and_, reversed(agree)), target, value * STACK * 4)
+                store_plane(builder, reduce(builder.and_, reversed(agree)), target, value * BLOCKS_PER_STACK * 4)
         return context.get_dummy_value()
 
     return types.void(halves, low, high), generate
@@ -158,10 +158,13 @@ mark_values: Any = _mark_values
 @intrinsic
 def _count_both(typing_context: Any, some: Any, others: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        left, right = pointers(context, builder, signature.args, arguments)
-        both = (builder.and_(load(builder, left, 4 * i), load(builder, right, 4 * i)) for i in range(STACK))
+        left, right = data_pointers(context, builder, signature.args, arguments)
+        both = (
+            builder.and_(load_plane(builder, left, 4 * i), load_plane(builder, right, 4 * i))
+            for i in range(BLOCKS_PER_STACK)
+        )
         total = WORD(0)
-        for weight, plane in enumerate(add_up(builder, ((0, plane) for plane in both))):
+        for weight, plane in enumerate(add_planes(builder, ((0, plane) for plane in both))):
             for word in range(4):
                 ones = builder.ctpop(builder.extract_element(plane, ir.IntType(32)(word)))
                 total = builder.add(total, builder.shl(ones, WORD(weight)))
@@ -178,10 +181,10 @@ def _distances(builder: Any, threes: Any, places: Any) -> list[Any]:
     """Add up what a query picks from the sums of threes: 7 planes, the ones first."""
 
     def picked() -> Iterable[tuple[int, Any]]:
-        for three in range(THREES):
+        for three in range(TRIPLES):
             place = builder.zext(builder.load(builder.gep(places, [WORD(three)])), WORD)
             sums = builder.gep(threes, [place])
-            yield 0, load(builder, sums, 0)
-            yield 1, load(builder, sums, 4)
+            yield 0, load_plane(builder, sums, 0)
+            yield 1, load_plane(builder, sums, 4)
 
-    return add_up(builder, picked())
+    return add_planes(builder, picked())

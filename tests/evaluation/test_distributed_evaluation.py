@@ -1,4 +1,4 @@
-"""Queries shared by two real processes against one process: equal to the last bit."""
+"""Evaluation by two processes against one process: equal to the last bit."""
 
 import json
 import pickle
@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from helpers.distributed_evaluation import SEARCHES, measured_model, search_of
+from helpers.distributed_evaluation import SEARCHES, evaluate_model, search_of
 from proxyhash.cli.app import main
 from proxyhash.evaluation import evaluate
-from proxyhash.training.processes import Processes
+from proxyhash.utils.distributed import DistributedContext
 
 MODULE = "helpers.distributed_evaluation"
 
@@ -23,7 +23,7 @@ MODULE = "helpers.distributed_evaluation"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     """Evaluate everything with two processes."""
-    folder = tmp_path_factory.mktemp("shared")
+    folder = tmp_path_factory.mktemp("distributed")
     shutil.copytree(model, folder / "model")
     draw_photos(folder / "photos")
     q, q_labels, db, db_labels = search_of("classes")
@@ -46,27 +46,27 @@ def draw_photos(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_two_processes_add_up_the_numbers_of_one(name: str, folder: Path) -> None:
+def test_two_processes_give_the_metrics_of_one(name: str, folder: Path) -> None:
     one = evaluate(*search_of(name), top=100)
     for rank in (0, 1):
         both: list[Any] = pickle.loads((folder / f"{rank}.pickle").read_bytes())[name]
         assert [metric.name for metric in one] == [row[0] for row in both]
-        for metric, (_, per_query, lonely, value) in zip(one, both, strict=True):
+        for metric, (_, per_query, no_relevant, value) in zip(one, both, strict=True):
             assert metric.per_query.tobytes() == per_query.tobytes()
             assert metric.value == value
-            assert metric.without_relevant == lonely
+            assert metric.without_relevant == no_relevant
     if name == "nothing relevant":
         assert one[0].without_relevant > 0
 
 
-def test_a_model_is_measured_by_two_processes_as_by_one(folder: Path) -> None:
-    one = json.loads(json.dumps(measured_model(folder, Processes()).as_dict()))
+def test_two_processes_give_the_report_of_one(folder: Path) -> None:
+    one = json.loads(json.dumps(evaluate_model(folder, DistributedContext()).as_dict()))
     for rank in (0, 1):
         assert json.loads((folder / f"{rank}.json").read_text()) == one
     assert 0 < one["map"] < 1
 
 
-def test_the_command_prints_once_and_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_main_process_prints(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["evaluate", "codes", "--query", str(folder / "q.npz"), "--database", str(folder / "db.npz"), "--json"])
     assert (folder / "0.txt").read_text() == capsys.readouterr().out
     assert (folder / "1.txt").read_text() == ""

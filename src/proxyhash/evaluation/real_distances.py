@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyhash.codes.bits import Packed, checked_packed, unpack
-from proxyhash.codes.tables import distances_by_tables
+from proxyhash.codes.adc import table_scorer
+from proxyhash.codes.bits import Packed, check_packed, unpack
 from proxyhash.evaluation.counts import TieCounts
 from proxyhash.evaluation.relevance import relevance
 from proxyhash.utils.errors import InputError
@@ -16,13 +16,13 @@ from proxyhash.utils.parallel import available_threads, prefetch
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int
 
-_ITEMS_AT_ONCE = 65_536
-_PAIRS_AT_ONCE = 2_000_000  # of a thread
-_AHEAD = 2  # pieces that are counted while one is used
+_MAX_ITEMS = 65_536
+_MAX_PAIRS = 2_000_000  # of a thread
+_PREFETCHED = 2  # pieces that are counted while one is used
 _DIGITS = 1e9  # distances that agree to so many are ties
 
 
-def count_ranked(
+def count_real_ties(
     query_codes: ArrayLike,
     query_labels: ArrayLike,
     db_codes: ArrayLike,
@@ -35,17 +35,17 @@ def count_ranked(
     """Yield for some queries at a time their groups of items, nearest first, as counts (queries, groups).
 
     Queries are real values (Q, bits), compared by (bits - q.b) / 2, or packed codes compared bit by bit with `bit_weights`
-    (bits,), or tables (Q, M, k), see `codes.tables`. Distances that agree to nine digits are ties.
+    (bits,), or tables (Q, M, k), see `codes.adc`. Distances that agree to nine digits are ties.
     """
-    database = checked_packed("The database", db_codes)
+    database = check_packed("The database", db_codes)
     count, distances = _scorer(query_codes, bit_weights, database)
     labels = relevance(query_labels, db_labels, count, len(database))
     threads = available_threads() if threads is None else check_int("threads", threads, minimum=1)
-    size = max(1, _PAIRS_AT_ONCE // len(database))
+    size = max(1, _MAX_PAIRS // len(database))
     pieces = [slice(first, first + size) for first in range(0, count, size)]
     with ThreadPoolExecutor(threads) as pool:
         begun = (pool.submit(lambda rows: _groups(distances(rows), labels.matrix(rows)), piece) for piece in pieces)
-        for done, counted in enumerate(prefetch(begun, threads + _AHEAD), start=1):
+        for done, counted in enumerate(prefetch(begun, threads + _PREFETCHED), start=1):
             yield counted.result()
             progress("Comparing codes", done / len(pieces))
 
@@ -94,7 +94,7 @@ def _scorer(
     if np.ndim(query_codes) == 3:
         if bit_weights is not None:
             raise InputError("Tables hold every bit's weight already; give no bit weights with them.")
-        return distances_by_tables(query_codes, database)
+        return len(np.asarray(query_codes)), table_scorer(query_codes, database)
     queries, weights = _real_queries(query_codes, bit_weights, database.shape[1])
     return len(queries), lambda rows: _distances(queries[rows] * weights, database, float(weights.sum()))
 
@@ -124,7 +124,7 @@ def _real_queries(
 def _distances(queries: NDArray[np.float64], database: NDArray[np.uint8], span: float) -> NDArray[np.float64]:
     bits = queries.shape[1]
     distances = np.empty((len(queries), len(database)))
-    for first in range(0, len(database), _ITEMS_AT_ONCE):
-        part = slice(first, first + _ITEMS_AT_ONCE)
+    for first in range(0, len(database), _MAX_ITEMS):
+        part = slice(first, first + _MAX_ITEMS)
         distances[:, part] = (span - queries @ unpack(database[part], bits).T.astype(np.float64)) / 2
     return distances

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxyhash import InputError, codes
-from proxyhash.codes.tables import pack_symbols, table_distances
-from proxyhash.evaluation import mean_average_precision, ndcg, precision_at, ranking, recall_at
+from proxyhash.codes.adc import pack_subcodes, table_scorer
+from proxyhash.evaluation import mean_average_precision, ndcg, precision_at, real_distances, recall_at
 from proxyhash.evaluation.average_precision import DENOMINATORS, TIES, average_precision
 from proxyhash.evaluation.counts import TieCounts
 from proxyhash.evaluation.precision import expected_hits
-from proxyhash.evaluation.ranking import count_ranked
+from proxyhash.evaluation.real_distances import count_real_ties
 
 
 def some_search(bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -78,18 +78,18 @@ def test_what_lies_between_relevant_items_may_be_counted_together(seed: int, ite
     """No metric changes: all are those of a full sort, ties and cutoffs included."""
     random = np.random.default_rng(seed)
     tables = random.integers(0, 3, (5, 2, 4)) / 7  # few values: many ties
-    packed = pack_symbols(random.integers(0, 4, (items, 2)), 2)
+    packed = pack_subcodes(random.integers(0, 4, (items, 2)), 2)
     shape = () if kind == "classes" else (3,)
     asked, searched = (random.integers(0, 2 if shape else 4, (count, *shape)) for count in (5, items))
-    found = list(count_ranked(tables, asked, packed, searched, threads=threads))
+    found = list(count_real_ties(tables, asked, packed, searched, threads=threads))
     counts = TieCounts(*(np.concatenate([getattr(part, name) for part in found]) for name in ("items", "relevant")))
-    near = table_distances(tables, packed)
+    near = table_scorer(tables, packed)(slice(None))
     relevant = (asked[:, None] == searched) if kind == "classes" else (asked @ searched.T > 0)
     for row in range(5):
         ours = TieCounts(counts.items[[row]], counts.relevant[[row]])
         theirs = sorted_groups(near[row], relevant[row])
-        assert ours.items_in_all == theirs.items_in_all == items
-        assert ours.relevant_in_all == theirs.relevant_in_all
+        assert ours.max_items == theirs.max_items == items
+        assert ours.total_relevant == theirs.total_relevant
         for k in (1, items // 2 + 1, items + 3):
             np.testing.assert_allclose(expected_hits(ours, k), expected_hits(theirs, k))
             for ties, denominator in product(TIES, DENOMINATORS):
@@ -100,7 +100,7 @@ def test_what_lies_between_relevant_items_may_be_counted_together(seed: int, ite
 def test_many_queries_are_counted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     q, q_labels, db, db_labels = some_search(10)
     whole = mean_average_precision(q, q_labels, codes.pack(db), db_labels)
-    monkeypatch.setattr(ranking, "_PAIRS_AT_ONCE", 4 * len(db))
+    monkeypatch.setattr(real_distances, "_MAX_PAIRS", 4 * len(db))
     told: list[float] = []
     cut = mean_average_precision(q, q_labels, codes.pack(db), db_labels, progress=lambda _, done: told.append(done))
     np.testing.assert_array_equal(cut.per_query, whole.per_query)
@@ -135,7 +135,7 @@ def test_ndcg_is_the_mean_over_orders_of_ties() -> None:
     for top in (None, 10):
         result = ndcg(q, q_tags, db, db_tags, top)
         gains = 2.0 ** (q_tags @ db_tags.T) - 1
-        distances = codes.distances(q, db)
+        distances = codes.hamming_distances(q, db)
         cut = top or 40
         discount = 1 / np.log2(np.arange(2, cut + 2))
         for row in range(6):
@@ -148,7 +148,7 @@ def test_ndcg_is_the_mean_over_orders_of_ties() -> None:
             assert result.per_query[row] == pytest.approx(np.mean(scores), abs=5 * np.std(scores) / 20 + 1e-9)
 
 
-def test_ndcg_needs_tags_and_reports_lonely_queries() -> None:
+def test_ndcg_needs_tags_and_reports_queries_without_relevant_items() -> None:
     packed = np.zeros((2, 1), np.uint8)
     with pytest.raises(InputError, match="needs tags"):
         ndcg(packed, [0, 1], packed, [0, 1])

@@ -16,7 +16,7 @@ _LAST_TEMPERATURE = 0.06
 _THRESHOLDS = 4096  # a power of two; the kernel masks with one less
 
 
-def chains(classes: int) -> int:
+def num_chains(classes: int) -> int:
     """Return how many independent annealings are run; the best counts."""
     return 4 if classes <= 300 else 2 if classes <= 2000 else 1
 
@@ -27,7 +27,7 @@ def swaps_per_stage(classes: int) -> int:
     return min(70 * pairs, int(3e6 * min(1.0, 1000 / classes)))
 
 
-def annealed_swaps(
+def anneal_swaps(
     s: Floats, unit: Floats, start: NDArray[np.int64], random: np.random.Generator, progress: Callable[[float], None]
 ) -> NDArray[np.int64]:
     """Return an assignment (C,) found from `start` by annealing; `s` (C, C) has a zero diagonal, `unit` (C, d) unit rows.

@@ -17,33 +17,33 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-PATIENCE = timedelta(days=7)  # while the first process extracts features, the others wait
+TIMEOUT = timedelta(days=7)  # while the first process extracts features, the others wait
 
 Result = TypeVar("Result")
 Number = TypeVar("Number", bound=np.generic)
 
 
 @dataclass(frozen=True)
-class Processes:
+class DistributedContext:
     """Which of how many processes this is."""
 
     rank: int = 0
-    world: int = 1
+    world_size: int = 1
 
     @property
-    def first(self) -> bool:
+    def is_main_process(self) -> bool:
         """Return whether this process writes."""
         return self.rank == 0
 
-    def share(self, count: int) -> slice:
+    def shard(self, count: int) -> slice:
         """Return this process's share of `count` items: all shares together are all items, none twice."""
-        return slice(self.rank, count, self.world)
+        return slice(self.rank, count, self.world_size)
 
     def gather(self, rows: Tensor, count: int) -> Tensor:
         """Return the rows of all processes in the order of the `count` items they were shares of, with gradient to ours."""
-        if self.world == 1:
+        if self.world_size == 1:
             return rows
-        gathered: Tensor = _Gather.apply(rows, count, self.rank, self.world)  # type: ignore[no-untyped-call]
+        gathered: Tensor = _Gather.apply(rows, count, self.rank, self.world_size)  # type: ignore[no-untyped-call]
         return gathered
 
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -52,10 +52,10 @@ class Processes:
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Average the gradients of what every process has whole (an objective's own parameters)."""
-        self._reduce(parameters, 1.0 / self.world)
+        self._reduce(parameters, 1.0 / self.world_size)
 
     def _reduce(self, parameters: Iterable[nn.Parameter], factor: float) -> None:
-        if self.world == 1:
+        if self.world_size == 1:
             return
         for parameter in parameters:
             if parameter.requires_grad:
@@ -63,18 +63,18 @@ class Processes:
                 dist.all_reduce(gradient)
                 parameter.grad = gradient.mul_(factor)
 
-    def in_turn(self, work: Callable[[], Result]) -> Result:
+    def main_process_first(self, work: Callable[[], Result]) -> Result:
         """Do the work in the first process, then in the others: what it wrote, they find."""
-        if not self.first:
+        if not self.is_main_process:
             self.barrier()
         result = work()
-        if self.first:
+        if self.is_main_process:
             self.barrier()
         return result
 
-    def combined(self, rows: NDArray[Number]) -> NDArray[Number]:
+    def all_reduce_sum(self, rows: NDArray[Number]) -> NDArray[Number]:
         """Return an array of which each process filled its part, all others' parts being zero."""
-        if self.world == 1:
+        if self.world_size == 1:
             return rows
         whole = torch.from_numpy(rows.copy())
         dist.all_reduce(whole)
@@ -83,21 +83,21 @@ class Processes:
 
     def barrier(self) -> None:
         """Wait for all."""
-        if self.world > 1:
+        if self.world_size > 1:
             dist.barrier()
 
 
-def join_processes() -> Processes:
+def init_distributed() -> DistributedContext:
     """Join the processes that `torchrun` started, or be alone."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
-        return Processes()
+        return DistributedContext()
     if not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
         atexit.register(dist.destroy_process_group)  # its threads may abort a process that is done
-    return Processes(dist.get_rank(), world)
+    return DistributedContext(dist.get_rank(), world)
 
 
 class _Gather(torch.autograd.Function):
