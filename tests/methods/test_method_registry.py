@@ -8,7 +8,7 @@ import torch
 
 from helpers.method_losses import build, small_data
 from helpers.plugins import own_registry
-from proxyhash.methods import HashingMethod, build_method, get_method, list_methods, register_method
+from proxyhash.methods import HashingMethod, MethodSettings, build_method, get_method, list_methods, register_method
 from proxyhash.utils.errors import InputError
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
@@ -50,6 +50,19 @@ def test_a_registered_class_can_be_built() -> None:
 def test_a_taken_name_is_refused() -> None:
     with pytest.raises(InputError, match=r"There is already a method 'dpsh'; choose another name."):
         register_method("dpsh")(HashingMethod)
+
+
+def test_a_class_that_is_no_method_is_refused() -> None:
+    with pytest.raises(InputError, match="'mine' must be a subclass of HashingMethod, or a function that fits features"):
+        register_method("mine")(type("Mine", (), {}))
+
+
+def test_settings_without_a_dataclass_are_refused() -> None:
+    class Settings(MethodSettings):
+        margin: float = 1.0
+
+    with pytest.raises(InputError, match="The settings of 'mine' must be a frozen dataclass"):
+        register_method("mine", settings=Settings)(HashingMethod)
 
 
 def test_only_methods_that_train_can_be_built() -> None:

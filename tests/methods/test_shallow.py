@@ -65,7 +65,7 @@ def test_residual_operator_equals_its_matrix() -> None:
 
 def test_moments_and_distances_equal_numpy() -> None:
     features = np.random.default_rng(0).standard_normal((300, 6)).astype(np.float32)
-    mean, covariance = moments(features, piece=37)
+    mean, covariance = moments(features, chunk=37)
     np.testing.assert_allclose(mean, features.mean(0), atol=1e-6)
     np.testing.assert_allclose(covariance, np.cov(features.T, bias=True), atol=1e-5)
     by_hand = np.square(features[:, None] - features[None, :4]).sum(2)
