@@ -24,7 +24,7 @@ class Metric:
     without_relevant: int
     """Number of queries without a relevant item in the database."""
     no_relevant_note: str = "have no relevant item and count 0"
-    """How these queries are treated, in words."""
+    """Treatment of these queries, in words."""
 
     @property
     def value(self) -> float:

@@ -50,12 +50,12 @@ class ProxySet:
 
     @property
     def binary(self) -> bool:
-        """Whether every weight is +1 or -1."""
+        """Return whether every weight is +1 or -1."""
         return is_binary(self.weights)
 
     @property
     def trainable(self) -> bool:
-        """Whether these weights are initial values that training changes (kind `learned`)."""
+        """Return whether these weights are initial values that training changes (kind `learned`)."""
         return self.kind == "learned"
 
     def as_dict(self) -> dict[str, Any]:
