@@ -71,7 +71,7 @@ class EncodedSplit:
 
 @dataclass(frozen=True, eq=False)
 class EvalReport:
-    """Metrics of a hasher on a split. The first metric is the mAP of the protocol."""
+    """Metrics of a hasher on a split, see `evaluate_hasher`. The first metric is the mAP of the protocol."""
 
     metrics: list[Metric]
     split: Split

@@ -48,7 +48,13 @@ class Metric:
 
 @dataclass(frozen=True, eq=False)
 class PrecisionRecallCurve:
-    """Mean recall and mean precision (bits + 1,) when all items up to each distance are retrieved."""
+    """Mean recall and mean precision (bits + 1,) when all items up to each distance are retrieved.
+
+    Examples
+    --------
+    >>> PrecisionRecallCurve(recall=np.array([0.5, 1.0]), precision=np.array([1.0, 0.5]))
+    PrecisionRecallCurve(2 points, precision 1.0000 to 0.5000)
+    """
 
     recall: NDArray[np.float64]
     precision: NDArray[np.float64]

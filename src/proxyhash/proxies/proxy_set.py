@@ -23,6 +23,8 @@ _FORMAT = "proxyhash.proxies/1"
 class ProxySet:
     """One proxy for each class: `weights` (C, d) float32, rows of norm sqrt(d), read-only.
 
+    Examples
+    --------
     >>> from proxyhash import design_proxies
     >>> proxies = design_proxies(classes=4, bits=8, kind="code")
     >>> proxies.classes, proxies.bits, int(proxies.quality.min_distance)
