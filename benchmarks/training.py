@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from proxyhash.data import ArrayImages, Dataset
-from proxyhash.data.transforms import find_transform
+from proxyhash.data.transforms import get_transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalized
@@ -72,7 +72,7 @@ def _finetune() -> tuple[float, float, float]:
     learner = Learner(Normalized(create_backbone("efficientnet_lite0")), [HashHead(HeadShape(1280, BITS))], [objective])
     learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     with tempfile.TemporaryDirectory() as folder:
-        source = ImageSource(images, find_transform("small", SIZE), Plan())
+        source = ImageSource(images, get_transform("small", SIZE), Plan())
         trainer = Trainer(learner, plan, source, Material(np.arange(len(images)), labels), RunFolder(Path(folder)))
         clock = _Clock()
         for owner, name in (
@@ -120,7 +120,7 @@ def cache_rows() -> Iterator[Row]:
 def _use_cache(folder: str) -> tuple[float, float, float]:
     """Return by how many MB the process's own memory grew, the seconds, and the size of the file in MB."""
     dataset = Dataset("black", ArrayImages(np.zeros((CACHED, 8, 8, 3), np.uint8)))
-    backbone, transform = create_backbone("convnet", pretrained=False).eval(), find_transform("small", 8)
+    backbone, transform = create_backbone("convnet", pretrained=False).eval(), get_transform("small", 8)
     batches = np.array_split(np.random.default_rng(0).permutation(CACHED), CACHED // 256)
 
     def epoch() -> float:

@@ -97,7 +97,7 @@ def test_encode_writes_codes_and_names(models: Path, tmp_path: Path, capsys: pyt
     with np.load(tmp_path / "codes.npz") as found:
         assert found["keys"].tolist() == ["0.png", "1.png", "2.png"]
         assert int(found["bits"]) == 8
-        stored = images.stored(np.arange(3))
+        stored = images.pixels_in_memory(np.arange(3))
         assert stored is not None
         np.testing.assert_array_equal(found["codes"], Hasher.load(models / "8").encode(stored))
     assert "1 codes" in run(f"encode {models}/8 {tmp_path}/photos/1.png -o {tmp_path}/one.npz", capsys)
@@ -111,7 +111,7 @@ def test_export_writes_what_others_can_run(models: Path, tmp_path: Path, capsys:
     out = run(f"export {models}/16 -o {tmp_path}/hash.onnx", capsys)
     assert "pixels (n, 3, 8, 8) from 0 to 255 -> nu (n, 16); signs verified." in out
     session = onnxruntime.InferenceSession(str(tmp_path / "hash.onnx"))
-    stored = load_dataset("digits").images.stored(np.arange(7))
+    stored = load_dataset("digits").images.pixels_in_memory(np.arange(7))
     assert stored is not None
     (nu,) = session.run(None, {"pixels": stored.transpose(0, 3, 1, 2).astype(np.float32)})
     np.testing.assert_array_equal(pack(nu >= 0), Hasher.load(models / "16").encode(stored))

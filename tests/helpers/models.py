@@ -7,7 +7,7 @@ def make_model(bits: int, seed: int, folder: Path) -> Path:
     """Save a hasher with random weights: enough for tests that do not measure the quality of codes."""
     import torch
 
-    from proxyhash.data.transforms import find_transform
+    from proxyhash.data.transforms import get_transform
     from proxyhash.models.backbones import create_backbone
     from proxyhash.models.hasher import Hasher
     from proxyhash.models.network import HashHead, HashNetwork, HeadShape
@@ -16,5 +16,5 @@ def make_model(bits: int, seed: int, folder: Path) -> Path:
     torch.manual_seed(seed)
     backbone = create_backbone("convnet", pretrained=False, seed=seed)
     network = HashNetwork(backbone, HashHead(HeadShape(backbone.facts.width, bits))).eval()
-    Hasher(network, find_transform("small", 16), ("a", "b"), design_proxies(4, bits, "random")).save(folder)
+    Hasher(network, get_transform("small", 16), ("a", "b"), design_proxies(4, bits, "random")).save(folder)
     return folder

@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits as sklearn_digits
 from torch import Tensor, nn
 
 from proxyhash.data.images import ArrayImages, Indices
-from proxyhash.data.transforms import find_transform
+from proxyhash.data.transforms import get_transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.network import HeadShape, Normalized
 from proxyhash.training.embedding import Judged, validation_metrics
@@ -35,7 +35,7 @@ from proxyhash.utils.errors import ProxyhashWarning
 
 TRAIN, ALL, BITS = 160, 220, 12
 STEPS = 15  # of three epochs
-TRANSFORM = replace(find_transform("small", 8), flip=False)  # a mirrored digit is none
+TRANSFORM = replace(get_transform("small", 8), flip=False)  # a mirrored digit is none
 
 
 @dataclass

@@ -8,9 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-from proxyhash.data import Dataset, Problems, load_dataset
+from proxyhash.data import Dataset, SkippedItems, load_dataset
 from proxyhash.data.images import ArrayImages, FileImages
-from proxyhash.data.transforms import find_transform
+from proxyhash.data.transforms import get_transform
 from proxyhash.models import feature_cache
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.backbones.base import Backbone
@@ -18,7 +18,7 @@ from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.runtime import TorchRunner
 from proxyhash.utils.errors import InputError
 
-TRANSFORM = find_transform("small", 8)
+TRANSFORM = get_transform("small", 8)
 
 
 @pytest.fixture(autouse=True)
@@ -34,9 +34,9 @@ def backbone() -> Backbone:
 
 def small(count: int = 150) -> Dataset:
     digits = load_dataset("digits").subset(np.arange(count))
-    stored = digits.images.stored(np.arange(count))
+    stored = digits.images.pixels_in_memory(np.arange(count))
     assert stored is not None
-    return replace(digits, images=ArrayImages(stored), problems=Problems())
+    return replace(digits, images=ArrayImages(stored), problems=SkippedItems())
 
 
 def test_features_are_mapped_and_computed_once(tmp_path: Path, backbone: Backbone) -> None:
@@ -47,7 +47,7 @@ def test_features_are_mapped_and_computed_once(tmp_path: Path, backbone: Backbon
     assert set(heard) == {"extracting features"}
     again = cached_features(small(), backbone, TRANSFORM, folder=tmp_path, progress=lambda *_: pytest.fail("computed again"))
     np.testing.assert_array_equal(again.values, first.values)
-    stored = small().images.stored(np.arange(150))
+    stored = small().images.pixels_in_memory(np.arange(150))
     assert stored is not None
     with torch.inference_mode():
         expected = backbone(backbone.facts.normalize(stored)).numpy()
@@ -66,7 +66,7 @@ def test_onnxruntime_gives_the_same_features(tmp_path: Path, backbone: Backbone,
 
 def test_a_changed_network_image_or_transform_is_another_entry(tmp_path: Path, backbone: Backbone) -> None:
     def entry(dataset: Dataset, size: int = 8) -> Path:
-        return cached_features(dataset, backbone, find_transform("small", size), folder=tmp_path).folder
+        return cached_features(dataset, backbone, get_transform("small", size), folder=tmp_path).folder
 
     entries = [entry(small(10)), entry(small(11)), entry(small(10), size=16)]
     assert entry(small(10)) == entries[0]
@@ -166,8 +166,8 @@ def test_unreadable_images_are_counted_and_marked(
         dataset = Dataset("files", FileImages(tmp_path, names))
         features = cached_features(dataset, backbone, TRANSFORM, folder=tmp_path / "cache")
         assert np.flatnonzero(~features.readable).tolist() == bad
-        assert dataset.problems.counts["unreadable image"] == len(bad)
-    strict = Dataset("files", FileImages(tmp_path, names), problems=Problems(strict=True))
+        assert dataset.skipped.counts["unreadable image"] == len(bad)
+    strict = Dataset("files", FileImages(tmp_path, names), skipped=SkippedItems(strict=True))
     for folder in ("cache", "new"):
         with pytest.raises(InputError, match=f"{bad[0]}.png"):
             cached_features(strict, backbone, TRANSFORM, folder=tmp_path / folder)

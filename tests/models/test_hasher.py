@@ -9,9 +9,9 @@ from PIL import Image
 
 from proxyhash import design_proxies
 from proxyhash.codes import pack
-from proxyhash.data import Problems, load_dataset
-from proxyhash.data.images import ArrayImages, Some
-from proxyhash.data.transforms import find_transform
+from proxyhash.data import SkippedItems, load_dataset
+from proxyhash.data.images import ArrayImages, Subset
+from proxyhash.data.transforms import get_transform
 from proxyhash.models import hasher as hasher_module
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.hasher import Hasher
@@ -29,7 +29,7 @@ def new_hasher(hidden: int = 16) -> Hasher:
     torch.manual_seed(3)
     network = HashNetwork(create_backbone("convnet", pretrained=False), HashHead(HeadShape(256, BITS, hidden, 0.2))).eval()
     proxies = design_proxies(10, BITS, "hclm")
-    return Hasher(network, find_transform("small", 8), tuple("0123456789"), proxies, {"made": "in a test"})
+    return Hasher(network, get_transform("small", 8), tuple("0123456789"), proxies, {"made": "in a test"})
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def folder(saved: Path, tmp_path: Path) -> Path:
 
 def digits() -> np.ndarray:
     images = load_dataset("digits").images
-    stored = images.stored(np.arange(200))
+    stored = images.pixels_in_memory(np.arange(200))
     assert stored is not None
     return stored
 
@@ -85,7 +85,7 @@ def test_files_arrays_and_collections_are_images(saved: Path, tmp_path: Path) ->
     for path, image in zip(paths, pixels, strict=True):
         Image.fromarray(image).save(path)
     codes = hasher.encode(pixels)
-    for images in (paths, [str(path) for path in paths], ArrayImages(pixels), Some(ArrayImages(digits()), np.arange(5))):
+    for images in (paths, [str(path) for path in paths], ArrayImages(pixels), Subset(ArrayImages(digits()), np.arange(5))):
         np.testing.assert_array_equal(hasher.encode(images), codes)
     np.testing.assert_array_equal(hasher.encode(paths[3]), codes[3:4])
     np.testing.assert_array_equal(hasher.encode(str(paths[3])), codes[3:4])
@@ -102,12 +102,12 @@ def test_unreadable_images_are_counted_or_an_error(saved: Path, tmp_path: Path) 
     Image.fromarray(digits()[0]).save(tmp_path / "good.png")
     (tmp_path / "bad.png").write_bytes(b"no image")
     files = [tmp_path / "bad.png", tmp_path / "good.png", tmp_path / "absent.png"]
-    problems = Problems()
+    problems = SkippedItems()
     kept, nu = hasher.embed_readable(files, problems)
     assert kept.tolist() == [1]
     np.testing.assert_array_equal(nu, hasher.embed(files[1]))
     assert problems.counts["unreadable image"] == 2
-    kept, nu = hasher.embed_readable(files[:1], Problems())
+    kept, nu = hasher.embed_readable(files[:1], SkippedItems())
     assert (len(kept), nu.shape) == (0, (0, BITS))
     with pytest.raises(InputError, match=r"absent.png is not there.$"):
         hasher.encode(files[1:])

@@ -14,8 +14,8 @@ from PIL import Image
 
 from proxyhash import Index
 from proxyhash.cli.app import main
-from proxyhash.data import Problems
-from proxyhash.data.shards import list_pieces
+from proxyhash.data import SkippedItems
+from proxyhash.data.shards import list_shards
 from proxyhash.models.code_shards import read_shard, shard_path
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.shard_encoding import encode_pieces
@@ -37,7 +37,7 @@ def tar_of(photos: Path, path: Path) -> Path:
 
 
 def encoded(model: Path, source: Path, folder: Path, size: int = 5, rank: ProcessRank | None = None) -> tuple[int, int]:
-    done = encode_pieces(Hasher.load(model), list_pieces(source, size), folder, Problems(), rank=rank)
+    done = encode_pieces(Hasher.load(model), list_shards(source, size), folder, SkippedItems(), rank=rank)
     return done.written, done.there
 
 
@@ -104,8 +104,8 @@ def test_damage_other_models_and_changed_images_are_encoded_again(
 
 def test_images_that_cannot_be_read_are_counted(model: Path, photos: Path, tmp_path: Path) -> None:
     (photos / "cats" / "2.png").write_bytes(b"no picture")
-    problems = Problems()
-    encode_pieces(Hasher.load(model), list_pieces(photos, 100), tmp_path / "shards", problems)
+    problems = SkippedItems()
+    encode_pieces(Hasher.load(model), list_shards(photos, 100), tmp_path / "shards", problems)
     shard = read_shard(shard_path(tmp_path / "shards", 0, 1))
     assert (len(shard), shard.left_out, problems.counts["unreadable image"]) == (11, 1, 1)
 
@@ -183,11 +183,11 @@ def test_sources_that_cannot_be_cut(tmp_path: Path) -> None:
     empty.write_text("# nothing\n")
     for path, reason in ((twice, "twice"), (mixed, "a list of each"), (empty, "no files"), (tmp_path / "no", "no folder")):
         with pytest.raises(InputError, match=reason):
-            list_pieces(path)
+            list_shards(path)
     broken = tmp_path / "broken.tar"
     broken.write_bytes(b"x" * 2000)
     with pytest.raises(InputError, match="not a tar file"):
-        list_pieces(broken)[0].load()
+        list_shards(broken)[0].load()
 
 
 def test_ranks_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.process_rank import get_process_rank
 
 if TYPE_CHECKING:
-    from proxyhash.data import Problems
+    from proxyhash.data import SkippedItems
 
 Said = tuple[dict[str, object], str]
 """What was done, for programs and for people."""
@@ -59,11 +59,11 @@ def encode(
     json_
         Print JSON: how much was written, and what was left out.
     """
-    from proxyhash.data import Problems
+    from proxyhash.data import SkippedItems
 
     if (output is None) == (shards is None) or (shard_size is not None and shards is None):
         raise InputError("Say where the codes go: -o FILE.npz, or --shards FOLDER, perhaps with --shard-size.")
-    problems = Problems(strict)
+    problems = SkippedItems(strict)
     if shards is not None:
         facts, summary = _encode_shards(model, images, shards, shard_size, problems, device)
     else:
@@ -73,7 +73,7 @@ def encode(
     answer({**facts, "problems": problems.as_dict()}, *left_out, summary, as_json=json_)
 
 
-def _encode_file(model: Path, images: Path, output: Path, problems: "Problems", device: str | None) -> Said:
+def _encode_file(model: Path, images: Path, output: Path, problems: "SkippedItems", device: str | None) -> Said:
     import numpy as np
 
     from proxyhash.data import FileImages, load_dataset
@@ -96,15 +96,15 @@ def _encode_file(model: Path, images: Path, output: Path, problems: "Problems", 
 
 
 def _encode_shards(
-    model: Path, images: Path, shards: Path, size: int | None, problems: "Problems", device: str | None
+    model: Path, images: Path, shards: Path, size: int | None, problems: "SkippedItems", device: str | None
 ) -> Said:
-    from proxyhash.data.shards import PIECE, list_pieces
+    from proxyhash.data.shards import SHARD_SIZE, list_shards
     from proxyhash.models.hasher import Hasher
     from proxyhash.models.shard_encoding import encode_pieces
 
     rank = get_process_rank()
     check_writable(shards / "shard")
-    pieces = list_pieces(images, PIECE if size is None else size)
+    pieces = list_shards(images, SHARD_SIZE if size is None else size)
     hasher = Hasher.load(model, find_device(device, rank.local))
     with counting_bar(f"encoding, process {rank.rank} of {rank.world}", "shards") as counted:
         done = encode_pieces(hasher, pieces, shards, problems, rank=rank, counted=counted)

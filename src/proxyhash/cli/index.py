@@ -59,10 +59,10 @@ def add(
     json_
         Print JSON.
     """
-    from proxyhash.data import Problems
+    from proxyhash.data import SkippedItems
     from proxyhash.index.folder_sync import add_folder
 
-    problems = Problems(strict)
+    problems = SkippedItems(strict)
     with open_index(index_, model) as opened, counting_bar("encoding", "images") as counted:
         done = add_folder(opened, folder, problems, prefix=prefix, prune=prune, counted=counted)
         total = len(opened)
@@ -197,11 +197,11 @@ def upgrade(
     json_
         Print JSON.
     """
-    from proxyhash.data import Problems
+    from proxyhash.data import SkippedItems
     from proxyhash.index.maintenance import upgrade as upgrade_index
     from proxyhash.index.model_store import load_hasher
 
-    problems = Problems()
+    problems = SkippedItems()
     with open_folder(index_) as opened, counting_bar("encoding", "images") as counted:
         moved = upgrade_index(opened, load_hasher(model), problems, drop_unreadable=drop_unreadable, counted=counted)
     left_out = [f"Left out: {sentence}" for sentence in problems.sentences()]

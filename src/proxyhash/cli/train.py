@@ -171,7 +171,7 @@ def train(
         if dataset.kind == "unlabeled" and not is_shallow(method):
             raise InputError(f"{data} has no labels to learn from; without them use --method itq, or proxyhash quickstart.")
         unlabeled = is_shallow(method) and (protocol == "none" or dataset.kind == "unlabeled")
-        split = None if unlabeled else make_split(dataset, protocol, seed=seed, round=round_, validation=validation)
+        split = None if unlabeled else make_split(dataset, protocol, seed=seed, fold=round_, validation=validation)
         report = _reporter(order, tensorboard if first else None, heard=first and not json_)
         hashers = _hashers(dataset, split, order, run_folder(output), resume, device, progress, report)
         for folder, hasher in zip(folders, hashers, strict=True) if first else ():
@@ -183,8 +183,8 @@ def train(
     made = [{"model": str(folder), "bits": each.bits, **each.record} for folder, each in zip(folders, hashers, strict=True)]
     measure = "" if split is None else f"; measure it with: proxyhash evaluate model {folders[0]}"
     answer(
-        {"models": made, "problems": dataset.problems.as_dict()},
-        *(f"Left out: {sentence}" for sentence in dataset.problems.sentences()),
+        {"models": made, "problems": dataset.skipped.as_dict()},
+        *(f"Left out: {sentence}" for sentence in dataset.skipped.sentences()),
         f"Saved {', '.join(map(str, folders))}{measure}",
         as_json=json_,
     )

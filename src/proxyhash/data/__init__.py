@@ -1,11 +1,11 @@
 """Data sets by name or from a folder, protocols that cut them, and checks before anything is trained."""
 
-from proxyhash.data.catalog import Record, find_record, list_datasets
+from proxyhash.data.catalog import DatasetInfo, get_dataset_info, list_datasets
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import ArrayImages, FileImages
 from proxyhash.data.load import load_dataset
-from proxyhash.data.protocols import Split, default_protocol, find_protocol, list_protocols, make_split
-from proxyhash.data.skipped import Problems
+from proxyhash.data.protocols import Split, default_protocol, get_protocol, list_protocols, make_split
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.labels import ClassLabels, TagLabels
 
 __all__ = [
@@ -13,13 +13,13 @@ __all__ = [
     "ClassLabels",
     "Dataset",
     "FileImages",
-    "Problems",
-    "Record",
+    "SkippedItems",
+    "DatasetInfo",
     "Split",
     "TagLabels",
     "default_protocol",
-    "find_protocol",
-    "find_record",
+    "get_protocol",
+    "get_dataset_info",
     "list_datasets",
     "list_protocols",
     "load_dataset",

@@ -8,28 +8,28 @@ from pathlib import Path
 
 from proxyhash.data.images import FileImages, Images
 from proxyhash.data.load import load_dataset
-from proxyhash.data.readers.listing import checked_root
+from proxyhash.data.readers.listing import resolve_root
 from proxyhash.data.readers.webdataset import open_tar, tar_fingerprint
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int
 
-PIECE = 8192  # images: half a minute to some minutes of work, which is what a kill loses at most
+SHARD_SIZE = 8192  # images: half a minute to some minutes of work, which is what a kill loses at most
 
 Labels = Sequence[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Piece:
+class ImageShard:
     """Images that are encoded together. `load` lists them with the labels of each; `fingerprint` changes when one does."""
 
     number: int
-    of: int
+    total: int
     load: Callable[[], tuple[Images, Labels]]
     fingerprint: Callable[[], str]
 
 
-def list_pieces(source: Path, size: int = PIECE, *, progress: Progress = no_progress) -> list[Piece]:
+def list_shards(source: Path, size: int = SHARD_SIZE, *, progress: Progress = no_progress) -> list[ImageShard]:
     """Cut a folder of images, a list of files or tar files into pieces.
 
     A list is a text file with a path in each line, relative to the list; its keys are these lines. Tar files (one, those of
@@ -43,7 +43,7 @@ def list_pieces(source: Path, size: int = PIECE, *, progress: Progress = no_prog
         if tars and len(tars) < len(names):
             raise InputError(f"{source} lists tar files and other files; make a list of each.")
         return _tar_pieces(tars) if tars else _file_pieces(source.parent, names, [()] * len(names), size)
-    tars = sorted(checked_root(source).glob("*.tar"))
+    tars = sorted(resolve_root(source).glob("*.tar"))
     if tars:
         return _tar_pieces(tars)
     dataset = load_dataset(source, progress=progress)
@@ -64,23 +64,23 @@ def _lines(path: Path) -> list[str]:
     return names
 
 
-def _tar_pieces(paths: Sequence[Path]) -> list[Piece]:
+def _tar_pieces(paths: Sequence[Path]) -> list[ImageShard]:
     names = [path.name for path in paths]
     if len(set(names)) < len(names):
         raise InputError("Two tar files have the same name, and with it their images the same keys; rename one.")
     return [
-        Piece(number, len(paths), partial(open_tar, path), partial(tar_fingerprint, path))
+        ImageShard(number, len(paths), partial(open_tar, path), partial(tar_fingerprint, path))
         for number, path in enumerate(paths)
     ]
 
 
-def _file_pieces(root: Path, names: Sequence[str], labels: Labels, size: int) -> list[Piece]:
+def _file_pieces(root: Path, names: Sequence[str], labels: Labels, size: int) -> list[ImageShard]:
     size = check_int("The number of images in a shard", size, minimum=1)
     starts = range(0, len(names), size)
     pieces = []
     for number, first in enumerate(starts):
         images, own = FileImages(root, names[first : first + size]), labels[first : first + size]
-        pieces.append(Piece(number, len(starts), partial(_given, images, own), partial(_digits, images, own)))
+        pieces.append(ImageShard(number, len(starts), partial(_given, images, own), partial(_digits, images, own)))
     return pieces
 
 

@@ -61,5 +61,5 @@ def _check(trials: list[Trial], dataset: Dataset) -> None:
 
 def _split(grid: Grid, dataset: Dataset, number: int) -> Split:
     if grid.eval_on == "validation":
-        return validation_split(make_split(dataset, grid.protocol, round=number))
-    return make_split(dataset, grid.protocol, round=number, validation="none")
+        return validation_split(make_split(dataset, grid.protocol, fold=number))
+    return make_split(dataset, grid.protocol, fold=number, validation="none")

@@ -134,7 +134,7 @@ class TrialRunner:
         return facts | {"backbone": self.grid.backbone, "image_size": self.grid.image_size, "finetune": self.grid.finetune}
 
     def _record(self, trial: Trial, bits: int, metrics: dict[str, Any], seconds: dict[str, float]) -> Record:
-        protocol = {**self.splits[trial.fold].record(), "judged_on": self.grid.eval_on}
+        protocol = {**self.splits[trial.fold].as_dict(), "judged_on": self.grid.eval_on}
         facts = self._facts(trial)
         return Record(self._key(trial), self._data(), protocol, facts, bits, metrics, seconds, versions(), machine())
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from proxyhash.codes.bits import Packed, pack, signs
-from proxyhash.data import Dataset, Problems, load_dataset, make_split
-from proxyhash.data.images import Indices, Some
+from proxyhash.data import Dataset, SkippedItems, load_dataset, make_split
+from proxyhash.data.images import Indices, Subset
 from proxyhash.index.calibration import Calibration, calibrate
 from proxyhash.index.model_store import load_hasher
 from proxyhash.models.card import card_renewed
@@ -35,7 +35,7 @@ def calibrate_model(
     if data is None and trained_on.get("tags"):
         dataset = dataset.with_frequent_tags(trained_on["tags"])
     name = protocol or (history.get("protocol") if data is None else None)
-    split = make_split(dataset, name, seed=history.get("seed", 0), round=trained_on.get("round", 0))
+    split = make_split(dataset, name, seed=history.get("seed", 0), fold=trained_on.get("round", 0))
     if not len(split.validation):
         raise InputError(f"The protocol {split.protocol} holds no validation images out; choose another with --protocol.")
     queries, q = _codes(hasher, dataset, _some(split.validation, MOST_QUERIES), progress)
@@ -52,7 +52,7 @@ def _codes(hasher: "object", dataset: Dataset, images: Indices, progress: Progre
     from proxyhash.models.hasher import Hasher
 
     assert isinstance(hasher, Hasher)
-    kept, nu = hasher.embed_readable(Some(dataset.images, images), Problems(), progress=progress)
+    kept, nu = hasher.embed_readable(Subset(dataset.images, images), SkippedItems(), progress=progress)
     return images[kept], pack(signs(nu))
 
 

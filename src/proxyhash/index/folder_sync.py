@@ -19,7 +19,7 @@ from proxyhash.index.results import Added
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
-    from proxyhash.data import FileImages, Problems
+    from proxyhash.data import FileImages, SkippedItems
 
 COMMIT_IMAGES = 4096  # in a transaction, or
 COMMIT_SECONDS = 10.0  # as many as are encoded in this time: what a kill loses at most
@@ -62,7 +62,7 @@ class Filing(Protocol):
 def add_folder(
     index: Index,
     folder: Path,
-    problems: "Problems",
+    problems: "SkippedItems",
     *,
     prefix: str = "",
     prune: bool = False,
@@ -140,7 +140,7 @@ class EmbeddedFiling:
         return transactions.add_batch(index.store, transactions.Batch(self.edition, codes, keys, labels, self.source, facts))
 
 
-def list_changes(known: dict[str, FileFacts], images: "FileImages", prefix: str, problems: "Problems") -> Listing:
+def list_changes(known: dict[str, FileFacts], images: "FileImages", prefix: str, problems: "SkippedItems") -> Listing:
     """Compare the files of a folder with what the index knows of them."""
     keys = [prefix + name for name in images.names]
     facts = [_facts(images.path(number)) for number in range(len(images))]
@@ -150,7 +150,7 @@ def list_changes(known: dict[str, FileFacts], images: "FileImages", prefix: str,
     return Listing(keys, facts, np.array(wanted, np.int64), len(keys) - len(changed), gone)
 
 
-def _is_text(key: str, problems: "Problems") -> bool:
+def _is_text(key: str, problems: "SkippedItems") -> bool:
     """Return whether a name can be stored: on some systems, files may have names that are no text."""
     try:
         key.encode()
@@ -176,7 +176,7 @@ def _refuse_foreign(filing: Filing, keys: Sequence[str], own: Container[str]) ->
 
 
 def _encoded(
-    index: Index, images: "FileImages", wanted: NDArray[np.int64], problems: "Problems", counted: Counted
+    index: Index, images: "FileImages", wanted: NDArray[np.int64], problems: "SkippedItems", counted: Counted
 ) -> Iterator[tuple[NDArray[np.int64], Packed]]:
     """Yield which images were encoded and their codes, enough at a time to be worth a transaction."""
     if not len(wanted):

@@ -18,7 +18,7 @@ from proxyhash.index.model_store import FOLDER, keep_copy, proxy_codes
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
-    from proxyhash.data import Problems
+    from proxyhash.data import SkippedItems
     from proxyhash.models.hasher import Hasher
 
 
@@ -64,7 +64,7 @@ class Upgrade:
 
     index: EmbeddedIndex
     hasher: "Hasher"
-    problems: "Problems"
+    problems: "SkippedItems"
     drop_unreadable: bool = False
     counted: Callable[[int, int], None] = lambda *_: None
 
@@ -152,7 +152,7 @@ class Upgrade:
 def upgrade(
     index: EmbeddedIndex,
     hasher: "Hasher",
-    problems: "Problems",
+    problems: "SkippedItems",
     *,
     drop_unreadable: bool = False,
     counted: Callable[[int, int], None] = lambda *_: None,

@@ -56,9 +56,9 @@ def as_items(
 
 
 def _readable(hasher: "Hasher", images: Anything) -> NDArray[np.float32]:
-    from proxyhash.data import Problems
+    from proxyhash.data import SkippedItems
 
-    problems = Problems()
+    problems = SkippedItems()
     kept, nu = hasher.embed_readable(images, problems)
     if len(kept) < len(images):  # type: ignore[arg-type]  # a single path was put into a list before
         raise InputError(f"{next(iter(problems.examples.values()))[0].rstrip('.')}.")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data.dataset import Dataset
-from proxyhash.data.skipped import Problems
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.network import Normalized
@@ -52,7 +52,7 @@ def cached_features(
         _extract(dataset, backbone, transform, entry, progress)
     features = _read(entry, (len(dataset), backbone.facts.width))
     for index in np.flatnonzero(~features.readable):
-        dataset.problems.add("unreadable image", dataset.images.key(int(index)))
+        dataset.skipped.add("unreadable image", dataset.images.key(int(index)))
     return features
 
 
@@ -80,7 +80,7 @@ def _extract(dataset: Dataset, backbone: Backbone, transform: Transform, entry: 
         _runner(backbone, transform.size, entry),
         transform,
         indices=np.arange(begun, len(dataset)),
-        problems=Problems(dataset.problems.strict),
+        problems=SkippedItems(dataset.skipped.strict),
         work="extracting features",
         progress=progress,
     )

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from proxyhash.codes.bits import Packed
 from proxyhash.data.images import ArrayImages, FileImages, Images, Indices
-from proxyhash.data.skipped import Problems
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.card import write_card
@@ -90,13 +90,13 @@ class Hasher:
         return self.embed_readable(images, None, progress=progress)[1]
 
     def embed_readable(
-        self, images: Anything, problems: Problems | None, *, progress: Progress = no_progress
+        self, images: Anything, problems: SkippedItems | None, *, progress: Progress = no_progress
     ) -> tuple[Indices, Floats]:
         """Return which images could be read (n,) and their nu (n, bits); the others are counted in `problems`."""
         return self._run(as_images(images), self._runner(), problems, progress, self.head.outputs)
 
     def embed_batches(
-        self, images: Anything, problems: Problems, *, indices: Indices | None = None, progress: Progress = no_progress
+        self, images: Anything, problems: SkippedItems, *, indices: Indices | None = None, progress: Progress = no_progress
     ) -> Iterator[tuple[Indices, Floats]]:
         """Yield the same batch by batch, so that what is made of it can be stored before all images are done."""
         found = as_images(images)
@@ -187,7 +187,7 @@ class Hasher:
         return self.onnx if on_cpu and self.onnx is not None else TorchRunner(self.network)
 
     def _run(
-        self, images: Images, runner: Runner, problems: Problems | None, progress: Progress, width: int
+        self, images: Images, runner: Runner, problems: SkippedItems | None, progress: Progress, width: int
     ) -> tuple[Indices, Floats]:
         parts = list(run_images(images, runner, self.transform, problems=problems, progress=progress))
         kept, rows = [part[0] for part in parts], [part[1] for part in parts]

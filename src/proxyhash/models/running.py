@@ -6,7 +6,7 @@ import numpy as np
 
 from proxyhash.data.images import Images, Indices
 from proxyhash.data.loader import load_batches
-from proxyhash.data.skipped import Problems
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.runtime import Floats, Runner
 from proxyhash.utils.progress import Progress, no_progress
@@ -20,7 +20,7 @@ def run_images(
     transform: Transform,
     *,
     indices: Indices | None = None,
-    problems: Problems | None = None,
+    problems: SkippedItems | None = None,
     work: str = "encoding images",
     progress: Progress = no_progress,
 ) -> Iterator[tuple[Indices, Floats]]:
@@ -32,7 +32,7 @@ def run_images(
     batches = [wanted[first : first + BATCH] for first in range(0, len(wanted), BATCH)]
     done = 0
     progress(work, 0.0)
-    for asked, batch in zip(batches, load_batches(images, batches, transform, problems=problems), strict=True):
+    for asked, batch in zip(batches, load_batches(images, batches, transform, skipped=problems), strict=True):
         done += len(asked)
         if len(batch.indices):
             yield batch.indices, runner(batch.images.contiguous().numpy())

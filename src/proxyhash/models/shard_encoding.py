@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxyhash.data.shards import Piece
-from proxyhash.data.skipped import Problems
+from proxyhash.data.shards import ImageShard
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.models.code_shards import Shard, read_shard, shard_path, write_shard
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.storage import fingerprint
@@ -29,9 +29,9 @@ class Encoded:
 
 def encode_pieces(
     hasher: Hasher,
-    pieces: Sequence[Piece],
+    pieces: Sequence[ImageShard],
     folder: Path,
-    problems: Problems,
+    problems: SkippedItems,
     *,
     rank: ProcessRank | None = None,
     counted: Counted = lambda *_: None,
@@ -49,7 +49,7 @@ def encode_pieces(
     for done, piece in enumerate(mine):
         counted(done, len(mine))
         found = piece.fingerprint()
-        if is_done(shard_path(folder, piece.number, piece.of), model, found):
+        if is_done(shard_path(folder, piece.number, piece.total), model, found):
             continue
         shard = _encode(hasher, piece, model, found, problems)
         write_shard(folder, shard)
@@ -69,10 +69,10 @@ def is_done(path: Path, model: str, piece: str) -> bool:
     return (shard.model, shard.piece) == (model, piece)
 
 
-def _encode(hasher: Hasher, piece: Piece, model: str, found: str, problems: Problems) -> Shard:
+def _encode(hasher: Hasher, piece: ImageShard, model: str, found: str, problems: SkippedItems) -> Shard:
     images, labels = piece.load()
     kept, nu = hasher.embed_readable(images, problems)
     keys = [images.key(int(index)) for index in kept]
     own = [labels[int(index)] for index in kept]
     left_out = len(images) - len(kept)
-    return Shard(hasher.head.codes(nu), keys, own, hasher.bits, model, found, piece.number, piece.of, left_out)
+    return Shard(hasher.head.codes(nu), keys, own, hasher.bits, model, found, piece.number, piece.total, left_out)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data import Dataset, Split, load_dataset, make_split
-from proxyhash.data.images import Indices, Some
+from proxyhash.data.images import Indices, Subset
 from proxyhash.evaluation import Metric
 from proxyhash.labels import ClassLabels
 from proxyhash.models.card import card_renewed
@@ -51,7 +51,7 @@ class Measured:
             "accuracy": self.accuracy,
             "binarisation_error": self.binarisation_error,
             "metrics": [metric.as_dict() for metric in self.metrics],
-            "protocol": self.split.record(),
+            "protocol": self.split.as_dict(),
         }
 
 
@@ -75,7 +75,7 @@ def what_it_was_trained_for(
     history = history or {"protocol": None, "seed": 0}
     name = protocol or (history["protocol"] if data is None else None)
     number = trained["round"] if round is None else round
-    return dataset, make_split(dataset, name, seed=history["seed"], round=number, validation="none")
+    return dataset, make_split(dataset, name, seed=history["seed"], fold=number, validation="none")
 
 
 def measure_hasher(
@@ -121,7 +121,7 @@ def embed_split(
             nu[part] = hasher.hash_features(features.values[part])
         return nu, features.readable
     mine = np.concatenate([wanted[:0], *_batches(wanted)[processes.share(len(_batches(wanted)))]])
-    kept, rows = hasher.embed_readable(Some(dataset.images, mine), dataset.problems, progress=progress)
+    kept, rows = hasher.embed_readable(Subset(dataset.images, mine), dataset.skipped, progress=progress)
     nu[mine[kept]] = rows
     readable[np.setdiff1d(mine, mine[kept])] = False
     return processes.combined(nu), processes.combined((~readable).astype(np.uint8)) == 0

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proxyhash.data.images import Images, Indices
 from proxyhash.data.loader import load_batches
-from proxyhash.data.transforms import Transform, augmentation_draws
+from proxyhash.data.transforms import Transform, draw_augment_params
 from proxyhash.training.plan import Plan
 
 
@@ -53,9 +53,9 @@ class ImageSource:
 
     def training(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:
         """Yield augmented images as large as the epoch has them; what is random depends on seed, epoch and image alone."""
-        draws = augmentation_draws(len(self.images), self.plan.seed, epoch)
-        transform = self.transform.shrunk(self.plan.image_share(epoch))
-        for batch in load_batches(self.images, batches, transform, draws=draws):
+        draws = draw_augment_params(len(self.images), self.plan.seed, epoch)
+        transform = self.transform.resized(self.plan.image_share(epoch))
+        for batch in load_batches(self.images, batches, transform, augment_params=draws):
             yield batch.images
 
     def testing(self, batches: Sequence[Indices]) -> Iterator[Tensor]:

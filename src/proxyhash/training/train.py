@@ -12,8 +12,8 @@ from torch import nn
 
 from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
-from proxyhash.data.images import Indices, in_memory
-from proxyhash.data.transforms import Transform, default_transform, find_transform
+from proxyhash.data.images import Indices, is_in_memory
+from proxyhash.data.transforms import Transform, default_transform, get_transform
 from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.models.backbones import create_backbone, trained_on
 from proxyhash.models.backbones.base import Backbone
@@ -95,7 +95,7 @@ def train_hashers(
         )
     learner = _learner(dataset, split.train, classes, order, backbone, features, progress)
     folder = RunFolder(run, processes.first)
-    settings = {"order": asdict(order), "protocol": split.record()}
+    settings = {"order": asdict(order), "protocol": split.as_dict()}
     processes.in_turn(lambda: folder.begin(settings, resume=resume))
     source: Source = FeatureSource(features.values)
     if order.finetunes:
@@ -143,14 +143,14 @@ def suitable_transform(
 ) -> Transform:
     """Return how images are prepared: as a person says, or else as suits the images and the backbone."""
     if name is not None:
-        found = find_transform(name, size)
-        return replace(found, flip=found.flip and dataset.mirrors)
+        found = get_transform(name, size)
+        return replace(found, flip=found.flip and dataset.flip_safe)
     return default_transform(dataset, size or _suitable_size(dataset, backbone, finetunes))
 
 
 def _suitable_size(dataset: Dataset, backbone: Backbone, finetunes: bool) -> int:
     size, pretrained = backbone.facts.image_size, backbone.facts.pretrained_on is not None
-    stored = dataset.images.stored(np.zeros(1, np.int64)) if in_memory(dataset.images) else None
+    stored = dataset.images.pixels_in_memory(np.zeros(1, np.int64)) if is_in_memory(dataset.images) else None
     if stored is None or (pretrained and not finetunes):
         return size
     return min(size, SMALL) if pretrained else stored.shape[1]
@@ -228,7 +228,7 @@ def _hasher(
 ) -> Hasher:
     trained = learner.trunk.backbone if isinstance(learner.trunk, Normalized) else backbone
     network = HashNetwork(trained, learner.coders[number]).eval().float()
-    record = {"order": {**asdict(order), "bits": order.bits[number]}, "lengths": order.bits, "protocol": split.record()}
+    record = {"order": {**asdict(order), "bits": order.bits[number]}, "lengths": order.bits, "protocol": split.as_dict()}
     codes = learner.methods[number].training_codes()
     packed = None if codes is None else pack(codes.cpu().numpy() >= 0)
     return Hasher(network, transform, names, learner.methods[number].proxies(), record, training_codes=packed)

@@ -5,10 +5,10 @@ from proxyhash.data.protocols.registry import (
     HoldOut,
     Protocol,
     default_protocol,
-    find_protocol,
+    get_protocol,
     list_protocols,
     make_split,
 )
 from proxyhash.data.protocols.split import Split
 
-__all__ = ["HoldOut", "Protocol", "Split", "default_protocol", "find_protocol", "list_protocols", "make_split"]
+__all__ = ["HoldOut", "Protocol", "Split", "default_protocol", "get_protocol", "list_protocols", "make_split"]

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from proxyhash.data.catalog import RECORDS
+from proxyhash.data.catalog import DATASETS
 from proxyhash.data.dataset import Dataset
-from proxyhash.data.protocols.split import Cut, Split
-from proxyhash.data.protocols.validation import hold_out
+from proxyhash.data.protocols.split import SplitIndices, Split
+from proxyhash.data.protocols.validation import split_validation
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
@@ -15,14 +15,14 @@ HoldOut = Literal["images", "classes", "none"]
 
 
 @dataclass(frozen=True)
-class Wish:
+class SplitOptions:
     """What a protocol's rule is told."""
 
     seed: int = 0
-    round: int = 0  # of a transfer protocol, 0 to 3
+    fold: int = 0  # of a transfer protocol, 0 to 3
 
 
-Rule = Callable[[Dataset, Wish], Cut]
+Rule = Callable[[Dataset, SplitOptions], SplitIndices]
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,18 @@ class Protocol:
     name: str
     version: int
     summary: str
-    cut: Rule
+    rule: Rule
     datasets: tuple[str, ...]
     kind: Literal["classes", "tags"]
     top: int | None  # the cutoff of mAP
     validation: HoldOut  # what is held out of the training set if nobody says
-    rounds: int = 1
+    folds: int = 1
 
 
 _PROTOCOLS: dict[str, Protocol] = {}
 
 
-def protocol(
+def register_protocol(
     name: str,
     summary: str,
     *,
@@ -70,7 +70,7 @@ def list_protocols(dataset: str | None = None) -> list[str]:
     return [p.name for p in _PROTOCOLS.values() if _fits(p, dataset)]
 
 
-def find_protocol(name: str, dataset: str) -> Protocol:
+def get_protocol(name: str, dataset: str) -> Protocol:
     """Return a protocol by its name, or by its short name for a data set: `paper` is `cifar100-paper` on CIFAR-100."""
     found = _PROTOCOLS.get(f"{dataset}-{name}") or _PROTOCOLS.get(name)
     if found is None or (found.datasets and dataset not in found.datasets):
@@ -84,7 +84,7 @@ def make_split(
     protocol: str | None = None,
     *,
     seed: int = 0,
-    round: int = 0,
+    fold: int = 0,
     validation: HoldOut | None = None,
 ) -> Split:
     """Cut a data set by a protocol; without a name, by what it would expect (`default_protocol`).
@@ -92,10 +92,10 @@ def make_split(
     `seed` moves what is random in a hold-out; the published protocols do not depend on it, but for their validation set.
     `round` is the one of four of a transfer protocol. `validation` holds out images, whole classes, or none.
     """
-    chosen = find_protocol(protocol or default_protocol(dataset), dataset.name)
-    wish = Wish(check_int("The seed", seed, 0), check_int("The round", round, 0))
+    chosen = get_protocol(protocol or default_protocol(dataset), dataset.name)
+    wish = SplitOptions(check_int("The seed", seed, 0), check_int("The round", fold, 0))
     _check(dataset, chosen, wish, validation)
-    cut = chosen.cut(dataset, wish)
+    cut = chosen.rule(dataset, wish)
     if not (len(cut.train) and len(cut.query) and len(cut.database)):
         sizes = f"{len(cut.train)} images to train, {len(cut.query)} queries and {len(cut.database)} images to search"
         raise InputError(f"{dataset.name} is too small for the protocol {chosen.name}: it leaves {sizes}.")
@@ -103,7 +103,7 @@ def make_split(
         dataset.name,
         chosen.name,
         chosen.version,
-        *hold_out(dataset, cut.train, validation or chosen.validation, wish.seed),
+        *split_validation(dataset, cut.train, validation or chosen.validation, wish.seed),
         cut.query,
         cut.database,
         dataset.require_labels().subset(cut.train).present_classes(),
@@ -113,15 +113,15 @@ def make_split(
     )
 
 
-def _check(dataset: Dataset, chosen: Protocol, wish: Wish, validation: HoldOut | None) -> None:
+def _check(dataset: Dataset, chosen: Protocol, wish: SplitOptions, validation: HoldOut | None) -> None:
     if dataset.kind == "unlabeled":
         raise InputError(f"{dataset.name} has no labels: nothing says which images are alike, so it cannot be evaluated.")
     if chosen.kind != dataset.kind:
         raise InputError(f"The protocol {chosen.name} needs {chosen.kind}, and {dataset.name} has {dataset.kind}.")
     if validation not in (None, "images", "classes", "none"):
         raise InputError(f"Validation holds out images, classes or none, not {validation!r}.")
-    if wish.round >= chosen.rounds:
-        has = f"rounds 0 to {chosen.rounds - 1}, not {wish.round}" if chosen.rounds > 1 else "no rounds"
+    if wish.fold >= chosen.folds:
+        has = f"rounds 0 to {chosen.folds - 1}, not {wish.fold}" if chosen.folds > 1 else "no rounds"
         raise InputError(f"The protocol {chosen.name} has {has}.")
 
 
@@ -137,5 +137,5 @@ def _fits(candidate: Protocol, dataset: str) -> bool:
         return dataset in candidate.datasets
     # A general protocol steps back where the data set has one of its own by that name.
     return f"{dataset}-{candidate.name}" not in _PROTOCOLS and (
-        dataset not in RECORDS or candidate.kind == RECORDS[dataset].kind
+        dataset not in DATASETS or candidate.kind == DATASETS[dataset].kind
     )

@@ -12,7 +12,7 @@ _SETS = ("train", "validation", "validation_database", "query", "database")
 
 
 @dataclass(frozen=True)
-class Cut:
+class SplitIndices:
     """What a protocol's own rule gives: the training set still whole, and a note on what it had to decide."""
 
     train: Indices
@@ -58,7 +58,7 @@ class Split:
             digest.update(f"{name}:{len(indices)};".encode() + indices.tobytes())
         return digest.hexdigest()[:16]
 
-    def record(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, object]:
         """Return what a result must say about its protocol."""
         facts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*_SETS, "classes")}
         sizes = {name: len(getattr(self, name)) for name in _SETS}

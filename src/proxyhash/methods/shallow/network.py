@@ -65,7 +65,7 @@ def fit_hashers(
         lesson = _lesson(dataset, train, split is not None, bits, features.values[train], order.seed, progress)
         head = as_head(fit_method(order.method, lesson, **order.settings))
         record = {"order": order.record(bits), "lengths": order.bits}
-        record |= {} if split is None else {"protocol": split.record()}
+        record |= {} if split is None else {"protocol": split.as_dict()}
         names = () if split is None else _names(dataset, train)
         hashers.append(Hasher(_network(backbone, head), transform, names, None, record))
     return hashers
