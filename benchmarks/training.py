@@ -19,9 +19,9 @@ from proxyhash.data import ArrayImages, Dataset
 from proxyhash.data.transforms import get_transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.feature_cache import cached_features
-from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalized
+from proxyhash.models.network import HashHead, HashNetwork, HeadConfig, NormalizedBackbone
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.runtime import OnnxRunner, TorchRunner
+from proxyhash.models.runtime import OnnxBackend, TorchBackend
 from proxyhash.training.learner import Learner
 from proxyhash.training.objectives import Task, build_objective
 from proxyhash.training.plan import Plan
@@ -39,11 +39,11 @@ CACHED = 60_000
 
 def encode_rows() -> Iterator[Row]:
     torch.manual_seed(0)
-    network = HashNetwork(create_backbone("efficientnet_lite0"), HashHead(HeadShape(1280, BITS))).eval()
+    network = HashNetwork(create_backbone("efficientnet_lite0"), HashHead(HeadConfig(1280, BITS))).eval()
     pixels = np.random.default_rng(0).uniform(0, 255, (32, 3, 224, 224)).astype(np.float32)
     with tempfile.TemporaryDirectory() as folder:
         export_onnx(network, Path(folder) / "model.onnx", 224)
-        eager, onnx = TorchRunner(network), OnnxRunner(Path(folder) / "model.onnx")
+        eager, onnx = TorchBackend(network), OnnxBackend(Path(folder) / "model.onnx")
         eager(pixels), onnx(pixels)  # warm up
         # Turn by turn, so that whatever else the machine does slows both.
         times = [(timed(eager, pixels)[1], timed(onnx, pixels)[1]) for _ in range(5)]
@@ -69,7 +69,7 @@ def _finetune() -> tuple[float, float, float]:
     labels = np.arange(len(images)) % CLASSES
     objective = build_objective("random", Task(BITS, tuple(map(str, range(CLASSES))), labels), {})
     plan = Plan.finetune(epochs=1, batch=BATCH)
-    learner = Learner(Normalized(create_backbone("efficientnet_lite0")), [HashHead(HeadShape(1280, BITS))], [objective])
+    learner = Learner(NormalizedBackbone(create_backbone("efficientnet_lite0")), [HashHead(HeadConfig(1280, BITS))], [objective])
     learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     with tempfile.TemporaryDirectory() as folder:
         source = ImageSource(images, get_transform("small", SIZE), Plan())

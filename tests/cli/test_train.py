@@ -138,7 +138,7 @@ def test_a_folder_of_images_is_trained_on(tmp_path: Path, capsys: pytest.Capture
     assert "Left out: unreadable image: 1 (red/bad.png)" in out
     assert json.loads(run(f"evaluate model {tmp_path}/model --json", capsys))["map"] > 0.9
     loaded = Hasher.load(tmp_path / "model")
-    assert loaded.names == ("blue", "green", "neutral", "red")
+    assert loaded.class_names == ("blue", "green", "neutral", "red")
     assert loaded.classify(tmp_path / "photos" / "red" / "3.png") == ["red"]
     shutil.move(tmp_path / "photos", tmp_path / "moved")
     assert f"There is no folder {tmp_path}/photos." in error(f"evaluate model {tmp_path}/model", capsys)
@@ -156,13 +156,13 @@ def test_tagged_images_are_trained_on(tmp_path: Path, capsys: pytest.CaptureFixt
     assert numbers["map"] > 0.8
     assert numbers["accuracy"] is None
     assert numbers["protocol"]["protocol"] == "multi-label"
-    assert Hasher.load(tmp_path / ".." / "tagged").names == ("cold", "color", "warm")
+    assert Hasher.load(tmp_path / ".." / "tagged").class_names == ("cold", "color", "warm")
     shutil.rmtree(tmp_path / ".." / "tagged")
 
 
 def test_classes_held_out_for_validation_have_no_proxies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(f"{TRAIN} --validation classes --method hclm --bits 8 --epochs 1 -o {tmp_path}/model", capsys)
-    assert len(Hasher.load(tmp_path / "model").names) == 8
+    assert len(Hasher.load(tmp_path / "model").class_names) == 8
     (line,) = (tmp_path / "model.run" / "log.jsonl").read_text().splitlines()
     entry = json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert "accuracy_8" not in entry
@@ -259,7 +259,7 @@ def test_models_say_what_they_are(models: Path, tmp_path: Path, capsys: pytest.C
     assert f"it holds 16, 8, choose {models}/16." in error(f"evaluate model {models}", capsys)
     assert "is a model of one length" in error(f"train digits --bits 8,16 -o {models}/8", capsys)
     loaded = Hasher.load(models / "8")
-    loaded.record.clear()
+    loaded.metadata.clear()
     loaded.save(tmp_path / "bare")
     assert "does not say what it was trained on" in error(f"evaluate model {tmp_path}/bare", capsys)
 
@@ -274,9 +274,9 @@ def test_without_tensorboard_one_sentence_says_so(
 
 def test_other_systems_train_networks_by_their_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(f"{TRAIN} --bits 8 --epochs 1 --method dpsh -o {tmp_path}/model", capsys)
-    assert Hasher.load(tmp_path / "model").record["order"]["method"] == "dpsh"
+    assert Hasher.load(tmp_path / "model").metadata["order"]["method"] == "dpsh"
     run(f"{TRAIN} --bits 16 --epochs 1 --method joint:floor=0.5 --tau 4 -o {tmp_path}/joint", capsys)
-    order = Hasher.load(tmp_path / "joint").record["order"]
+    order = Hasher.load(tmp_path / "joint").metadata["order"]
     assert (order["method"], order["settings"]["floor"], order["settings"]["tau"]) == ("joint", 0.5, 4.0)
     assert "has no setting tau" in error(f"{TRAIN} --bits 8 --method dpsh --tau 3 -o {tmp_path}/other", capsys)
     listed = {row["name"]: row for row in json.loads(run("methods --json", capsys))}

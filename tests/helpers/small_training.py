@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from proxyhash.data.images import ArrayImages, Indices
 from proxyhash.data.transforms import get_transform
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.network import HeadShape, Normalized
+from proxyhash.models.network import HeadConfig, NormalizedBackbone
 from proxyhash.training.embedding import Judged, validation_metrics
 from proxyhash.training.learner import Learner
 from proxyhash.training.objectives import Task, build_objective
@@ -87,9 +87,9 @@ def small_trainer(
         objective = build_objective(method, task, settings or {})
     backbone = create_backbone("convnet", pretrained=False)
     plan = Plan(**{"epochs": 3, "batch": 32, "rate": 5e-3, "hidden": 24, **changes})
-    trunk: nn.Module = Normalized(backbone) if finetune else nn.Identity()
-    width = backbone.facts.width if finetune else 64
-    head = objective.head(HeadShape(width, BITS, plan.hidden, plan.dropout))
+    trunk: nn.Module = NormalizedBackbone(backbone) if finetune else nn.Identity()
+    width = backbone.config.num_features if finetune else 64
+    head = objective.head(HeadConfig(width, BITS, plan.hidden, plan.dropout))
     source: Source = ImageSource(ArrayImages(pixels), TRANSFORM, Plan()) if finetune else FeatureSource(flat(pixels))
     validation = Judged(np.arange(TRAIN, ALL), labels[TRAIN:], labels[TRAIN:])
     searched = Judged(np.arange(TRAIN), labels[:TRAIN], labels[:TRAIN])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import proxyhash.methods  # noqa: F401  registers the objectives
-from proxyhash.models.heads import HeadShape
+from proxyhash.models.heads import HeadConfig
 from proxyhash.training.objectives import Task, build_objective
 
 IMAGES, CLASSES, BITS = 50_000, 100, 64
@@ -21,7 +21,7 @@ def test_fifty_thousand_images_fit(name: str) -> None:
     features = random.standard_normal((IMAGES, 8)).astype(np.float32)
     tracemalloc.start()
     objective = build_objective(name, Task(BITS, tuple(map(str, range(CLASSES))), labels, features=lambda: features), {})
-    head = objective.head(HeadShape(8, BITS))
+    head = objective.head(HeadConfig(8, BITS))
     with torch.inference_mode():
         outputs = head.eval()(torch.from_numpy(features)).clone()
     objective.after_epoch(lambda: outputs, head)

@@ -8,7 +8,7 @@ import torch
 
 from helpers.objectives import NU, build, loss_value, softplus
 from proxyhash.methods import list_methods
-from proxyhash.models.heads import HeadShape
+from proxyhash.models.heads import HeadConfig
 from proxyhash.proxies import list_kinds
 from proxyhash.training.objectives import Task, build_objective, list_objectives
 
@@ -82,8 +82,8 @@ NO_GRADIENT = {
 def test_gradients(name: str) -> None:
     objective = build(name, bits=4, classes=3)
     random = torch.Generator().manual_seed(1)
-    head = objective.head(HeadShape(5, 4))
-    nu = (1.6 * torch.rand(6, head.outputs, generator=random, dtype=torch.float64) - 0.8).requires_grad_()
+    head = objective.head(HeadConfig(5, 4))
+    nu = (1.6 * torch.rand(6, head.out_features, generator=random, dtype=torch.float64) - 0.8).requires_grad_()
     if head.searches in ("one-hot blocks", "product quantiser"):
         nu = head.double()(torch.randn(6, 5, generator=random, dtype=torch.float64)).detach().requires_grad_()
     labels = torch.tensor([0, 1, 2, 0, 1, 2])

@@ -20,7 +20,7 @@ from proxyhash.methods.deep.dsdh import DiscretePairs, DsdhSettings, discrete_st
 from proxyhash.methods.deep.hashnet import Continuation
 from proxyhash.methods.deep.hbmp import pursue, regressed_weights
 from proxyhash.methods.label_sets import label_sets
-from proxyhash.models.heads import HeadShape, WeightedHead
+from proxyhash.models.heads import HeadConfig, WeightedHead
 from proxyhash.training.objectives import Task, build_objective
 
 SEEDS = st.integers(0, 10_000)
@@ -43,7 +43,7 @@ def test_the_tanh_of_hashnet_grows_steeper() -> None:
     objective = build("hashnet", growth=3.0)
     assert isinstance(objective, Continuation)
     for epoch in range(1, 4):
-        objective.after_epoch(lambda: NU, objective.head(HeadShape(2, 2)))
+        objective.after_epoch(lambda: NU, objective.head(HeadConfig(2, 2)))
         assert float(objective.beta) == pytest.approx(sqrt(1 + 3 * epoch))
 
 
@@ -156,7 +156,7 @@ def test_hbmp_is_a_hinge_on_its_targets() -> None:
     targets = objective.get_buffer("targets")
     expected = float((1 - NU * targets[:3]).clamp(min=0).mean())
     assert loss_value(objective, targets=torch.arange(3) % 2) == pytest.approx(expected)
-    head = build("hbmp-regress", bits=2, classes=2).head(HeadShape(3, 2))
+    head = build("hbmp-regress", bits=2, classes=2).head(HeadConfig(3, 2))
     assert isinstance(head, WeightedHead)
     assert (head.weights >= 0).all()
     assert head.weights.sum() > 0
@@ -225,7 +225,7 @@ def test_drsch_learns_weights_that_its_head_searches_by() -> None:
     distance = ((1 - h[:, None] * h) / 2 * weights).sum(2)
     hinges = [1 + distance[0, 1] - distance[0, 2], 1 + distance[0, 1] - distance[1, 2]]
     assert loss_value(objective) == pytest.approx(float(sum(max(0.0, float(x)) for x in hinges)) / 2)
-    head = objective.head(HeadShape(3, 2))
+    head = objective.head(HeadConfig(3, 2))
     objective.after_epoch(lambda: NU, head)
     assert isinstance(head, WeightedHead)
     torch.testing.assert_close(head.weights.double(), weights, rtol=1e-6, atol=1e-6)

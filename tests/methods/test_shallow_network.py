@@ -48,7 +48,7 @@ def test_digits_with_a_protocol_and_without(tmp_path: Path, monkeypatch: pytest.
     order = ShallowOrder((8, 16), "itq", backbone="convnet")
     hashers = fit_hashers(digits, make_split(digits), order)
     assert [hasher.bits for hasher in hashers] == [8, 16]
-    hashers[1].record["data"] = {"path": "digits", "tags": None, "round": 0}
+    hashers[1].metadata["data"] = {"path": "digits", "tags": None, "round": 0}
     hashers[1].save(tmp_path / "model")
     loaded = Hasher.load(tmp_path / "model")
     dataset, split = what_it_was_trained_for(loaded)
@@ -56,9 +56,9 @@ def test_digits_with_a_protocol_and_without(tmp_path: Path, monkeypatch: pytest.
     assert measure_hasher(loaded, dataset, split).metrics[0].value > 0.25  # random features; chance is 0.1
 
     (everything,) = fit_hashers(digits, None, ShallowOrder((8,), "itq", backbone="convnet"))
-    assert everything.names == ()
-    assert "protocol" not in everything.record
-    everything.record["data"] = {"path": "digits", "tags": None, "round": 0}
+    assert everything.class_names == ()
+    assert "protocol" not in everything.metadata
+    everything.metadata["data"] = {"path": "digits", "tags": None, "round": 0}
     with pytest.raises(InputError, match="was fitted without labels, so nothing says which images are alike"):
         what_it_was_trained_for(everything)
     assert what_it_was_trained_for(everything, "digits")[1].protocol == "holdout"

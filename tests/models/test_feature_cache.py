@@ -15,7 +15,7 @@ from proxyhash.models import feature_cache
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import cached_features
-from proxyhash.models.runtime import TorchRunner
+from proxyhash.models.runtime import TorchBackend
 from proxyhash.utils.errors import InputError
 
 TRANSFORM = get_transform("small", 8)
@@ -50,7 +50,7 @@ def test_features_are_mapped_and_computed_once(tmp_path: Path, backbone: Backbon
     stored = small().images.pixels_in_memory(np.arange(150))
     assert stored is not None
     with torch.inference_mode():
-        expected = backbone(backbone.facts.normalize(stored)).numpy()
+        expected = backbone(backbone.config.normalize(stored)).numpy()
     np.testing.assert_allclose(first.values, expected, atol=1e-5)
     assert first.readable.all()
     assert {file.name for file in first.folder.iterdir()} == {"features.npy", "readable.npy"}
@@ -100,13 +100,13 @@ def test_a_killed_extraction_goes_on(tmp_path: Path, backbone: Backbone, monkeyp
     assert done.returncode == -9, done.stderr
     whole = cached_features(small(), backbone, TRANSFORM, folder=tmp_path / "whole")
     asked: list[int] = []
-    usual = TorchRunner.__call__
+    usual = TorchBackend.__call__
 
-    def count(runner: TorchRunner, pixels: np.ndarray) -> np.ndarray:
+    def count(runner: TorchBackend, pixels: np.ndarray) -> np.ndarray:
         asked.append(len(pixels))
         return usual(runner, pixels)
 
-    monkeypatch.setattr(TorchRunner, "__call__", count)
+    monkeypatch.setattr(TorchBackend, "__call__", count)
     resumed = cached_features(small(), backbone, TRANSFORM, folder=tmp_path / "killed")
     assert sum(asked) == 150 - 96  # six batches of 16 were noted
     np.testing.assert_allclose(resumed.values, whole.values, atol=1e-6)

@@ -15,9 +15,9 @@ from proxyhash.data.transforms import get_transform
 from proxyhash.models import hasher as hasher_module
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.joined import joined
-from proxyhash.models.network import HashHead, HashNetwork, HeadShape
-from proxyhash.models.runtime import OnnxRunner, TorchRunner
+from proxyhash.models.joined import concat_hashers
+from proxyhash.models.network import HashHead, HashNetwork, HeadConfig
+from proxyhash.models.runtime import OnnxBackend, TorchBackend
 from proxyhash.models.storage import check_replaceable
 from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils.errors import InputError, ProxyhashWarning
@@ -27,7 +27,7 @@ BITS = 12
 
 def new_hasher(hidden: int = 16) -> Hasher:
     torch.manual_seed(3)
-    network = HashNetwork(create_backbone("convnet", pretrained=False), HashHead(HeadShape(256, BITS, hidden, 0.2))).eval()
+    network = HashNetwork(create_backbone("convnet", pretrained=False), HashHead(HeadConfig(256, BITS, hidden, 0.2))).eval()
     proxies = design_proxies(10, BITS, "hclm")
     return Hasher(network, get_transform("small", 8), tuple("0123456789"), proxies, {"made": "in a test"})
 
@@ -65,7 +65,7 @@ def test_saved_loaded_and_exported_agree_in_every_sign(saved: Path, pixels: type
     images = pixels()
     before, after = new_hasher(), Hasher.load(saved)
     assert before.onnx is None
-    assert isinstance(after.onnx, OnnxRunner)
+    assert isinstance(after.onnx, OnnxBackend)
     nu = before.embed(images)
     assert nu.shape == (len(images), BITS)
     assert (np.abs(nu) > 1e-5).all()  # or a sign could be either
@@ -73,9 +73,9 @@ def test_saved_loaded_and_exported_agree_in_every_sign(saved: Path, pixels: type
     np.testing.assert_array_equal(after.encode(images), pack(nu >= 0))
     np.testing.assert_allclose(after.embed(images), nu, atol=1e-4)
     np.testing.assert_allclose(after.features(images), before.features(images), rtol=1e-6)
-    np.testing.assert_allclose(after.hash_features(before.features(images)), nu, atol=1e-5)
-    assert after.classify(images) == [before.names[n] for n in before.nearest_proxies(nu)]
-    assert (after.names, after.record, after.transform) == (before.names, before.record, before.transform)
+    np.testing.assert_allclose(after.head_forward(before.features(images)), nu, atol=1e-5)
+    assert after.classify(images) == [before.class_names[n] for n in before.nearest_proxies(nu)]
+    assert (after.class_names, after.metadata, after.transform) == (before.class_names, before.metadata, before.transform)
     assert after.bits == BITS
 
 
@@ -118,7 +118,7 @@ def test_without_onnxruntime_everything_works_through_torch(
 ) -> None:
     monkeypatch.setattr(hasher_module, "onnx_available", lambda: False)
     loaded = Hasher.load(saved)
-    assert isinstance(loaded._runner(), TorchRunner)
+    assert isinstance(loaded._backend(), TorchBackend)
     np.testing.assert_array_equal(loaded.encode(digits()), new_hasher().encode(digits()))
     loaded.save(tmp_path / "model")
     assert not (tmp_path / "model" / "model.onnx").exists()
@@ -138,12 +138,12 @@ def test_a_network_that_cannot_be_exported_is_saved_all_the_same(tmp_path: Path,
 
 def test_a_model_answers_for_itself_when_its_folder_is_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Hasher.load(folder)
-    assert isinstance(first.onnx, OnnxRunner)
+    assert isinstance(first.onnx, OnnxBackend)
     monkeypatch.setattr(hasher_module, "onnx_available", lambda: False)
     codes = first.encode(digits())
     new_hasher(hidden=8).save(folder)
     np.testing.assert_array_equal(first.encode(digits()), codes)
-    assert Hasher.load(folder).head.shape.hidden == 8
+    assert Hasher.load(folder).head.config.hidden_dim == 8
 
 
 def test_a_failed_save_leaves_the_good_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,10 +249,10 @@ def test_without_proxies_it_does_not_classify() -> None:
 
 def test_several_lengths_are_embedded_in_one_pass(tmp_path: Path) -> None:
     first = new_hasher()
-    second = Hasher(HashNetwork(first.network.features.backbone, HashHead(HeadShape(256, 8))).eval(), first.transform)
-    both = joined([first, second])
+    second = Hasher(HashNetwork(first.network.features.backbone, HashHead(HeadConfig(256, 8))).eval(), first.transform)
+    both = concat_hashers([first, second])
     expected = np.concatenate([first.embed(pictures()), second.embed(pictures())], axis=1)
     np.testing.assert_array_equal(both.embed(pictures()), expected)
-    both.quicken(tmp_path / "both.onnx")
+    both.use_onnx(tmp_path / "both.onnx")
     assert both.onnx is not None
     np.testing.assert_allclose(both.embed(pictures()), expected, atol=1e-4)

@@ -18,7 +18,7 @@ from proxyhash.data import SkippedItems
 from proxyhash.data.shards import list_shards
 from proxyhash.models.code_shards import read_shard, shard_path
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.shard_encoding import encode_pieces
+from proxyhash.models.shard_encoding import encode_shards
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.parallel import available_threads
 from proxyhash.utils.process_rank import ProcessRank, get_process_rank
@@ -37,8 +37,8 @@ def tar_of(photos: Path, path: Path) -> Path:
 
 
 def encoded(model: Path, source: Path, folder: Path, size: int = 5, rank: ProcessRank | None = None) -> tuple[int, int]:
-    done = encode_pieces(Hasher.load(model), list_shards(source, size), folder, SkippedItems(), rank=rank)
-    return done.written, done.there
+    done = encode_shards(Hasher.load(model), list_shards(source, size), folder, SkippedItems(), rank=rank)
+    return done.written, done.existing
 
 
 def all_codes(folder: Path) -> dict[str, bytes]:
@@ -105,9 +105,9 @@ def test_damage_other_models_and_changed_images_are_encoded_again(
 def test_images_that_cannot_be_read_are_counted(model: Path, photos: Path, tmp_path: Path) -> None:
     (photos / "cats" / "2.png").write_bytes(b"no picture")
     problems = SkippedItems()
-    encode_pieces(Hasher.load(model), list_shards(photos, 100), tmp_path / "shards", problems)
+    encode_shards(Hasher.load(model), list_shards(photos, 100), tmp_path / "shards", problems)
     shard = read_shard(shard_path(tmp_path / "shards", 0, 1))
-    assert (len(shard), shard.left_out, problems.counts["unreadable image"]) == (11, 1, 1)
+    assert (len(shard), shard.num_skipped, problems.counts["unreadable image"]) == (11, 1, 1)
 
 
 def test_two_processes_one_killed_and_started_again(model: Path, photos: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.network import HashHead, HeadShape, Normalized
+from proxyhash.models.network import HashHead, HeadConfig, NormalizedBackbone
 from proxyhash.training.learner import Learner, MovingAverage, optimizer_for, set_rates
 from proxyhash.training.objectives import Task, build_objective
 from proxyhash.training.plan import Plan
@@ -11,9 +11,9 @@ from proxyhash.training.plan import Plan
 
 def learner(method: str = "learned", lengths: tuple[int, ...] = (8, 12)) -> Learner:
     torch.manual_seed(0)
-    trunk = Normalized(create_backbone("convnet", pretrained=False))
+    trunk = NormalizedBackbone(create_backbone("convnet", pretrained=False))
     objectives = [build_objective(method, Task(bits, tuple("abcd")), {}) for bits in lengths]
-    return Learner(trunk, [HashHead(HeadShape(256, bits, hidden=16)) for bits in lengths], objectives)
+    return Learner(trunk, [HashHead(HeadConfig(256, bits, hidden_dim=16)) for bits in lengths], objectives)
 
 
 def test_every_length_hashes_the_same_features() -> None:
@@ -67,7 +67,7 @@ def test_the_average_follows_the_weights_and_copies_the_statistics() -> None:
 
 @pytest.mark.parametrize("frozen", [True, False])
 def test_frozen_statistics_belong_to_the_trunk_alone(frozen: bool) -> None:
-    made = Learner(nn.Sequential(nn.BatchNorm1d(4)), [HashHead(HeadShape(4, 2, hidden=3))], [], freeze_statistics=frozen)
+    made = Learner(nn.Sequential(nn.BatchNorm1d(4)), [HashHead(HeadConfig(4, 2, hidden_dim=3))], [], freeze_statistics=frozen)
     made.train()
     assert made.trunk[0].training is not frozen  # type: ignore[index]
     assert made.heads[0].layers[1].training  # type: ignore[index, union-attr]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from proxyhash.models.network import HashHead, HeadShape
+from proxyhash.models.network import HashHead, HeadConfig
 from proxyhash.proxies import class_mean_similarity, tag_similarity
 from proxyhash.training.losses import bitwise_cross_entropy, cosine_cross_entropy, hamming_triplet, nca, proxy_cross_entropy
 from proxyhash.training.objectives import Objective, Task, build_objective, find_objective, list_objectives, objective
@@ -42,10 +42,10 @@ def test_every_method_keeps_the_contract(name: str, kind: str) -> None:
     if kind == "tags" and not find_objective(name).takes_tags:
         pytest.skip("for classes only")
     made = build_objective(name, task(kind), {})
-    head = made.head(HeadShape(6, BITS))
+    head = made.head(HeadConfig(6, BITS))
     outputs = head(torch.from_numpy(FEATURES)).detach()
-    assert outputs.shape == (COUNT, head.outputs)
-    assert head.codes(outputs.numpy()).shape == (COUNT, 1)
+    assert outputs.shape == (COUNT, head.out_features)
+    assert head.encode(outputs.numpy()).shape == (COUNT, 1)
     nu = embeddings() if head.searches == "Hamming" else outputs.requires_grad_()
     loss = made(nu, targets(kind), torch.arange(COUNT))
     assert loss.shape == ()
@@ -68,7 +68,7 @@ def test_learned_proxies_move_and_fixed_ones_do_not(name: str, moves: bool) -> N
     made = build_objective(name, task("classes"), {})
     assert isinstance(made, ProxyObjective)
     before = made.proxies().weights.copy()
-    head = HashHead(HeadShape(6, BITS))
+    head = HashHead(HeadConfig(6, BITS))
     optimizer = torch.optim.SGD([*head.parameters(), *made.parameters()], lr=0.5)
     made(head(torch.from_numpy(FEATURES)), targets("classes"), torch.arange(COUNT)).backward()
     optimizer.step()

@@ -249,6 +249,6 @@ def _home(protocol: str, known: set[str]) -> str:
 def _pretrained_on(backbone: str | None) -> str | None:
     if backbone is None:
         return None
-    from proxyhash.models.backbones import trained_on
+    from proxyhash.models.backbones import pretraining_data
 
-    return trained_on(backbone)
+    return pretraining_data(backbone)

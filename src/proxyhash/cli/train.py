@@ -176,11 +176,11 @@ def train(
         hashers = _hashers(dataset, split, order, run_folder(output), resume, device, progress, report)
         for folder, hasher in zip(folders, hashers, strict=True) if first else ():
             progress("saving and exporting", folders.index(folder) / len(folders))
-            hasher.record["data"] = {"path": _remembered(data), "tags": tags, "round": round_}
+            hasher.metadata["data"] = {"path": _remembered(data), "tags": tags, "round": round_}
             hasher.save(folder)
     if not first:
         return
-    made = [{"model": str(folder), "bits": each.bits, **each.record} for folder, each in zip(folders, hashers, strict=True)]
+    made = [{"model": str(folder), "bits": each.bits, **each.metadata} for folder, each in zip(folders, hashers, strict=True)]
     measure = "" if split is None else f"; measure it with: proxyhash evaluate model {folders[0]}"
     answer(
         {"models": made, "problems": dataset.skipped.as_dict()},
@@ -267,7 +267,7 @@ def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], js
     check_writable(output)
     hasher = Hasher.load(model)
     export_onnx(hasher.network, output, hasher.transform.size)
-    size, outputs = hasher.transform.size, hasher.head.outputs
+    size, outputs = hasher.transform.size, hasher.head.out_features
     answer(
         {"file": str(output), "pixels": [None, 3, size, size], "nu": [None, outputs]},
         f"{output}: pixels (n, 3, {size}, {size}) from 0 to 255 -> nu (n, {outputs}); signs verified.",

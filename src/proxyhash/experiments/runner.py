@@ -16,10 +16,10 @@ from proxyhash.experiments.metrics import EncodedSplit, embedding_metrics, retri
 from proxyhash.experiments.records import Record, read_record
 from proxyhash.experiments.trial import Trial, fingerprint
 from proxyhash.methods import Lesson, find_method, fit_method
-from proxyhash.models.backbones import create_backbone, trained_on
-from proxyhash.models.feature_cache import Features, cached_features
+from proxyhash.models.backbones import create_backbone, pretraining_data
+from proxyhash.models.feature_cache import CachedFeatures, cached_features
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.joined import joined
+from proxyhash.models.joined import concat_hashers
 from proxyhash.models.runtime import Floats
 from proxyhash.training.measure import PIECE, embed_split
 from proxyhash.training.run_folder import CHECKPOINT, RunFolder
@@ -76,10 +76,10 @@ class TrialRunner:
         usable = without(split, np.flatnonzero(~readable))
         for hasher, nu in zip(hashers, embedded, strict=True):
             head, asked = hasher.head, nu[usable.query]
-            codes = head.codes(nu[usable.database])
+            codes = head.encode(nu[usable.database])
             if hasher.training_codes is not None and np.array_equal(usable.database, usable.train):
                 codes = hasher.training_codes  # learned for just these images
-            coded = EncodedSplit(head.queries(asked), head.codes(asked), codes, hasher.bits)
+            coded = EncodedSplit(head.encode_queries(asked), head.encode(asked), codes, hasher.bits)
             metrics = retrieval_metrics(coded, self.dataset, usable)
             yield hasher.bits, metrics | embedding_metrics(hasher, nu, self.dataset, usable), fitted
 
@@ -88,17 +88,17 @@ class TrialRunner:
         if self.models is not None:
             for hasher in hashers:
                 name = self._record(trial, hasher.bits, {}, {}).file_name.removesuffix(".json")
-                hasher.record["data"] = {"path": self.grid.dataset, "tags": self.grid.tags, "round": trial.fold}
+                hasher.metadata["data"] = {"path": self.grid.dataset, "tags": self.grid.tags, "round": trial.fold}
                 hasher.save(self.models / name)
 
     def _embed(self, hashers: list[Hasher], split: Split) -> tuple[list[Floats], NDArray[np.bool_]]:
         """Return nu of each length, in one pass over the images of the protocol, and which of these could be read."""
-        whole = joined(hashers)
+        whole = concat_hashers(hashers)
         with tempfile.TemporaryDirectory(prefix="proxyhash-") as folder:
             if self.grid.finetune:  # otherwise features are in the cache
-                whole.quicken(Path(folder) / "network.onnx")
+                whole.use_onnx(Path(folder) / "network.onnx")
             nu, readable = embed_split(whole, self.dataset, split, self.progress)
-        ends = np.cumsum([hasher.head.outputs for hasher in hashers])
+        ends = np.cumsum([hasher.head.out_features for hasher in hashers])
         return np.split(nu, ends[:-1], axis=1), readable
 
     def _fit(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
@@ -118,9 +118,9 @@ class TrialRunner:
             coded = EncodedSplit(encoder.queries(asked), encoder.encode(asked), codes, bits)
             yield bits, retrieval_metrics(coded, dataset, split), fitted
 
-    def _features(self) -> Features:
+    def _features(self) -> CachedFeatures:
         name = self.grid.backbone
-        backbone = create_backbone(name, pretrained=trained_on(name) is not None).eval()
+        backbone = create_backbone(name, pretrained=pretraining_data(name) is not None).eval()
         transform = suitable_transform(self.dataset, backbone, self.grid.image_size)
         return cached_features(self.dataset, backbone, transform, progress=self.progress)
 

@@ -9,7 +9,7 @@ from proxyhash.data import Dataset, SkippedItems, load_dataset, make_split
 from proxyhash.data.images import Indices, Subset
 from proxyhash.index.calibration import Calibration, calibrate
 from proxyhash.index.model_store import load_hasher
-from proxyhash.models.card import card_renewed
+from proxyhash.models.card import refresh_card
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import permutation
@@ -28,7 +28,7 @@ def calibrate_model(
     hasher = load_hasher(model)
     if hasher.folder != model:
         raise InputError(f"{model} is the copy of a shared model; save it to a folder of your own and calibrate that.")
-    history, trained_on = hasher.record.get("protocol", {}), hasher.record.get("data", {})
+    history, trained_on = hasher.metadata.get("protocol", {}), hasher.metadata.get("data", {})
     if data is None and "path" not in trained_on:
         raise InputError(f"{model} does not say what it was trained with; name the data with --data.")
     dataset = load_dataset(data or trained_on["path"], data_dir=data_dir, progress=progress)
@@ -42,7 +42,7 @@ def calibrate_model(
     items, db = _codes(hasher, dataset, _some(split.validation_database, MOST_ITEMS), progress)
     labels = dataset.require_labels().values
     found = calibrate(q, labels[queries], db, labels[items], hasher.bits)
-    with card_renewed(model):
+    with refresh_card(model):
         found.save(model)
     return found
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from proxyhash.models.storage import CALIBRATION, CARD, MEASURED, read_config
+from proxyhash.models.storage import CALIBRATION, CARD, METRICS, read_config
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.markdown import escape_markdown
 
@@ -31,7 +31,7 @@ def model_card(folder: Path) -> str:
     sections = (
         _what_it_is(config),
         _data(config),
-        _measured(config, _read(folder / MEASURED), _read(folder / CALIBRATION)),
+        _measured(config, _read(folder / METRICS), _read(folder / CALIBRATION)),
         _intended_use(config),
         _limits(config),
         _how_to_use(config),
@@ -46,7 +46,7 @@ def write_card(folder: Path) -> None:
 
 
 @contextmanager
-def card_renewed(folder: Path) -> Iterator[None]:
+def refresh_card(folder: Path) -> Iterator[None]:
     """Write the card anew after something was measured, unless a person has edited it."""
     path = folder / CARD
     ours = not path.is_file() or path.read_text(encoding="utf-8") == model_card(folder)

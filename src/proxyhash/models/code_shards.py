@@ -18,7 +18,7 @@ FORMAT = "proxyhash.shard/1"
 
 
 @dataclass(frozen=True, eq=False)
-class Shard:
+class CodeShard:
     """The packed `codes` (n, bytes) of one piece of a collection, and where they belong."""
 
     codes: Packed
@@ -26,25 +26,25 @@ class Shard:
     labels: Sequence[tuple[str, ...]]
     bits: int
     model: str  # the fingerprint of the model
-    piece: str  # the fingerprint of the images
+    images: str  # the fingerprint of the images
     number: int
-    of: int
-    left_out: int = 0  # images that could not be read
+    total: int
+    num_skipped: int = 0  # images that could not be read
 
     def __len__(self) -> int:
         """Return n."""
         return len(self.codes)
 
 
-def shard_path(folder: Path, number: int, of: int) -> Path:
+def shard_path(folder: Path, number: int, total: int) -> Path:
     """Return where a shard lies."""
-    return folder / f"{number:06d}-of-{of:06d}.npz"
+    return folder / f"{number:06d}-of-{total:06d}.npz"
 
 
-def write_shard(folder: Path, shard: Shard) -> Path:
+def write_shard(folder: Path, shard: CodeShard) -> Path:
     """Write a shard, whole or not at all."""
-    facts = {"format": FORMAT, "bits": shard.bits, "model": shard.model, "piece": shard.piece}
-    facts |= {"number": shard.number, "of": shard.of, "left_out": shard.left_out}
+    facts = {"format": FORMAT, "bits": shard.bits, "model": shard.model, "piece": shard.images}
+    facts |= {"number": shard.number, "of": shard.total, "left_out": shard.num_skipped}
     arrays = {
         "codes": shard.codes,
         "bits": np.int64(shard.bits),
@@ -52,13 +52,13 @@ def write_shard(folder: Path, shard: Shard) -> Path:
         "label_lists": _texts([json.dumps(labels, ensure_ascii=False) for labels in shard.labels]),
         "facts": np.array(json.dumps(facts)),
     }
-    path = shard_path(folder, shard.number, shard.of)
+    path = shard_path(folder, shard.number, shard.total)
     with atomic_write(path) as temporary, temporary.open("wb") as handle:
         np.savez(handle, **arrays, sha256=np.array(_digest(arrays)))  # type: ignore[arg-type]
     return path
 
 
-def read_shard(path: Path) -> Shard:
+def read_shard(path: Path) -> CodeShard:
     """Read a shard; one that is damaged is an error."""
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -72,7 +72,7 @@ def read_shard(path: Path) -> Shard:
     if facts["format"] != FORMAT or _digest(arrays) != expected:
         raise InputError(f"{path} is damaged: its checksum differs; encode it again.")
     numbers = {name: facts[name] for name in ("bits", "model", "piece", "number", "of", "left_out")}
-    return Shard(arrays["codes"], keys, labels, **numbers)
+    return CodeShard(arrays["codes"], keys, labels, **numbers)
 
 
 def _texts(texts: Sequence[str]) -> NDArray[np.str_]:

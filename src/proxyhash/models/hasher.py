@@ -19,12 +19,12 @@ from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.card import write_card
-from proxyhash.models.heads import Head, Queries, describe_head, make_head
+from proxyhash.models.heads import Head, Queries, describe_head, create_head
 from proxyhash.models.hub import local_folder
 from proxyhash.models.network import HashNetwork
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.running import run_images
-from proxyhash.models.runtime import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
+from proxyhash.models.running import run_inference
+from proxyhash.models.runtime import Floats, OnnxBackend, InferenceBackend, TorchBackend, is_onnx_available
 from proxyhash.models.storage import (
     CONFIG,
     FORMAT,
@@ -40,7 +40,7 @@ from proxyhash.utils.atomic_io import atomic_folder, checksum
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 from proxyhash.utils.progress import Progress, no_progress
 
-Anything = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
+ImagesLike = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
 """Images: a collection, bytes (N, side, side, 3), one file, or several files."""
 
 
@@ -60,69 +60,69 @@ class Hasher:
 
     network: HashNetwork
     transform: Transform
-    names: tuple[str, ...] = ()  # of the classes or tags it was trained with
+    class_names: tuple[str, ...] = ()  # of the classes or tags it was trained with
     proxies: ProxySet | None = None
-    record: dict[str, Any] = field(default_factory=dict)  # how it came to be: data, protocol, method, settings, validation
-    onnx: Runner | None = field(default=None, repr=False)  # the same network by onnxruntime, once it is in a folder
+    metadata: dict[str, Any] = field(default_factory=dict)  # how it came to be: data, protocol, method, settings, validation
+    onnx: InferenceBackend | None = field(default=None, repr=False)  # the same network by onnxruntime, once it is in a folder
     folder: Path | None = None  # where it was loaded from or saved to
     training_codes: Packed | None = field(default=None, repr=False)  # if learned apart from the network; not saved
 
     @property
     def bits(self) -> int:
         """Return the length of its codes."""
-        return self.head.shape.bits
+        return self.head.config.bits
 
     @property
     def head(self) -> Head:
         """Return what maps features to nu."""
         return self.network.head
 
-    def encode(self, images: Anything, *, progress: Progress = no_progress) -> NDArray[np.uint8]:
+    def encode(self, images: ImagesLike, *, progress: Progress = no_progress) -> NDArray[np.uint8]:
         """Return packed codes (N, ceil(bits / 8)): the signs of nu, unless its head codes otherwise."""
-        return self.head.codes(self.embed(images, progress=progress))
+        return self.head.encode(self.embed(images, progress=progress))
 
-    def queries(self, images: Anything, *, progress: Progress = no_progress) -> Queries:
+    def encode_queries(self, images: ImagesLike, *, progress: Progress = no_progress) -> Queries:
         """Return what the evaluation compares with the codes of a database: codes, or tables where these are searched."""
-        return self.head.queries(self.embed(images, progress=progress))
+        return self.head.encode_queries(self.embed(images, progress=progress))
 
-    def embed(self, images: Anything, *, progress: Progress = no_progress) -> Floats:
+    def embed(self, images: ImagesLike, *, progress: Progress = no_progress) -> Floats:
         """Return nu (N, bits); an image that cannot be read is an error."""
         return self.embed_readable(images, None, progress=progress)[1]
 
     def embed_readable(
-        self, images: Anything, problems: SkippedItems | None, *, progress: Progress = no_progress
+        self, images: ImagesLike, problems: SkippedItems | None, *, progress: Progress = no_progress
     ) -> tuple[Indices, Floats]:
         """Return which images could be read (n,) and their nu (n, bits); the others are counted in `problems`."""
-        return self._run(as_images(images), self._runner(), problems, progress, self.head.outputs)
+        return self._run(as_images(images), self._backend(), problems, progress, self.head.out_features)
 
     def embed_batches(
-        self, images: Anything, problems: SkippedItems, *, indices: Indices | None = None, progress: Progress = no_progress
+        self, images: ImagesLike, skipped: SkippedItems, *, indices: Indices | None = None, progress: Progress = no_progress
     ) -> Iterator[tuple[Indices, Floats]]:
         """Yield the same batch by batch, so that what is made of it can be stored before all images are done."""
         found = as_images(images)
-        return run_images(found, self._runner(), self.transform, indices=indices, problems=problems, progress=progress)
+        return run_inference(found, self._backend(), self.transform, indices=indices, skipped=skipped, progress=progress)
 
-    def features(self, images: Anything, *, progress: Progress = no_progress) -> Floats:
+    def features(self, images: ImagesLike, *, progress: Progress = no_progress) -> Floats:
         """Return q(x) (N, width)."""
-        runner = TorchRunner(self.network.features)
-        return self._run(as_images(images), runner, None, progress, self.head.shape.width)[1]
+        runner = TorchBackend(self.network.features)
+        return self._run(as_images(images), runner, None, progress, self.head.config.in_features)[1]
 
-    def hash_features(self, features: Floats) -> Floats:
+    def head_forward(self, features: Floats) -> Floats:
         """Return nu (N, bits) for features q (N, width) that were computed before."""
         device = next(self.network.parameters()).device
         with torch.inference_mode():
             nu: Floats = self.head(torch.from_numpy(np.array(features)).to(device)).cpu().numpy()
             return nu
 
-    def classify(self, images: Anything, *, progress: Progress = no_progress) -> list[str]:
+    def classify(self, images: ImagesLike, *, progress: Progress = no_progress) -> list[str]:
         """Return the name of the class whose proxy is nearest to each image."""
-        return [self.names[number] for number in self.nearest_proxies(self.embed(images, progress=progress))]
+        return [self.class_names[number] for number in self.nearest_proxies(self.embed(images, progress=progress))]
 
-    def nearest_proxies(self, nu: Floats) -> Indices:
+    def nearest_proxies(self, embeddings: Floats) -> Indices:
         """Return the number of the class whose proxy has the largest inner product with nu (N, bits)."""
         if self.proxies is None:
             raise InputError("This model was trained without proxies, so it does not classify.")
-        nearest: Indices = np.argmax(nu @ self.proxies.weights.T, axis=1)
+        nearest: Indices = np.argmax(embeddings @ self.proxies.weights.T, axis=1)
         return nearest
 
     def save(self, folder: Path) -> None:
@@ -132,23 +132,23 @@ class Hasher:
             save_file(_plain_tensors(self.network), temporary / WEIGHTS)
             if self.proxies is not None:
                 self.proxies.save(temporary / PROXIES)
-            self.quicken(temporary / ONNX)
+            self.use_onnx(temporary / ONNX)
             sums = {file.name: checksum(file, "sha256") for file in sorted(temporary.iterdir())}
             (temporary / CONFIG).write_text(json.dumps(self._config(sums), indent=2), encoding="utf-8")
             write_card(temporary)
         self.folder = folder
 
-    def quicken(self, path: Path) -> None:
+    def use_onnx(self, path: Path) -> None:
         """Write an ONNX file and encode by it from now on, if that can be done here; without it torch does."""
         self.onnx = None
-        if not onnx_available():
+        if not is_onnx_available():
             return
         try:
             export_onnx(self.network, path, self.transform.size)
         except InputError as error:
             warnings.warn(f"The model is saved without its ONNX file, and encodes by torch: {error}", ProxyhashWarning, 3)
             return
-        self.onnx = OnnxRunner(path)
+        self.onnx = OnnxBackend(path)
 
     @classmethod
     def load(cls, model: str | Path, device: str = "cpu", *, revision: str | None = None) -> Self:
@@ -161,40 +161,40 @@ class Hasher:
         try:
             check_files(folder, config["sha256"])
             backbone = create_backbone(config["backbone"], pretrained=False)
-            network = HashNetwork(backbone, make_head(config["head"]))
+            network = HashNetwork(backbone, create_head(config["head"]))
             network.load_state_dict(load_file(folder / WEIGHTS))
             transform, names, record = Transform(**config["transform"]), tuple(config["names"]), config["record"]
         except (OSError, SafetensorError, KeyError, AttributeError, TypeError, RuntimeError) as error:
             raise InputError(f"{folder} is not a model that can be read: {' '.join(str(error).split())}.") from error
         proxies = ProxySet.load(folder / PROXIES) if PROXIES in config["sha256"] else None
-        onnx = OnnxRunner(folder / ONNX) if (folder / ONNX).is_file() and onnx_available() else None
+        onnx = OnnxBackend(folder / ONNX) if (folder / ONNX).is_file() and is_onnx_available() else None
         return cls(network.to(device).eval(), transform, names, proxies, record, onnx, folder)
 
     def _config(self, sums: dict[str, str]) -> dict[str, Any]:
         return {
             "format": FORMAT,
-            "backbone": self.network.features.backbone.facts.name,
+            "backbone": self.network.features.backbone.config.name,
             "head": describe_head(self.head),
             "transform": asdict(self.transform),
-            "names": self.names,
+            "names": self.class_names,
             "sha256": sums,
-            "record": self.record,
+            "record": self.metadata,
         }
 
-    def _runner(self) -> Runner:
+    def _backend(self) -> InferenceBackend:
         """Return the fast way on a CPU, if there is one, or else torch."""
         on_cpu = next(self.network.parameters()).device.type == "cpu"
-        return self.onnx if on_cpu and self.onnx is not None else TorchRunner(self.network)
+        return self.onnx if on_cpu and self.onnx is not None else TorchBackend(self.network)
 
     def _run(
-        self, images: Images, runner: Runner, problems: SkippedItems | None, progress: Progress, width: int
+        self, images: Images, runner: InferenceBackend, problems: SkippedItems | None, progress: Progress, width: int
     ) -> tuple[Indices, Floats]:
-        parts = list(run_images(images, runner, self.transform, problems=problems, progress=progress))
+        parts = list(run_inference(images, runner, self.transform, skipped=problems, progress=progress))
         kept, rows = [part[0] for part in parts], [part[1] for part in parts]
         return np.concatenate([np.zeros(0, np.int64), *kept]), np.concatenate([np.zeros((0, width), np.float32), *rows])
 
 
-def as_images(images: Anything) -> Images:
+def as_images(images: ImagesLike) -> Images:
     """Return a collection of what a person would call images."""
     if isinstance(images, np.ndarray):
         return ArrayImages(images)

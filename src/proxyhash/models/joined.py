@@ -6,17 +6,17 @@ import torch
 from torch import Tensor, nn
 
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.heads import Head, HeadShape
+from proxyhash.models.heads import Head, HeadConfig
 from proxyhash.models.network import HashNetwork
 
 
-class JoinedHeads(Head):
+class ConcatHeads(Head):
     """Several heads on the same features (N, width), their outputs side by side."""
 
     def __init__(self, heads: Sequence[Head]) -> None:
-        super().__init__(HeadShape(heads[0].shape.width, sum(head.shape.bits for head in heads)))
+        super().__init__(HeadConfig(heads[0].config.in_features, sum(head.config.bits for head in heads)))
         self.heads = nn.ModuleList(heads)
-        self.widths = [head.outputs for head in heads]
+        self.widths = [head.out_features for head in heads]
 
     @property
     def outputs(self) -> int:
@@ -28,8 +28,8 @@ class JoinedHeads(Head):
         return torch.cat([head(features) for head in self.heads], 1)
 
 
-def joined(hashers: Sequence[Hasher]) -> Hasher:
+def concat_hashers(hashers: Sequence[Hasher]) -> Hasher:
     """Return one hasher that embeds as all of these do, which share a backbone and a transform."""
     first = hashers[0]
-    network = HashNetwork(first.network.features.backbone, JoinedHeads([hasher.head for hasher in hashers]))
-    return Hasher(network.eval(), first.transform, record=first.record)
+    network = HashNetwork(first.network.features.backbone, ConcatHeads([hasher.head for hasher in hashers]))
+    return Hasher(network.eval(), first.transform, metadata=first.metadata)

@@ -14,7 +14,7 @@ from proxyhash.utils.parallel import available_threads
 Floats = NDArray[np.float32]
 
 
-class Runner(Protocol):
+class InferenceBackend(Protocol):
     """Pixels (n, 3, size, size) from 0 to 255 in, outputs (n, width) out."""
 
     def __call__(self, pixels: Floats) -> Floats:
@@ -22,7 +22,7 @@ class Runner(Protocol):
         ...
 
 
-class TorchRunner:
+class TorchBackend:
     """Run a network with torch, on the device it is on."""
 
     def __init__(self, network: nn.Module) -> None:
@@ -37,7 +37,7 @@ class TorchRunner:
             return outputs
 
 
-class OnnxRunner:
+class OnnxBackend:
     """Run an exported network with onnxruntime."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
@@ -56,6 +56,6 @@ class OnnxRunner:
         return outputs
 
 
-def onnx_available() -> bool:
+def is_onnx_available() -> bool:
     """Return whether networks can be exported and run by onnxruntime here."""
     return find_spec("onnxruntime") is not None and find_spec("onnxscript") is not None

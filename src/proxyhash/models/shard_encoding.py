@@ -7,7 +7,7 @@ from pathlib import Path
 
 from proxyhash.data.shards import ImageShard
 from proxyhash.data.skipped import SkippedItems
-from proxyhash.models.code_shards import Shard, read_shard, shard_path, write_shard
+from proxyhash.models.code_shards import CodeShard, read_shard, shard_path, write_shard
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.storage import fingerprint
 from proxyhash.utils.errors import InputError
@@ -18,24 +18,24 @@ Counted = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodeResult:
     """What one process did: shards that it wrote, and those that were there already."""
 
     written: int
-    there: int
+    existing: int
     images: int  # encoded now
     seconds: float
 
 
-def encode_pieces(
+def encode_shards(
     hasher: Hasher,
-    pieces: Sequence[ImageShard],
+    shards: Sequence[ImageShard],
     folder: Path,
-    problems: SkippedItems,
+    skipped: SkippedItems,
     *,
     rank: ProcessRank | None = None,
-    counted: Counted = lambda *_: None,
-) -> Encoded:
+    on_shard: Counted = lambda *_: None,
+) -> EncodeResult:
     """Encode this process's share of the pieces to `folder`, a shard for each.
 
     A shard that is whole, of this model and of images that have not changed, stays. No process waits for another: whichever
@@ -44,21 +44,21 @@ def encode_pieces(
     if hasher.folder is None:
         raise InputError("Save the model first: shards say by its folder which model they are of.")
     rank, model, begun = rank or ProcessRank(), fingerprint(hasher.folder), time.monotonic()
-    mine = [piece for piece in pieces if rank.has(piece.number)]
+    mine = [piece for piece in shards if rank.has(piece.number)]
     written = images = 0
     for done, piece in enumerate(mine):
-        counted(done, len(mine))
+        on_shard(done, len(mine))
         found = piece.fingerprint()
         if is_done(shard_path(folder, piece.number, piece.total), model, found):
             continue
-        shard = _encode(hasher, piece, model, found, problems)
+        shard = _encode(hasher, piece, model, found, skipped)
         write_shard(folder, shard)
         written, images = written + 1, images + len(shard)
-    counted(len(mine), len(mine))
-    return Encoded(written, len(mine) - written, images, time.monotonic() - begun)
+    on_shard(len(mine), len(mine))
+    return EncodeResult(written, len(mine) - written, images, time.monotonic() - begun)
 
 
-def is_done(path: Path, model: str, piece: str) -> bool:
+def is_done(path: Path, model: str, images: str) -> bool:
     """Return whether a shard is there, whole, and what would be made again."""
     if not path.is_file():
         return False
@@ -66,13 +66,13 @@ def is_done(path: Path, model: str, piece: str) -> bool:
         shard = read_shard(path)
     except InputError:
         return False
-    return (shard.model, shard.piece) == (model, piece)
+    return (shard.model, shard.images) == (model, images)
 
 
-def _encode(hasher: Hasher, piece: ImageShard, model: str, found: str, problems: SkippedItems) -> Shard:
+def _encode(hasher: Hasher, piece: ImageShard, model: str, found: str, problems: SkippedItems) -> CodeShard:
     images, labels = piece.load()
     kept, nu = hasher.embed_readable(images, problems)
     keys = [images.key(int(index)) for index in kept]
     own = [labels[int(index)] for index in kept]
     left_out = len(images) - len(kept)
-    return Shard(hasher.head.codes(nu), keys, own, hasher.bits, model, found, piece.number, piece.total, left_out)
+    return CodeShard(hasher.head.encode(nu), keys, own, hasher.bits, model, found, piece.number, piece.total, left_out)

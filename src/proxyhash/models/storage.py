@@ -11,9 +11,9 @@ from proxyhash.utils.errors import InputError
 FORMAT = "proxyhash.hasher/1"
 CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"
 CALIBRATION = "calibration.json"  # what a distance is worth, if that was measured
-MEASURED = "measured.json"  # how well held-out queries are answered, if that was measured and kept
+METRICS = "measured.json"  # how well held-out queries are answered, if that was measured and kept
 CARD = "README.md"  # all of it for people
-FILES = {CONFIG, WEIGHTS, PROXIES, ONNX, CALIBRATION, MEASURED, CARD}
+FILES = {CONFIG, WEIGHTS, PROXIES, ONNX, CALIBRATION, METRICS, CARD}
 
 
 def check_replaceable(folder: Path) -> None:

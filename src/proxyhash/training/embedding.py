@@ -52,7 +52,7 @@ def validation_metrics(
     asked, searched = embed(learner, source, queries.images), embed(learner, source, database.images)
     metrics: dict[str, float] = {}
     for bits, nu, others, objective, head in zip(lengths, asked, searched, learner.methods, learner.coders, strict=True):
-        search = head.queries(nu), queries.relevance, head.codes(others), database.relevance
+        search = head.encode_queries(nu), queries.relevance, head.encode(others), database.relevance
         metrics[f"map_{bits}"] = mean_average_precision(*search, top).value
         if head.searches == "Hamming":
             metrics[f"binarisation_error_{bits}"] = float(binarisation_error(torch.from_numpy(nu)).mean())

@@ -12,12 +12,12 @@ from proxyhash.data import Dataset, Split, load_dataset, make_split
 from proxyhash.data.images import Indices, Subset
 from proxyhash.evaluation import Metric
 from proxyhash.labels import ClassLabels
-from proxyhash.models.card import card_renewed
+from proxyhash.models.card import refresh_card
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.running import BATCH
+from proxyhash.models.running import BATCH_SIZE
 from proxyhash.models.runtime import Floats
-from proxyhash.models.storage import MEASURED
+from proxyhash.models.storage import METRICS
 from proxyhash.training.processes import Processes
 from proxyhash.training.shared_evaluation import evaluate_shared
 from proxyhash.training.train import without
@@ -41,7 +41,7 @@ class Measured:
     def keep(self, folder: Path) -> None:
         """Store the numbers with the model that they are of; its card shows them."""
         content = {"format": FORMAT, **self.as_dict()}
-        with card_renewed(folder), atomic_write(folder / MEASURED) as temporary:
+        with refresh_card(folder), atomic_write(folder / METRICS) as temporary:
             temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
     def as_dict(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def what_it_was_trained_for(
     progress: Progress = no_progress,
 ) -> tuple[Dataset, Split]:
     """Return the data and the split that a trained hasher is measured by, or others if they are given."""
-    whose, history, trained = hasher.folder or "The model", hasher.record.get("protocol"), hasher.record.get("data")
+    whose, history, trained = hasher.folder or "The model", hasher.metadata.get("protocol"), hasher.metadata.get("data")
     if trained is None:
         raise InputError(f"{whose} does not say what it was trained on; encode images with it and use evaluate codes.")
     if history is None and data is None:
@@ -91,9 +91,9 @@ def measure_hasher(
     nu, readable = embed_split(hasher, dataset, split, progress, processes)
     split = without(split, np.flatnonzero(~readable))
     metrics = evaluate_shared(
-        hasher.head.queries(nu[split.query]),
+        hasher.head.encode_queries(nu[split.query]),
         dataset.require_labels().values[split.query],
-        hasher.head.codes(nu[split.database]),
+        hasher.head.encode(nu[split.database]),
         dataset.require_labels().values[split.database],
         top=split.top,
         processes=processes,
@@ -112,13 +112,13 @@ def embed_split(
     """
     processes = processes or Processes()
     wanted = np.union1d(split.query, split.database)
-    nu = np.zeros((len(dataset), hasher.head.outputs), np.float32)
+    nu = np.zeros((len(dataset), hasher.head.out_features), np.float32)
     readable = np.ones(len(dataset), bool)
-    if not hasher.record.get("order", {}).get("plan", {}).get("backbone_rate", 1):
+    if not hasher.metadata.get("order", {}).get("plan", {}).get("backbone_rate", 1):
         backbone, transform = hasher.network.features.backbone, hasher.transform
         features = processes.in_turn(lambda: cached_features(dataset, backbone, transform, progress=progress))
         for part in np.array_split(wanted, 1 + len(wanted) // PIECE):
-            nu[part] = hasher.hash_features(features.values[part])
+            nu[part] = hasher.head_forward(features.values[part])
         return nu, features.readable
     mine = np.concatenate([wanted[:0], *_batches(wanted)[processes.share(len(_batches(wanted)))]])
     kept, rows = hasher.embed_readable(Subset(dataset.images, mine), dataset.skipped, progress=progress)
@@ -128,14 +128,14 @@ def embed_split(
 
 
 def _batches(wanted: Indices) -> list[Indices]:
-    return [wanted[first : first + BATCH] for first in range(0, len(wanted), BATCH)]
+    return [wanted[first : first + BATCH_SIZE] for first in range(0, len(wanted), BATCH_SIZE)]
 
 
 def proxy_accuracy(hasher: Hasher, dataset: Dataset, queries: Indices, nu: Floats) -> float | None:
     """Return how often the nearest proxy is that of a query's class, for nu (N, bits), if that can be asked."""
     if hasher.proxies is None or not isinstance(dataset.labels, ClassLabels):
         return None
-    number = {name: position for position, name in enumerate(hasher.names)}
+    number = {name: position for position, name in enumerate(hasher.class_names)}
     truth = np.array([number.get(name, -1) for name in dataset.class_names])[dataset.labels.values[queries]]
     known = truth >= 0
     if not known.any():

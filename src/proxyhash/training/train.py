@@ -15,11 +15,11 @@ from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices, is_in_memory
 from proxyhash.data.transforms import Transform, default_transform, get_transform
 from proxyhash.labels import ClassLabels, TagLabels
-from proxyhash.models.backbones import create_backbone, trained_on
+from proxyhash.models.backbones import create_backbone, pretraining_data
 from proxyhash.models.backbones.base import Backbone
-from proxyhash.models.feature_cache import Features, cached_features
+from proxyhash.models.feature_cache import CachedFeatures, cached_features
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.network import HashNetwork, HeadShape, Normalized
+from proxyhash.models.network import HashNetwork, HeadConfig, NormalizedBackbone
 from proxyhash.training.embedding import Judged, validation_metrics
 from proxyhash.training.learner import Learner
 from proxyhash.training.objectives import Task, build_objective, check_settings
@@ -79,7 +79,7 @@ def train_hashers(
     """
     processes = join_processes()
     backbone = create_backbone(
-        order.backbone, pretrained=order.pretrained and trained_on(order.backbone) is not None, seed=order.plan.seed
+        order.backbone, pretrained=order.pretrained and pretraining_data(order.backbone) is not None, seed=order.plan.seed
     )
     transform = suitable_transform(dataset, backbone, order.image_size, order.transform, finetunes=order.finetunes)
     backbone.eval().to(device)
@@ -100,7 +100,7 @@ def train_hashers(
     source: Source = FeatureSource(features.values)
     if order.finetunes:
         source = ImageSource(dataset.images, transform, order.plan)
-        backbone.set_batch_norm_momentum(order.plan.momentum)
+        backbone.set_bn_momentum(order.plan.momentum)
         learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         keep_freed_memory()
     limit = JUDGED_IMAGES if order.finetunes else None
@@ -120,7 +120,7 @@ def train_hashers(
     names = tuple(dataset.class_names[number] for number in classes)
     hashers = [_hasher(number, trained, backbone, transform, names, split, order) for number in range(len(order.bits))]
     for hasher in hashers:
-        hasher.record["validation"] = folder.best_epoch(hasher.bits)
+        hasher.metadata["validation"] = folder.best_epoch(hasher.bits)
     return hashers
 
 
@@ -149,7 +149,7 @@ def suitable_transform(
 
 
 def _suitable_size(dataset: Dataset, backbone: Backbone, finetunes: bool) -> int:
-    size, pretrained = backbone.facts.image_size, backbone.facts.pretrained_on is not None
+    size, pretrained = backbone.config.image_size, backbone.config.pretrained_on is not None
     stored = dataset.images.pixels_in_memory(np.zeros(1, np.int64)) if is_in_memory(dataset.images) else None
     if stored is None or (pretrained and not finetunes):
         return size
@@ -167,7 +167,7 @@ def _learner(
     classes: Indices,
     order: Order,
     backbone: Backbone,
-    features: Features,
+    features: CachedFeatures,
     progress: Progress,
 ) -> Learner:
     """Build heads and objectives, the same ones for the same seed."""
@@ -186,9 +186,9 @@ def _learner(
                 order.finetunes,
             )
             objectives.append(build_objective(order.method, task, order.settings))
-            shape = HeadShape(backbone.facts.width, bits, order.plan.hidden, order.plan.dropout)
+            shape = HeadConfig(backbone.config.num_features, bits, order.plan.hidden, order.plan.dropout)
             heads.append(objectives[-1].head(shape))
-    trunk = Normalized(backbone) if order.finetunes else nn.Identity()
+    trunk = NormalizedBackbone(backbone) if order.finetunes else nn.Identity()
     return Learner(trunk, heads, objectives, freeze_statistics=order.plan.freeze_statistics)
 
 
@@ -226,7 +226,7 @@ def _hasher(
     split: Split,
     order: Order,
 ) -> Hasher:
-    trained = learner.trunk.backbone if isinstance(learner.trunk, Normalized) else backbone
+    trained = learner.trunk.backbone if isinstance(learner.trunk, NormalizedBackbone) else backbone
     network = HashNetwork(trained, learner.coders[number]).eval().float()
     record = {"order": {**asdict(order), "bits": order.bits[number]}, "lengths": order.bits, "protocol": split.as_dict()}
     codes = learner.methods[number].training_codes()

@@ -23,8 +23,8 @@ def test_it_learns_digits_in_seconds() -> None:
     digits = load_digits()
     gray = np.round(digits.images * 255 / 16).astype(np.uint8)
     network = create_backbone("convnet", pretrained=False)
-    classifier = nn.Linear(network.facts.width, 10)
-    images, labels = network.facts.normalize(gray[..., None].repeat(3, axis=-1)), torch.from_numpy(digits.target)
+    classifier = nn.Linear(network.config.num_features, 10)
+    images, labels = network.config.normalize(gray[..., None].repeat(3, axis=-1)), torch.from_numpy(digits.target)
     optimizer = torch.optim.AdamW([*network.parameters(), *classifier.parameters()], lr=3e-3)
     for _ in range(3):
         for batch in torch.randperm(1400).split(64):

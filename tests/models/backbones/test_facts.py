@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from proxyhash.models.backbones.facts import IMAGENET_MEAN, IMAGENET_STD, Facts
+from proxyhash.models.backbones.facts import IMAGENET_MEAN, IMAGENET_STD, BackboneConfig
 from proxyhash.utils.errors import InputError
 
-FACTS = Facts("made", 4, mean=(127.0, 100.0, 0.0), std=(128.0, 50.0, 1.0), width=2)
+FACTS = BackboneConfig("made", 4, mean=(127.0, 100.0, 0.0), std=(128.0, 50.0, 1.0), num_features=2)
 
 
 def pixels() -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:

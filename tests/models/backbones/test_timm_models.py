@@ -45,9 +45,9 @@ def test_the_tag_says_what_the_weights_saw(tag: str, brief: Brief, expected: str
 def test_models_of_timm_are_backbones(name: str, width: int) -> None:
     network = create_backbone(f"timm/{name}", pretrained=False, seed=1).eval()
     again = create_backbone(f"timm/{name}", pretrained=False, seed=1).eval()
-    assert network.facts.name == f"timm/{name}"
-    assert network.facts.mean == pytest.approx((123.675, 116.28, 103.53))
-    assert (network.facts.image_size, network.facts.width) == (224, width)
+    assert network.config.name == f"timm/{name}"
+    assert network.config.mean == pytest.approx((123.675, 116.28, 103.53))
+    assert (network.config.image_size, network.config.num_features) == (224, width)
     images = torch.randn(2, 3, 64, 64)
     assert network(images).shape == (2, width)
     assert torch.equal(network(images), again(images))

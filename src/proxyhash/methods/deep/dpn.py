@@ -7,7 +7,7 @@ from torch import Tensor
 
 from proxyhash.methods.deep.centres import Centres, random_signs
 from proxyhash.methods.registry import deep_method
-from proxyhash.models.heads import HeadShape, LinearHead
+from proxyhash.models.heads import HeadConfig, LinearHead
 from proxyhash.training.objectives import Task
 from proxyhash.utils.random import generator
 
@@ -32,7 +32,7 @@ class Polarization(Centres):
         super().__init__(task, random_signs((len(task.names), task.bits), generator(task.seed, "dpn")))
         self.margin = settings.margin
 
-    def head(self, shape: HeadShape) -> LinearHead:
+    def head(self, shape: HeadConfig) -> LinearHead:
         """Return a head without tanh, under which every bit would stay short of the margin."""
         return LinearHead(shape)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from proxyhash.methods.deep.pairs import mean_over, pairs_of_a_batch
 from proxyhash.methods.registry import deep_method
-from proxyhash.models.heads import Head, HeadShape, QuantisedHead, UnitQuantisedHead
+from proxyhash.models.heads import Head, HeadConfig, QuantisedHead, UnitQuantisedHead
 from proxyhash.training.losses.products import inner_products
 from proxyhash.training.objectives import Objective, Task
 from proxyhash.utils.validation import check_int
@@ -46,7 +46,7 @@ class QuantisedCosines(Objective):
         images = len(task.labels if task.labels is not None else task.indicator())
         self.register_buffer("quantised", torch.zeros(images, self.width))
 
-    def head(self, shape: HeadShape) -> UnitQuantisedHead:
+    def head(self, shape: HeadConfig) -> UnitQuantisedHead:
         """Return a head with vectors of length 1."""
         return UnitQuantisedHead(replace(shape, outputs=self.width))
 

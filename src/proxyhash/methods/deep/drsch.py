@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from proxyhash.methods.deep.pairs import mean_over, pairs_of_a_batch
 from proxyhash.methods.deep.triplets import similarity_levels, triplet_hinge
 from proxyhash.methods.registry import deep_method
-from proxyhash.models.heads import Head, HeadShape, WeightedHead
+from proxyhash.models.heads import Head, HeadConfig, WeightedHead
 from proxyhash.training.losses import hamming_distances
 from proxyhash.training.objectives import Objective, Task
 
@@ -42,7 +42,7 @@ class BitScalable(Objective):
         self.features = task.features() if task.features is not None and settings.adjacency else None
         self.logits = nn.Parameter(torch.zeros(task.bits))
 
-    def head(self, shape: HeadShape) -> WeightedHead:
+    def head(self, shape: HeadConfig) -> WeightedHead:
         """Return a head that searches by weights."""
         return WeightedHead(shape)
 

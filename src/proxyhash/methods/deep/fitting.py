@@ -15,7 +15,7 @@ from torch import nn
 
 from proxyhash.codes import pack
 from proxyhash.methods.lesson import Lesson
-from proxyhash.models.heads import Head, HeadShape, Queries, describe_head, make_head
+from proxyhash.models.heads import Head, HeadConfig, Queries, describe_head, create_head
 from proxyhash.training.learner import Learner
 from proxyhash.training.objectives import Task, build_objective
 from proxyhash.training.plan import Plan
@@ -47,24 +47,24 @@ class HeadHasher:
     @property
     def bits(self) -> int:
         """Return the length of its codes."""
-        return self.head.shape.bits
+        return self.head.config.bits
 
     def embed(self, features: Floats) -> Floats:
         """Return nu (N, bits), or what else the head puts out."""
-        if features.ndim != 2 or features.shape[1] != self.head.shape.width:
-            raise InputError(f"{self.method} was fitted on features of width {self.head.shape.width}, not {features.shape}.")
+        if features.ndim != 2 or features.shape[1] != self.head.config.in_features:
+            raise InputError(f"{self.method} was fitted on features of width {self.head.config.in_features}, not {features.shape}.")
         with torch.inference_mode():
             pieces = (features[first : first + 4096] for first in range(0, len(features), 4096))
             parts = [self.head(torch.from_numpy(np.array(piece, np.float32))).numpy() for piece in pieces]
-        return np.concatenate([np.zeros((0, self.head.outputs), np.float32), *parts])
+        return np.concatenate([np.zeros((0, self.head.out_features), np.float32), *parts])
 
     def encode(self, features: Floats) -> NDArray[np.uint8]:
         """Return packed codes (N, ceil(bits / 8))."""
-        return self.head.codes(self.embed(features))
+        return self.head.encode(self.embed(features))
 
     def queries(self, features: Floats) -> Queries:
         """Return what is compared with the codes of a database."""
-        return self.head.queries(self.embed(features))
+        return self.head.encode_queries(self.embed(features))
 
     def save(self, path: Path) -> None:
         """Write a .safetensors file."""
@@ -84,7 +84,7 @@ class HeadHasher:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dictionary
             if facts.get("format") != FORMAT:
                 raise InputError(f"{path} is not a saved method of this version.")
-            head = make_head(json.loads(facts["head"]))
+            head = create_head(json.loads(facts["head"]))
             codes = tensors.pop(TRAINING_CODES, None)
             head.load_state_dict(tensors)
         except FileNotFoundError:
@@ -102,7 +102,7 @@ def fit_head(name: str, lesson: Lesson, settings: Any, plan: Plan | None = None)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(lesson.seed)
         objective = build_objective(name, task, asdict(settings))
-        head = objective.head(HeadShape(lesson.features.shape[1], lesson.bits, plan.hidden, plan.dropout))
+        head = objective.head(HeadConfig(lesson.features.shape[1], lesson.bits, plan.hidden, plan.dropout))
         targets = lesson.labels if lesson.labels is not None else lesson.indicator().astype(np.float32)
         with tempfile.TemporaryDirectory(prefix="proxyhash-") as run:
             trainer = Trainer(

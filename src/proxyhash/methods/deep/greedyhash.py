@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from proxyhash.methods.registry import deep_method
-from proxyhash.models.heads import HeadShape, LinearHead
+from proxyhash.models.heads import HeadConfig, LinearHead
 from proxyhash.training.objectives import Objective, Task
 
 
@@ -32,7 +32,7 @@ class GreedyClassifier(Objective):
         self.classifier = nn.Linear(task.bits, len(task.names))
         self.penalty, self.tagged = settings.penalty, task.tags is not None
 
-    def head(self, shape: HeadShape) -> LinearHead:
+    def head(self, shape: HeadConfig) -> LinearHead:
         """Return a head without tanh: the penalty alone keeps u near its signs."""
         return LinearHead(shape)
 

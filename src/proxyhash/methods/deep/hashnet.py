@@ -9,7 +9,7 @@ from torch import Tensor
 
 from proxyhash.methods.deep.pairs import mean_over, pair_losses, pairs_of_a_batch
 from proxyhash.methods.registry import deep_method
-from proxyhash.models.heads import Head, HeadShape, LinearHead
+from proxyhash.models.heads import Head, HeadConfig, LinearHead
 from proxyhash.training.losses.products import inner_products
 from proxyhash.training.objectives import Objective, Task
 
@@ -42,7 +42,7 @@ class Continuation(Objective):
         self.register_buffer("beta", torch.ones(()))
         self.register_buffer("epochs", torch.zeros(()))
 
-    def head(self, shape: HeadShape) -> LinearHead:
+    def head(self, shape: HeadConfig) -> LinearHead:
         """Return a head without tanh: the objective has its own."""
         return LinearHead(shape)
 

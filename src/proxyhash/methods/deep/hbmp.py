@@ -13,7 +13,7 @@ from proxyhash.methods.bit_descent import improve_bit
 from proxyhash.methods.deep.dpn import polarization
 from proxyhash.methods.label_sets import LabelSets, label_sets
 from proxyhash.methods.registry import deep_method
-from proxyhash.models.heads import HeadShape, LinearHead, WeightedHead
+from proxyhash.models.heads import HeadConfig, LinearHead, WeightedHead
 from proxyhash.training.objectives import Objective, Task
 from proxyhash.utils.random import generator
 
@@ -49,7 +49,7 @@ class MatrixPursuit(Objective):
         self.margin, self.regressed = settings.margin, regressed
         self.register_buffer("targets", torch.from_numpy(codes[found.member].astype(np.float32)))
 
-    def head(self, shape: HeadShape) -> LinearHead:
+    def head(self, shape: HeadConfig) -> LinearHead:
         """Return a head without tanh; with regressed weights it searches by them."""
         if not self.regressed:
             return LinearHead(shape)

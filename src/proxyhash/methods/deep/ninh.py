@@ -7,7 +7,7 @@ from torch import Tensor
 
 from proxyhash.methods.deep.triplets import similarity_levels, triplet_hinge
 from proxyhash.methods.registry import deep_method
-from proxyhash.models.heads import DividedHead, HeadShape
+from proxyhash.models.heads import DividedHead, HeadConfig
 from proxyhash.training.objectives import Objective, Task
 
 
@@ -29,7 +29,7 @@ class DividedTriplets(Objective):
         self.margin = settings.margin
         self.per_class = 0 if tags else settings.per_class
 
-    def head(self, shape: HeadShape) -> DividedHead:
+    def head(self, shape: HeadConfig) -> DividedHead:
         """Return the divide-and-encode head."""
         return DividedHead(shape)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import nll_loss
 
 from proxyhash.methods.registry import deep_method
-from proxyhash.models.heads import Head, HeadShape, QuantisedHead, SoftmaxQuantisedHead
+from proxyhash.models.heads import Head, HeadConfig, QuantisedHead, SoftmaxQuantisedHead
 from proxyhash.training.objectives import Objective, Task
 
 
@@ -26,7 +26,7 @@ class QuantisedClassifier(Objective):
         super().__init__()
         self.classes = len(task.names)
 
-    def head(self, shape: HeadShape) -> SoftmaxQuantisedHead:
+    def head(self, shape: HeadConfig) -> SoftmaxQuantisedHead:
         """Return a head with an output for each class."""
         return SoftmaxQuantisedHead(replace(shape, outputs=self.classes))
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from proxyhash.methods.registry import deep_method
-from proxyhash.models.heads import BlockHead, HeadShape
+from proxyhash.models.heads import BlockHead, HeadConfig
 from proxyhash.training.objectives import Objective, Task
 from proxyhash.utils.errors import InputError
 
@@ -38,11 +38,11 @@ class BlockEntropies(Objective):
         if len(task.names) < 2:
             raise InputError("SUBIC tells classes apart, so there must be at least 2.")
         self.settings = settings
-        blocks = BlockHead(HeadShape(1, task.bits))
+        blocks = BlockHead(HeadConfig(1, task.bits))
         self.values = 2**blocks.each
         self.classifier = nn.Linear(blocks.outputs, len(task.names))
 
-    def head(self, shape: HeadShape) -> BlockHead:
+    def head(self, shape: HeadConfig) -> BlockHead:
         """Return blocks of softmax."""
         return BlockHead(shape)
 

@@ -11,11 +11,11 @@ from proxyhash.data.images import Indices
 from proxyhash.methods.lesson import Lesson
 from proxyhash.methods.registry import find_method, fit_method
 from proxyhash.methods.shallow.feature_hasher import FeatureHasher
-from proxyhash.models.backbones import create_backbone, trained_on
+from proxyhash.models.backbones import create_backbone, pretraining_data
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.network import HashHead, HashNetwork, HeadShape
+from proxyhash.models.network import HashHead, HashNetwork, HeadConfig
 from proxyhash.training.train import class_and_tag_arrays, seen_classes, suitable_transform, without
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
@@ -53,7 +53,7 @@ def fit_hashers(
     """Fit a shallow method on the training images, or on all if there is no split, and return a hasher for each length."""
     if split is None and find_method(order.method).learns_from != "nothing":
         raise InputError(f"{find_method(order.method).title} learns from labels, and {dataset.name} is used without.")
-    pretrained = order.pretrained and trained_on(order.backbone) is not None
+    pretrained = order.pretrained and pretraining_data(order.backbone) is not None
     backbone = create_backbone(order.backbone, pretrained=pretrained, seed=order.seed).eval()
     transform = suitable_transform(dataset, backbone, order.image_size, order.transform)
     features = cached_features(dataset, backbone, transform, progress=progress)
@@ -76,7 +76,7 @@ def as_head(encoder: object) -> HashHead:
     if not isinstance(encoder, FeatureHasher) or encoder.anchors is not None:
         title = find_method(getattr(encoder, "method", "")).title
         raise InputError(f"{title} compares features with a kernel, which a model cannot hold; compare it by benchmark.")
-    head = HashHead(HeadShape(len(encoder.mean), encoder.bits))
+    head = HashHead(HeadConfig(len(encoder.mean), encoder.bits))
     weight = torch.from_numpy(np.ascontiguousarray(encoder.projection.T))
     bias = torch.from_numpy(-(encoder.mean.astype(np.float64) @ encoder.projection).astype(np.float32))
     head.load_state_dict({"layers.0.weight": weight, "layers.0.bias": bias})

@@ -10,7 +10,7 @@ if find_spec("torch") is None:
 # Importing a file registers the networks in it.
 from proxyhash.models.backbones import alexnet, convnet, efficientnet_lite  # noqa: F401
 from proxyhash.models.backbones.base import Backbone
-from proxyhash.models.backbones.facts import Facts
-from proxyhash.models.backbones.registry import create_backbone, list_backbones, trained_on
+from proxyhash.models.backbones.facts import BackboneConfig
+from proxyhash.models.backbones.registry import create_backbone, list_backbones, pretraining_data
 
-__all__ = ["Backbone", "Facts", "create_backbone", "list_backbones", "trained_on"]
+__all__ = ["Backbone", "BackboneConfig", "create_backbone", "list_backbones", "pretraining_data"]

@@ -2,9 +2,9 @@
 
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.base import Backbone, initialize
-from proxyhash.models.backbones.facts import Facts
-from proxyhash.models.backbones.registry import Brief, backbone
+from proxyhash.models.backbones.base import Backbone, init_weights
+from proxyhash.models.backbones.facts import BackboneConfig
+from proxyhash.models.backbones.registry import Brief, register_backbone
 from proxyhash.utils.errors import InputError
 
 GRAY = (127.5,) * 3
@@ -14,7 +14,7 @@ CHANNELS = 64
 class ConvNet(Backbone):
     """Three convolutions; the mean over each quarter of the image keeps a little of where things are."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: BackboneConfig) -> None:
         super().__init__(facts)
         self.layers = nn.Sequential(
             *_layer(3, 32, stride=1),
@@ -38,11 +38,11 @@ def _layer(inputs: int, outputs: int, stride: int) -> tuple[nn.Module, ...]:
     )
 
 
-@backbone("convnet", trained_on=None)
+@register_backbone("convnet", trained_on=None)
 def convnet(brief: Brief) -> ConvNet:
     """Return the network with random weights: there are no others."""
     if brief.pretrained:
         raise InputError("There are no pretrained weights for convnet; create it with pretrained=False.")
-    network = ConvNet(Facts("convnet", 8, GRAY, GRAY, 4 * CHANNELS))
-    initialize(network)
+    network = ConvNet(BackboneConfig("convnet", 8, GRAY, GRAY, 4 * CHANNELS))
+    init_weights(network)
     return network

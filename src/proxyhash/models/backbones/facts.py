@@ -15,14 +15,14 @@ IMAGENET_STD: PerChannel = (58.395, 57.12, 57.375)
 
 
 @dataclass(frozen=True)
-class Facts:
+class BackboneConfig:
     """A network's name, native input side, normalization of pixel values 0..255, feature width and pretraining."""
 
     name: str
     image_size: int
     mean: PerChannel
     std: PerChannel
-    width: int
+    num_features: int
     pretrained_on: str | None = None  # e.g. "ILSVRC-2012"; None: nothing, the weights are random
 
     def normalize(self, images: Tensor | npt.NDArray[np.uint8]) -> Tensor:

@@ -28,7 +28,7 @@ _TRAINED_ON: dict[str, str | None] = {}
 TIMM_PREFIX = "timm/"
 
 
-def backbone(name: str, trained_on: str | None) -> Callable[[Build], Build]:
+def register_backbone(name: str, trained_on: str | None) -> Callable[[Build], Build]:
     """Register a builder under `name`, with the data that its published weights were trained on if there are any."""
 
     def register(build: Build) -> Build:
@@ -44,7 +44,7 @@ def list_backbones() -> list[str]:
     return list(_BACKBONES)
 
 
-def trained_on(name: str) -> str | None:
+def pretraining_data(name: str) -> str | None:
     """Return what a network's published weights were trained on, or None if it has none; nothing is loaded."""
     if not name.startswith(TIMM_PREFIX):
         _find(name)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from proxyhash.models.backbones.base import Backbone
-from proxyhash.models.backbones.facts import Facts, PerChannel
+from proxyhash.models.backbones.facts import BackboneConfig, PerChannel
 from proxyhash.models.backbones.registry import TIMM_PREFIX, Brief, Build, closest
 from proxyhash.utils.errors import InputError
 
@@ -16,7 +16,7 @@ from proxyhash.utils.errors import InputError
 class TimmBackbone(Backbone):
     """A model of timm without its classifier."""
 
-    def __init__(self, facts: Facts, model: nn.Module) -> None:
+    def __init__(self, facts: BackboneConfig, model: nn.Module) -> None:
         super().__init__(facts)
         self.model = model
 
@@ -53,14 +53,14 @@ def _pretrained(timm: ModuleType, name: str, brief: Brief) -> Any:
     return model
 
 
-def _facts(name: str, model: Any, brief: Brief) -> Facts:
+def _facts(name: str, model: Any, brief: Brief) -> BackboneConfig:
     config = model.pretrained_cfg
-    return Facts(
+    return BackboneConfig(
         name=f"{TIMM_PREFIX}{name}",
         image_size=config["input_size"][-1],
         mean=_bytes(config["mean"]),
         std=_bytes(config["std"]),
-        width=getattr(model, "head_hidden_size", None) or model.num_features,
+        num_features=getattr(model, "head_hidden_size", None) or model.num_features,
         pretrained_on=pretraining(config.get("tag") or "", brief),
     )
 

@@ -1,11 +1,11 @@
 """What stands between features and codes: one head a file, known by its name, so that a saved model can build it again."""
 
-from proxyhash.models.heads.base import Head, HeadShape, Queries
+from proxyhash.models.heads.base import Head, HeadConfig, Queries
 from proxyhash.models.heads.blocks import BlockHead
 from proxyhash.models.heads.divided import DividedHead
 from proxyhash.models.heads.linear import HashHead, LinearHead
 from proxyhash.models.heads.quantized import QuantisedHead, SoftmaxQuantisedHead, UnitQuantisedHead
-from proxyhash.models.heads.registry import describe_head, head_kind, make_head
+from proxyhash.models.heads.registry import describe_head, register_head, create_head
 from proxyhash.models.heads.weighted import WeightedHead
 
 __all__ = [
@@ -13,7 +13,7 @@ __all__ = [
     "DividedHead",
     "HashHead",
     "Head",
-    "HeadShape",
+    "HeadConfig",
     "LinearHead",
     "QuantisedHead",
     "Queries",
@@ -21,6 +21,6 @@ __all__ = [
     "UnitQuantisedHead",
     "WeightedHead",
     "describe_head",
-    "head_kind",
-    "make_head",
+    "register_head",
+    "create_head",
 ]

@@ -16,18 +16,18 @@ Queries = Packed | Floats
 
 
 @dataclass(frozen=True)
-class HeadShape:
+class HeadConfig:
     """What stands between features and code.
 
     A hidden layer lets frozen features reach corners that no linear map of them reaches; a network that is trained end to
     end bends its own features and needs none.
     """
 
-    width: int
+    in_features: int
     bits: int
-    hidden: int = 0  # 0: the paper's head, one linear layer
+    hidden_dim: int = 0  # 0: the paper's head, one linear layer
     dropout: float = 0.0  # before the last layer
-    outputs: int = 0  # of a head whose outputs are not its bits: how many; 0: what the head needs
+    out_features: int = 0  # of a head whose outputs are not its bits: how many; 0: what the head needs
 
 
 class Head(nn.Module):
@@ -35,31 +35,31 @@ class Head(nn.Module):
 
     searches: ClassVar[str] = "Hamming"  # how codes are compared
 
-    def __init__(self, shape: HeadShape) -> None:
+    def __init__(self, shape: HeadConfig) -> None:
         super().__init__()
-        self.shape = shape
+        self.config = shape
 
     @property
-    def outputs(self) -> int:
+    def out_features(self) -> int:
         """Return the number of its outputs."""
-        return self.shape.bits
+        return self.config.bits
 
-    def codes(self, outputs: Floats) -> Packed:
+    def encode(self, outputs: Floats) -> Packed:
         """Return packed codes (N, ceil(bits / 8)); by default the signs of the outputs."""
         return pack(signs(outputs))
 
-    def queries(self, outputs: Floats) -> Queries:
+    def encode_queries(self, outputs: Floats) -> Queries:
         """Return what is compared with the codes of a database; by default codes as well."""
-        return self.codes(outputs)
+        return self.encode(outputs)
 
 
-def layers_before(shape: HeadShape, hidden: int | None = None) -> tuple[list[nn.Module], int]:
+def hidden_layers(shape: HeadConfig, hidden: int | None = None) -> tuple[list[nn.Module], int]:
     """Return the layers that come before a head's last one, and their width."""
-    width = shape.hidden if hidden is None else hidden
+    width = shape.hidden_dim if hidden is None else hidden
     layers: list[nn.Module] = []
     if width:
         # Batch normalization makes one learning rate fit the features of every backbone.
-        layers += [nn.Linear(shape.width, width, bias=False), nn.BatchNorm1d(width), nn.ReLU(inplace=True)]
+        layers += [nn.Linear(shape.in_features, width, bias=False), nn.BatchNorm1d(width), nn.ReLU(inplace=True)]
     if shape.dropout:
         layers.append(nn.Dropout(shape.dropout))
-    return layers, width or shape.width
+    return layers, width or shape.in_features

@@ -4,11 +4,11 @@ from torch import Tensor, nn
 
 from proxyhash.codes.bits import Packed
 from proxyhash.codes.tables import pack_symbols, symbol_bits
-from proxyhash.models.heads.base import Floats, Head, HeadShape, layers_before
-from proxyhash.models.heads.registry import head_kind
+from proxyhash.models.heads.base import Floats, Head, HeadConfig, hidden_layers
+from proxyhash.models.heads.registry import register_head
 
 
-@head_kind("blocks")
+@register_head("blocks")
 class BlockHead(Head):
     """M softmaxes over k values each, M log2(k) = bits and k = 256 where 8 divides the bits.
 
@@ -17,16 +17,16 @@ class BlockHead(Head):
 
     searches = "one-hot blocks"
 
-    def __init__(self, shape: HeadShape) -> None:
+    def __init__(self, shape: HeadConfig) -> None:
         super().__init__(shape)
         self.each: int = symbol_bits(shape.bits)
-        layers, width = layers_before(shape)
+        layers, width = hidden_layers(shape)
         self.layers = nn.Sequential(*layers, nn.Linear(width, self.outputs))
 
     @property
     def outputs(self) -> int:
         """Return M k."""
-        return self.shape.bits // self.each << self.each
+        return self.config.bits // self.each << self.each
 
     def forward(self, features: Tensor) -> Tensor:
         """Return the blocks' softmaxes side by side (N, M k)."""
@@ -42,4 +42,4 @@ class BlockHead(Head):
         return -self._blocks(outputs)
 
     def _blocks(self, outputs: Floats) -> Floats:
-        return outputs.reshape(len(outputs), self.shape.bits // self.each, 1 << self.each)
+        return outputs.reshape(len(outputs), self.config.bits // self.each, 1 << self.each)

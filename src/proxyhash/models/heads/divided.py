@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor, nn
 
-from proxyhash.models.heads.base import Head, HeadShape, layers_before
-from proxyhash.models.heads.registry import head_kind
+from proxyhash.models.heads.base import Head, HeadConfig, hidden_layers
+from proxyhash.models.heads.registry import register_head
 
 SLICE = 50  # units that a bit reads, at least: the authors'
 SATURATED = 0.4  # epsilon: a sigmoid farther than this from 1/2 counts as 0 or 1
 
 
-@head_kind("divided")
+@register_head("divided")
 class DividedHead(Head):
     """nu_k = 2 g(sigmoid(w_k' h_k + b_k)) - 1, where h_k is the k-th slice of the hidden units, for features (N, width).
 
@@ -18,10 +18,10 @@ class DividedHead(Head):
     (ours): a bit that has saturated on the wrong side could not be taught otherwise.
     """
 
-    def __init__(self, shape: HeadShape) -> None:
+    def __init__(self, shape: HeadConfig) -> None:
         super().__init__(shape)
-        each = max(SLICE, shape.hidden // shape.bits)
-        layers, width = layers_before(shape, each * shape.bits)
+        each = max(SLICE, shape.hidden_dim // shape.bits)
+        layers, width = hidden_layers(shape, each * shape.bits)
         self.layers = nn.Sequential(*layers)
         self.slices = nn.Parameter(torch.randn(shape.bits, width // shape.bits) / each**0.5)
         self.bias = nn.Parameter(torch.zeros(shape.bits))

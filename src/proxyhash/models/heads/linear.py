@@ -3,17 +3,17 @@
 import torch
 from torch import Tensor, nn
 
-from proxyhash.models.heads.base import Head, HeadShape, layers_before
-from proxyhash.models.heads.registry import PLAIN, head_kind
+from proxyhash.models.heads.base import Head, HeadConfig, hidden_layers
+from proxyhash.models.heads.registry import DEFAULT_HEAD, register_head
 
 
-@head_kind("linear")
+@register_head("linear")
 class LinearHead(Head):
     """u = L'q + b, not bounded: for losses that press on the pre-activations themselves, or squash them in their own way."""
 
-    def __init__(self, shape: HeadShape) -> None:
+    def __init__(self, shape: HeadConfig) -> None:
         super().__init__(shape)
-        layers, width = layers_before(shape)
+        layers, width = hidden_layers(shape)
         self.layers = nn.Sequential(*layers, nn.Linear(width, shape.bits))
 
     def forward(self, features: Tensor) -> Tensor:
@@ -22,7 +22,7 @@ class LinearHead(Head):
         return u
 
 
-@head_kind(PLAIN)
+@register_head(DEFAULT_HEAD)
 class HashHead(LinearHead):
     """nu = tanh(L'q + b), for features q (N, width), with a hidden layer in between if its shape says so."""
 

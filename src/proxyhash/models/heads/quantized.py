@@ -8,8 +8,8 @@ from torch.nn.functional import normalize
 from proxyhash.codes.bits import Packed
 from proxyhash.codes.product_quantiser import distance_tables, learn_codebooks, quantise, reconstruct
 from proxyhash.codes.tables import pack_symbols, symbol_bits
-from proxyhash.models.heads.base import Floats, Head, HeadShape, layers_before
-from proxyhash.models.heads.registry import head_kind
+from proxyhash.models.heads.base import Floats, Head, HeadConfig, hidden_layers
+from proxyhash.models.heads.registry import register_head
 from proxyhash.utils.random import generator
 
 
@@ -22,18 +22,18 @@ class QuantisedHead(Head):
     searches = "product quantiser"
     codebooks: Tensor
 
-    def __init__(self, shape: HeadShape) -> None:
+    def __init__(self, shape: HeadConfig) -> None:
         super().__init__(shape)
         self.each = symbol_bits(shape.bits)
         parts = shape.bits // self.each
-        layers, width = layers_before(shape)
+        layers, width = hidden_layers(shape)
         self.layers = nn.Sequential(*layers, nn.Linear(width, self.outputs))
         self.register_buffer("codebooks", torch.zeros(parts, 2**self.each, -(-self.outputs // parts)))
 
     @property
     def outputs(self) -> int:
         """Return the width of z."""
-        return self.shape.outputs or self.shape.bits
+        return self.config.out_features or self.config.bits
 
     def learn_codebooks(self, outputs: Floats) -> None:
         """Fit the codebooks to z (n, outputs), from where they are."""
@@ -56,7 +56,7 @@ class QuantisedHead(Head):
         return self.codebooks.cpu().numpy().astype(np.float32)
 
 
-@head_kind("softmax-quantised")
+@register_head("softmax-quantised")
 class SoftmaxQuantisedHead(QuantisedHead):
     """z is a softmax: the chances of the classes."""
 
@@ -66,7 +66,7 @@ class SoftmaxQuantisedHead(QuantisedHead):
         return logits.softmax(1)
 
 
-@head_kind("unit-quantised")
+@register_head("unit-quantised")
 class UnitQuantisedHead(QuantisedHead):
     """z has length 1, so that squared distances are those of cosines."""
 

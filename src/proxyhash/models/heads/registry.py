@@ -4,17 +4,17 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from proxyhash.models.heads.base import Head, HeadShape
+from proxyhash.models.heads.base import Head, HeadConfig
 from proxyhash.utils.registry import lookup
 
 Kind = TypeVar("Kind", bound=type[Head])
 
-PLAIN = "tanh"  # the paper's head, which files name by saying nothing
+DEFAULT_HEAD = "tanh"  # the paper's head, which files name by saying nothing
 
 _HEADS: dict[str, type[Head]] = {}
 
 
-def head_kind(name: str) -> Callable[[Kind], Kind]:
+def register_head(name: str) -> Callable[[Kind], Kind]:
     """Register a kind of head."""
 
     def register(kind: Kind) -> Kind:
@@ -24,18 +24,18 @@ def head_kind(name: str) -> Callable[[Kind], Kind]:
     return register
 
 
-def make_head(facts: object) -> Head:
+def create_head(facts: object) -> Head:
     """Return the head that `describe_head` has described, its weights still to be loaded."""
     if not isinstance(facts, dict):
         raise TypeError(f"a head is described by its kind and its shape, not by {facts!r}")  # whose file it was, others know
     numbers = dict(facts)
-    return lookup("head", numbers.pop("kind", PLAIN), _HEADS)(HeadShape(**numbers))
+    return lookup("head", numbers.pop("kind", DEFAULT_HEAD), _HEADS)(HeadConfig(**numbers))
 
 
 def describe_head(head: Head) -> dict[str, Any]:
     """Return a head's kind and shape for a file; the paper's head is described as it was before there were others."""
     kind = next(name for name, known in _HEADS.items() if known is type(head))
-    facts = asdict(head.shape)
-    if not head.shape.outputs:
+    facts = asdict(head.config)
+    if not head.config.out_features:
         del facts["outputs"]
-    return facts if kind == PLAIN else {"kind": kind, **facts}
+    return facts if kind == DEFAULT_HEAD else {"kind": kind, **facts}

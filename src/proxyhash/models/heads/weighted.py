@@ -6,19 +6,19 @@ from torch import Tensor
 
 from proxyhash.codes import signs
 from proxyhash.codes.tables import bit_tables
-from proxyhash.models.heads.base import Floats, HeadShape
+from proxyhash.models.heads.base import Floats, HeadConfig
 from proxyhash.models.heads.linear import LinearHead
-from proxyhash.models.heads.registry import head_kind
+from proxyhash.models.heads.registry import register_head
 
 
-@head_kind("weighted")
+@register_head("weighted")
 class WeightedHead(LinearHead):
     """u = L'q + b, signs as codes, searched by sum_k w_k [bits differ], with `weights` w (bits,) that are not negative."""
 
     searches = "weighted Hamming"
     weights: Tensor
 
-    def __init__(self, shape: HeadShape) -> None:
+    def __init__(self, shape: HeadConfig) -> None:
         super().__init__(shape)
         self.register_buffer("weights", torch.ones(shape.bits))
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from proxyhash.models.heads import HashHead, Head, HeadShape
+from proxyhash.models.heads import HashHead, Head, HeadConfig
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -46,7 +46,7 @@ class Objective(nn.Module, ABC):
 
     per_class = 0  # images of one class that a batch should hold; 0: batches are drawn without regard to classes
 
-    def head(self, shape: HeadShape) -> Head:
+    def head(self, shape: HeadConfig) -> Head:
         """Return the head that turns features (N, width) into nu (N, bits), or into other outputs that code for images."""
         return HashHead(shape)
 
