@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from proxyhash.methods import Lesson, fit_method
+from proxyhash.labels import ClassLabels
+from proxyhash.methods import TrainingData
+from proxyhash.training.features import fit_method
 from reporting import Row, options_of, run, timed
 
 IMAGES, WIDTH, CLASSES, BITS = 50_000, 1_280, 100, 32
@@ -24,21 +26,21 @@ SETTINGS: dict[str, dict[str, Any]] = {  # what tuning chose on CIFAR-100, and w
 }
 
 
-def lesson(images: int) -> Lesson:
+def training_data(images: int) -> TrainingData:
     """Return features around a centre for each class, as wide and as many as CIFAR-100's."""
     random = np.random.default_rng(0)
     labels = np.arange(images) % CLASSES
     centres = random.standard_normal((CLASSES, WIDTH), dtype=np.float32)
     features = random.standard_normal((images, WIDTH), dtype=np.float32)
     features += centres[labels]
-    return Lesson(BITS, features, labels)
+    return TrainingData(BITS, features, ClassLabels(labels, tuple(map(str, range(CLASSES)))))
 
 
 def fit_rows() -> Iterator[Row]:
-    material = lesson(IMAGES)
-    _, limit = timed(lambda: material.features.T @ material.features)  # a yardstick: one product of this size
+    data = training_data(IMAGES)
+    _, limit = timed(lambda: data.load_features().T @ data.load_features())  # a yardstick: one product of this size
     for title, settings in SETTINGS.items():
-        _, seconds = timed(fit_method, title.partition(",")[0], material, **settings)
+        _, seconds = timed(fit_method, title.partition(",")[0], data, **settings)
         note = f"{seconds / limit:,.0f} times the covariance matrix"
         yield Row(f"{title}, {IMAGES:,} x {WIDTH:,}, {BITS} bits: s", seconds, "< 60", seconds < 60, seconds, note=note)
 
@@ -55,7 +57,7 @@ def memory_rows() -> Iterator[Row]:
 
 def _peak(method: str, images: int, settings: dict[str, Any]) -> tuple[float, float]:
     """Return the peak memory of a fit in GB, features and all, and its seconds."""
-    _, seconds = timed(fit_method, method, lesson(images), **settings)
+    _, seconds = timed(fit_method, method, training_data(images), **settings)
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines["VmHWM"].split()[0]) * 1024 / 1e9, seconds  # getrusage would count the process that this one came from
 

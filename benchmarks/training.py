@@ -17,13 +17,13 @@ import torch
 
 from proxyhash.data import ArrayImages, Dataset
 from proxyhash.data.transforms import get_transform
+from proxyhash.methods import TrainingData, build_method
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.network import HashHead, HashNetwork, HeadConfig, NormalizedBackbone
 from proxyhash.models.onnx_export import export_onnx
 from proxyhash.models.runtime import OnnxBackend, TorchBackend
 from proxyhash.training.learner import Learner
-from proxyhash.training.objectives import Task, build_objective
 from proxyhash.training.plan import Plan
 from proxyhash.training.run_folder import RunFolder
 from proxyhash.training.sources import FeatureSource, ImageSource
@@ -67,7 +67,7 @@ def _finetune() -> tuple[float, float, float]:
     random = np.random.default_rng(0)
     images = ArrayImages(random.integers(0, 256, (BATCH * STEPS, 32, 32, 3), dtype=np.uint8))
     labels = np.arange(len(images)) % CLASSES
-    objective = build_objective("random", Task(BITS, tuple(map(str, range(CLASSES))), labels), {})
+    objective = build_method("random", TrainingData.from_arrays(BITS, None, labels), {})
     plan = Plan.finetune(epochs=1, batch=BATCH)
     learner = Learner(NormalizedBackbone(create_backbone("efficientnet_lite0")), [HashHead(HeadConfig(1280, BITS))], [objective])
     learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""What the doctor finds, and what to type for what is not there."""
+"""Diagnostics of the installation, with the commands that install missing extras."""
 
 import json
 import subprocess
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from proxyhash.cli import health
 from proxyhash.cli.app import main
+from proxyhash.utils import diagnostics
 
 REQUIRES = [
     "numpy>=2.0",
@@ -33,32 +33,34 @@ def doctor(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
 
 
-def test_facts_for_machines(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_has_versions_devices_threads_caches_and_disk(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "cache" / "features" / "a").mkdir(parents=True)
     (tmp_path / "cache" / "features" / "a" / "features.npy").write_bytes(b"0" * 1234)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    facts = doctor(capsys)
-    assert facts["versions"]["torch"].startswith("2.")
-    assert facts["devices"][0] == "cpu"
-    assert facts["threads"]["cores"] >= 1
-    assert facts["threads"]["OMP_NUM_THREADS"] == "1"
-    assert facts["caches"]["folder"] == str(tmp_path / "cache")
-    assert facts["caches"]["bytes"]["features"] == 1234
-    assert all(free > 0 for free in facts["disk"].values())
+    found = doctor(capsys)
+    assert found["versions"]["torch"].startswith("2.")
+    assert found["devices"][0] == "cpu"
+    assert found["threads"]["cores"] >= 1
+    assert found["threads"]["OMP_NUM_THREADS"] == "1"
+    assert found["caches"]["folder"] == str(tmp_path / "cache")
+    assert found["caches"]["bytes"]["features"] == 1234
+    assert all(free > 0 for free in found["disk"].values())
 
 
-def test_parts_say_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
-    parts = {part["name"]: part for part in doctor(capsys)["parts"]}
-    assert set(parts) == {"train", "future"}  # `all` only gathers others
-    assert parts["train"]["advice"] is None
-    assert parts["future"]["missing"] == ["nosuchpackage"]
-    assert list(parts["future"]["installed"]) == ["pillow"]
-    assert parts["future"]["advice"] == "pip install 'proxyhash[future]'"
+def test_extras_name_the_command_that_installs_them(capsys: pytest.CaptureFixture[str]) -> None:
+    extras = {extra["name"]: extra for extra in doctor(capsys)["extras"]}
+    assert set(extras) == {"train", "future"}  # `all` only lists others
+    assert extras["train"]["install_command"] is None
+    assert extras["future"]["missing"] == ["nosuchpackage"]
+    assert list(extras["future"]["installed"]) == ["pillow"]
+    assert extras["future"]["install_command"] == "pip install 'proxyhash[future]'"
 
 
-def test_words_for_people(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "free_bytes", lambda _: 1 << 30)
-    monkeypatch.setattr(health, "private_cache_folder", lambda: None)
+def test_table_has_warnings_with_remedies(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnostics, "free_bytes", lambda _: 1 << 30)
+    monkeypatch.setattr(diagnostics, "private_cache_folder", lambda: None)
     monkeypatch.setenv("COLUMNS", "200")
     main(["doctor"])
     out = capsys.readouterr().out
@@ -66,15 +68,15 @@ def test_words_for_people(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     assert "networks: training and encoding" in out
     assert "has 1.0 GiB left: make room" in out
     assert "set PROXYHASH_CACHE to a folder of your own" in out
-    assert "\x1b[" not in out  # no colors: this is no terminal
+    assert "\x1b[" not in out  # no colors without a terminal
 
 
-def test_every_part_says_what_it_is_for() -> None:
+def test_every_extra_has_a_purpose() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert set(health.PURPOSES) == set(project["optional-dependencies"]) - {"all", "dev"}
+    assert set(diagnostics.PURPOSES) == set(project["optional-dependencies"]) - {"all", "dev"}
 
 
-def test_it_needs_nothing_that_is_optional() -> None:
-    code = "import sys, proxyhash.cli.health; print('torch' in sys.modules, 'onnxruntime' in sys.modules)"
+def test_diagnostics_import_no_optional_package() -> None:
+    code = "import sys, proxyhash.utils.diagnostics; print('torch' in sys.modules, 'onnxruntime' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -125,7 +125,7 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> Sentence:
         (f"train loose {TRAIN} -o model", "--method itq"),
         (f"train broken {TRAIN} -o model", "None of the images of broken that are to be trained on can be read."),
         ("train photos --backbone convnet --bits 1 -o model", "3 classes cannot have different codes of 1 bits"),
-        (f"train photos {TRAIN} --method shcml -o model", "There is no training method 'shcml'; did you mean shclm?"),
+        (f"train photos {TRAIN} --method shcml -o model", "There is no method 'shcml'; did you mean shclm?"),
         ("train photos --backbone convnt -o model", "There is no backbone 'convnt'; try 'convnet'."),
         (f"train photos {TRAIN} --protocol paper -o model", "There is no protocol 'paper' for photos; choose from"),
         (f"train photos {TRAIN} --protocol transfer -o model", "transfer needs at least 8, two in each quarter."),

@@ -199,13 +199,13 @@ def test_a_failed_run_leaves_the_good_model(tmp_path: Path, capsys: pytest.Captu
     [
         (
             "train digits --backbone convnet --method shcml -o new",
-            "There is no training method 'shcml'; did you mean shclm?",
+            "There is no method 'shcml'; did you mean shclm?",
         ),
         (
             "train digits --backbone convnet --method shclm:tau=4 --tau 3 -o new",
             "tau is given twice: with --method and as --tau.",
         ),
-        ("train digits --backbone convnet --method joint:flor=0.5 -o new", "has no setting flor"),
+        ("train digits --backbone convnet --method joint:flor=0.5 -o new", "has no setting 'flor'"),
         ("train digits --backbone convnet --method joint:floor -o new", "typed name:setting=value, not joint:floor."),
         ("train digits --backbone convnt -o new", "There is no backbone 'convnt'; try 'convnet'."),
         ("train digits --backbone convnet --protocol cifar -o new", "There is no protocol 'cifar' for digits"),
@@ -278,10 +278,10 @@ def test_other_systems_train_networks_by_their_name(tmp_path: Path, capsys: pyte
     run(f"{TRAIN} --bits 16 --epochs 1 --method joint:floor=0.5 --tau 4 -o {tmp_path}/joint", capsys)
     order = Hasher.load(tmp_path / "joint").metadata["order"]
     assert (order["method"], order["settings"]["floor"], order["settings"]["tau"]) == ("joint", 0.5, 4.0)
-    assert "has no setting tau" in error(f"{TRAIN} --bits 8 --method dpsh --tau 3 -o {tmp_path}/other", capsys)
+    assert "has no setting 'tau'" in error(f"{TRAIN} --bits 8 --method dpsh --tau 3 -o {tmp_path}/other", capsys)
     listed = {row["name"]: row for row in json.loads(run("methods --json", capsys))}
     assert (listed["itq"]["family"], listed["dpsh"]["year"]) == ("shallow", 2016)
-    assert listed["subic"]["searches"] == "one-hot blocks"
+    assert listed["subic"]["metric"] == "one-hot blocks"
 
 
 def test_a_system_that_does_not_search_by_bits_is_measured_and_has_no_index(
@@ -294,4 +294,4 @@ def test_a_system_that_does_not_search_by_bits_is_measured_and_has_no_index(
     assert numbers["map"] > 0.3
     assert "Binarisation" not in run(f"evaluate model {tmp_path}/model", capsys)
     message = error(f"index add {tmp_path} --model {tmp_path}/model --index {tmp_path}/index", capsys)
-    assert "This model searches by product quantiser, and an index only by Hamming distance; use evaluate model." in message
+    assert "This model searches by product quantizer, and an index only by Hamming distance; use evaluate model." in message

@@ -35,7 +35,7 @@ def test_a_network_that_is_trained_whole_has_all_lengths() -> None:
         ({"eval_on": "train"}, "A grid is evaluated on test or validation, not 'train'."),
         ({"finetune": True}, "LSH trains no network and cannot be fine-tuned."),
         ({"optim": {"epoch": 3}}, "A training plan has no setting epoch; it has epochs"),
-        ({"settings": {"shclm": {"tua": 3.0}}}, "has no setting tua; it has tau"),
+        ({"settings": {"shclm": {"tua": 3.0}}}, "has no setting 'tua'; did you mean tau?"),
         ({"settings": {"dpsh": {}}}, "The grid has settings for dpsh, which is not among its methods."),
     ],
 )
@@ -53,7 +53,7 @@ def test_settings_make_rows_of_their_own() -> None:
     assert joint.settings == {"tau": 4.0, "triplet": 2, "loss": "nca"}
     with pytest.raises(InputError, match="typed name:setting=value, not shclm:triplet"):
         Grid("digits", ("shclm:triplet",))
-    with pytest.raises(InputError, match="has no setting depth"):
+    with pytest.raises(InputError, match="has no setting 'depth'"):
         Grid("digits", ("shclm:depth=3",))
 
 

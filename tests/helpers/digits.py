@@ -33,5 +33,5 @@ def digits() -> Digits:
 
 def retrieval(encoder: Encoder) -> float:
     """Return the mAP of the queries against the images that were learned from."""
-    search = encoder.queries(digits().query), digits().query_labels, encoder.encode(digits().train), digits().labels
+    search = encoder.encode_queries(digits().query), digits().query_labels, encoder.encode(digits().train), digits().labels
     return mean_average_precision(*search).value

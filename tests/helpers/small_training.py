@@ -21,11 +21,11 @@ from torch import Tensor, nn
 
 from proxyhash.data.images import ArrayImages, Indices
 from proxyhash.data.transforms import get_transform
+from proxyhash.methods import TrainingData, build_method
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.network import HeadConfig, NormalizedBackbone
 from proxyhash.training.embedding import Judged, validation_metrics
 from proxyhash.training.learner import Learner
-from proxyhash.training.objectives import Task, build_objective
 from proxyhash.training.plan import Plan
 from proxyhash.training.processes import Processes, join_processes
 from proxyhash.training.run_folder import RunFolder
@@ -81,15 +81,15 @@ def small_trainer(
 ) -> RecordingTrainer:
     pixels, labels = digits()
     torch.manual_seed(0)
-    task = Task(BITS, tuple("0123456789"), labels[:TRAIN], features=lambda: flat(pixels[:TRAIN]))
+    data = TrainingData.from_arrays(BITS, flat(pixels[:TRAIN]), labels[:TRAIN])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ProxyhashWarning)
-        objective = build_objective(method, task, settings or {})
+        objective = build_method(method, data, settings or {})
     backbone = create_backbone("convnet", pretrained=False)
     plan = Plan(**{"epochs": 3, "batch": 32, "rate": 5e-3, "hidden": 24, **changes})
     trunk: nn.Module = NormalizedBackbone(backbone) if finetune else nn.Identity()
     width = backbone.config.num_features if finetune else 64
-    head = objective.head(HeadConfig(width, BITS, plan.hidden, plan.dropout))
+    head = objective.build_head(HeadConfig(width, BITS, plan.hidden, plan.dropout))
     source: Source = ImageSource(ArrayImages(pixels), TRANSFORM, Plan()) if finetune else FeatureSource(flat(pixels))
     validation = Judged(np.arange(TRAIN, ALL), labels[TRAIN:], labels[TRAIN:])
     searched = Judged(np.arange(TRAIN), labels[:TRAIN], labels[:TRAIN])

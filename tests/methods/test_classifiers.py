@@ -5,8 +5,8 @@ from math import exp, log
 import pytest
 import torch
 
-from helpers.objectives import LABELS, NU, build, loss_value, softplus
-from proxyhash.methods.deep.greedyhash import straight_through_signs
+from helpers.method_losses import LABELS, NU, build, loss_value, softplus
+from proxyhash.methods.greedyhash import straight_through_signs
 
 
 def test_dpn_by_hand() -> None:

@@ -6,15 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.objectives import NU, build, loss_value, softplus
-from proxyhash.methods import list_methods
+from helpers.method_losses import NU, build, loss_value, softplus
+from proxyhash.methods import TrainingData, build_method, list_methods
 from proxyhash.models.heads import HeadConfig
 from proxyhash.proxies import list_kinds
-from proxyhash.training.objectives import Task, build_objective, list_objectives
-
-
-def test_every_objective_is_listed_as_a_method() -> None:
-    assert set(list_objectives()) <= set(list_methods())
 
 
 def test_dpsh_by_hand() -> None:
@@ -49,7 +44,7 @@ def test_csq_pulls_to_centres() -> None:
 
 def test_csq_votes_on_tags() -> None:
     tags = np.array([[1, 1, 0], [0, 0, 1]], bool)
-    objective = build_objective("csq", Task(4, ("a", "b", "c"), tags=tags), {"quantisation": 0.0})
+    objective = build_method("csq", TrainingData.from_arrays(4, None, tags), {"quantisation": 0.0})
     centres, coin = objective.get_buffer("centres"), objective.get_buffer("coin")
     goal = torch.sign(centres[0] + centres[1] + 0.5 * coin)
     both = torch.stack([goal, centres[2]])
@@ -78,13 +73,13 @@ NO_GRADIENT = {
 }  # the sign has none but the one it is given; proxies are tested with their losses
 
 
-@pytest.mark.parametrize("name", [name for name in list_objectives() if name not in NO_GRADIENT])
+@pytest.mark.parametrize("name", [name for name in list_methods(trains=True) if name not in NO_GRADIENT])
 def test_gradients(name: str) -> None:
     objective = build(name, bits=4, classes=3)
     random = torch.Generator().manual_seed(1)
-    head = objective.head(HeadConfig(5, 4))
+    head = objective.build_head(HeadConfig(5, 4))
     nu = (1.6 * torch.rand(6, head.out_features, generator=random, dtype=torch.float64) - 0.8).requires_grad_()
-    if head.searches in ("one-hot blocks", "product quantiser"):
+    if head.metric in ("one-hot blocks", "product quantizer"):
         nu = head.double()(torch.randn(6, 5, generator=random, dtype=torch.float64)).detach().requires_grad_()
     labels = torch.tensor([0, 1, 2, 0, 1, 2])
     assert torch.autograd.gradcheck(lambda x: objective(x, labels, torch.arange(6)), (nu,))

@@ -7,9 +7,8 @@ import pytest
 
 from helpers.digits import digits, retrieval
 from proxyhash.evaluation import mean_average_precision
-from proxyhash.methods import Lesson, find_method, fit_method, list_methods
-from proxyhash.methods.deep.fitting import HeadHasher
-from proxyhash.methods.shallow import FeatureHasher
+from proxyhash.methods import HeadEncoder, LinearEncoder, TrainingData, get_method, list_methods
+from proxyhash.training.features import fit_method
 from proxyhash.training.plan import Plan
 from proxyhash.utils.errors import InputError
 
@@ -19,91 +18,91 @@ FLOOR = {"lsh": 0.25, "itq": 0.5, "random": 0.5, "learned": 0.6}  # what labels 
 SHORT = Plan.frozen(epochs=8, hidden=128, batch=128)  # of the deep ones: seconds, not minutes
 
 
-def lesson() -> Lesson:
-    return Lesson(16, digits().train, digits().labels)
+def training_data() -> TrainingData:
+    return TrainingData.from_arrays(16, digits().train, digits().labels)
 
 
 @pytest.mark.filterwarnings("ignore:All proxies are equally far apart")
 @pytest.mark.parametrize("name", list_methods())
 def test_fits_encodes_saves_and_repeats(name: str, tmp_path: Path) -> None:
-    encoder = fit_method(name, lesson(), SHORT)
+    encoder = fit_method(name, training_data(), SHORT)
     codes = encoder.encode(digits().query)
     assert (encoder.method, encoder.bits, codes.shape) == (name, 16, (len(digits().query), 2))
-    assert encoder.searches == find_method(name).searches
-    assert encoder.queries(digits().query[:3]).ndim == (2 if encoder.searches == "Hamming" else 3)
+    assert encoder.metric == get_method(name).metric
+    assert encoder.encode_queries(digits().query[:3]).ndim == (2 if encoder.metric == "hamming" else 3)
     assert retrieval(encoder) > FLOOR.get(name, 0.7)
 
     encoder.save(tmp_path / "method.safetensors")
-    kind = FeatureHasher if isinstance(encoder, FeatureHasher) else HeadHasher
+    kind = LinearEncoder if isinstance(encoder, LinearEncoder) else HeadEncoder
     loaded = kind.load(tmp_path / "method.safetensors")
     np.testing.assert_array_equal(loaded.encode(digits().query), codes)
-    np.testing.assert_array_equal(loaded.queries(digits().query), encoder.queries(digits().query))
+    np.testing.assert_array_equal(loaded.encode_queries(digits().query), encoder.encode_queries(digits().query))
     assert loaded.method == name
 
-    again = fit_method(name, lesson(), SHORT)
+    again = fit_method(name, training_data(), SHORT)
     np.testing.assert_array_equal(again.encode(digits().query), codes)
     assert encoder.encode(digits().query[:0]).shape == (0, 2)
 
 
 @pytest.mark.parametrize("name", list_methods())
 def test_refuses_what_it_cannot_use(name: str) -> None:
-    found = find_method(name)
-    with pytest.raises(InputError, match="has no setting typo"):
-        fit_method(name, lesson(), typo=1)
+    found = get_method(name)
+    with pytest.raises(InputError, match="has no setting 'typo'"):
+        fit_method(name, training_data(), typo=1)
     if found.learns_from != "nothing":
         with pytest.raises(InputError, match="learns from labels, and there are none"):
-            fit_method(name, Lesson(8, digits().train))
+            fit_method(name, TrainingData(8, digits().train))
     if found.learns_from == "classes":
         with pytest.raises(InputError, match="cannot use tags"):
-            fit_method(name, Lesson(8, digits().train, tags=np.ones((len(digits().train), 3), bool)))
-    encoder = fit_method("itq", lesson())
+            fit_method(name, TrainingData.from_arrays(8, digits().train, np.ones((len(digits().train), 3), bool)))
+    encoder = fit_method("itq", training_data())
     with pytest.raises(InputError, match="of width 64"):
         encoder.encode(digits().query[:, :5])
 
 
-@pytest.mark.parametrize("name", [name for name in list_methods() if find_method(name).learns_from == "classes or tags"])
+@pytest.mark.parametrize("name", [name for name in list_methods() if get_method(name).learns_from == "classes or tags"])
 @pytest.mark.filterwarnings("ignore:All proxies are equally far apart")
 def test_learns_from_tags(name: str) -> None:
     tags = np.stack([digits().labels % 2 == 0, digits().labels < 5, digits().labels % 3 == 0, digits().labels == 7], axis=1)
     few = slice(0, 300)
-    encoder = fit_method(name, Lesson(16, digits().train[few], tags=tags[few]), SHORT)
+    encoder = fit_method(name, TrainingData.from_arrays(16, digits().train[few], tags[few]), SHORT)
     codes = encoder.encode(digits().train[few])
-    queries = encoder.queries(digits().train[few])
+    queries = encoder.encode_queries(digits().train[few])
     chance = mean_average_precision(np.roll(queries, 1, axis=0), tags[few], codes, tags[few]).value
     assert mean_average_precision(queries, tags[few], codes, tags[few]).value > chance + 0.05
 
 
 def test_unknown_names_are_answered() -> None:
     with pytest.raises(InputError, match="did you mean dpsh"):
-        find_method("dpshh")
+        get_method("dpshh")
     with pytest.raises(InputError, match="choose from"):
-        find_method("zzz")
+        get_method("zzz")
 
 
 def test_foreign_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "foreign.safetensors"
-    for kind in (FeatureHasher, HeadHasher):
+    for kind in (LinearEncoder, HeadEncoder):
         with pytest.raises(InputError, match="There is no file"):
             kind.load(path)
     path.write_bytes(b"not a file of tensors")
-    for kind in (FeatureHasher, HeadHasher):
+    for kind in (LinearEncoder, HeadEncoder):
         with pytest.raises(InputError, match="is not a saved method"):
             kind.load(path)
 
 
 def test_codes_that_were_learned_apart_from_the_network_are_kept(tmp_path: Path) -> None:
-    encoder = fit_method("adsh", lesson(), SHORT)
-    assert isinstance(encoder, HeadHasher)
+    encoder = fit_method("adsh", training_data(), SHORT)
+    assert isinstance(encoder, HeadEncoder)
     assert encoder.training_codes is not None
     learned = encoder.training_codes, digits().labels
-    queries = encoder.queries(digits().query), digits().query_labels
+    queries = encoder.encode_queries(digits().query), digits().query_labels
     assert mean_average_precision(*queries, *learned).value > retrieval(encoder) - 0.02
     encoder.save(tmp_path / "adsh.safetensors")
-    np.testing.assert_array_equal(HeadHasher.load(tmp_path / "adsh.safetensors").training_codes, encoder.training_codes)
+    np.testing.assert_array_equal(HeadEncoder.load(tmp_path / "adsh.safetensors").training_codes, encoder.training_codes)
 
 
 def test_a_file_cannot_name_what_is_no_head(tmp_path: Path) -> None:
-    encoder = fit_method("dpsh", lesson(), SHORT)
+    encoder = fit_method("dpsh", training_data(), SHORT)
     encoder.save(tmp_path / "good.safetensors")
     content = (tmp_path / "good.safetensors").read_bytes()
     size = int.from_bytes(content[:8], "little")
@@ -111,4 +110,4 @@ def test_a_file_cannot_name_what_is_no_head(tmp_path: Path) -> None:
     assert header != content[8 : 8 + size]
     (tmp_path / "bad.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + content[8 + size :])
     with pytest.raises(InputError, match="There is no head 'evil'"):
-        HeadHasher.load(tmp_path / "bad.safetensors")
+        HeadEncoder.load(tmp_path / "bad.safetensors")

@@ -11,19 +11,37 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
-from helpers.objectives import LABELS, NU, build, loss_value, softplus
-from proxyhash.methods.bit_descent import improve_bit, similarity_error
-from proxyhash.methods.deep.adsh import AdshSettings, Asymmetric, database_step, pair_ratio
-from proxyhash.methods.deep.cnnh import similarity_codes
-from proxyhash.methods.deep.dqn import QuantisedCosines
-from proxyhash.methods.deep.dsdh import DiscretePairs, DsdhSettings, discrete_step, discrete_value
-from proxyhash.methods.deep.hashnet import Continuation
-from proxyhash.methods.deep.hbmp import pursue, regressed_weights
+from helpers.method_losses import LABELS, NU, build, loss_value, softplus
+from proxyhash.methods import TrainingData, build_method
+from proxyhash.methods.adsh import Adsh, AdshSettings, database_step, pair_ratio
+from proxyhash.methods.cnnh import similarity_codes
+from proxyhash.methods.coordinate_descent import improve_bit
+from proxyhash.methods.dqn import Dqn
+from proxyhash.methods.dsdh import Dsdh, DsdhSettings, discrete_step
+from proxyhash.methods.hashnet import HashNet
+from proxyhash.methods.hbmp import pursue, regressed_weights
 from proxyhash.methods.label_sets import label_sets
 from proxyhash.models.heads import HeadConfig, WeightedHead
-from proxyhash.training.objectives import Task, build_objective
 
 SEEDS = st.integers(0, 10_000)
+
+
+def discrete_value(
+    codes: NDArray[np.float32],
+    nu: NDArray[np.float32],
+    labels: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    settings: DsdhSettings,
+) -> float:
+    """Return mu ||Y - B W||^2 + n ||W||^2 + eta ||B - U||^2."""
+    regression = settings.regression * np.square(labels - codes @ weights).sum() + settings.ridge * np.square(weights).sum()
+    return float(regression + settings.quantisation * np.square(codes - nu).sum())
+
+
+def similarity_error(codes: NDArray[np.float64], similarity: NDArray[np.float64], counts: NDArray[np.float64]) -> float:
+    """Return sum_cd n_c n_d (S_cd - h_c.h_d / K)^2, for codes (U, K)."""
+    gaps = np.square(similarity - codes @ codes.T / codes.shape[1])
+    return float(counts @ gaps @ counts)
 
 
 def signs(random: np.random.Generator, *shape: int) -> NDArray[np.float32]:
@@ -41,15 +59,15 @@ def test_hashnet_by_hand() -> None:
 
 def test_the_tanh_of_hashnet_grows_steeper() -> None:
     objective = build("hashnet", growth=3.0)
-    assert isinstance(objective, Continuation)
+    assert isinstance(objective, HashNet)
     for epoch in range(1, 4):
-        objective.after_epoch(lambda: NU, objective.head(HeadConfig(2, 2)))
+        objective.on_epoch_end(lambda: NU, objective.build_head(HeadConfig(2, 2)))
         assert float(objective.beta) == pytest.approx(sqrt(1 + 3 * epoch))
 
 
 def test_dsdh_is_dpsh_until_it_has_codes() -> None:
     objective = build("dsdh", quantisation=0.5)
-    assert isinstance(objective, DiscretePairs)
+    assert isinstance(objective, Dsdh)
     assert loss_value(objective) == pytest.approx(loss_value(build("dpsh", quantisation=0.5)))
     pairs = loss_value(build("dpsh", quantisation=0.0))
     objective.codes.fill_(-1.0)
@@ -156,7 +174,7 @@ def test_hbmp_is_a_hinge_on_its_targets() -> None:
     targets = objective.get_buffer("targets")
     expected = float((1 - NU * targets[:3]).clamp(min=0).mean())
     assert loss_value(objective, targets=torch.arange(3) % 2) == pytest.approx(expected)
-    head = build("hbmp-regress", bits=2, classes=2).head(HeadConfig(3, 2))
+    head = build("hbmp-regress", bits=2, classes=2).build_head(HeadConfig(3, 2))
     assert isinstance(head, WeightedHead)
     assert (head.weights >= 0).all()
     assert head.weights.sum() > 0
@@ -174,7 +192,7 @@ def written_out(nu: NDArray[np.float32], codes: NDArray[np.float32], own: NDArra
 def test_adsh_needs_no_matrix_of_all_pairs() -> None:
     random = np.random.default_rng(0)
     objective = build("adsh", bits=4, classes=3, agreement=0.3)
-    assert isinstance(objective, Asymmetric)
+    assert isinstance(objective, Adsh)
     objective.codes.copy_(torch.from_numpy(signs(random, 12, 4)))
     objective._sum_up()
     nu = np.tanh(random.standard_normal((5, 4))).astype(np.float32)
@@ -206,7 +224,7 @@ def test_one_bit_of_the_database_is_solved_exactly() -> None:
 
 def test_dqn_by_hand() -> None:
     objective = build("dqn", bits=8, width=2, quantisation=0.5)
-    assert isinstance(objective, QuantisedCosines)
+    assert isinstance(objective, Dqn)
     z = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], dtype=torch.float64)
     pairs = (1 - 0.6) ** 2 + ((1 + 0) ** 2 + (1 + 0.8) ** 2) / 2
     assert loss_value(objective, z, LABELS) == pytest.approx(pairs)
@@ -216,8 +234,8 @@ def test_dqn_by_hand() -> None:
 
 def test_drsch_learns_weights_that_its_head_searches_by() -> None:
     features = np.random.default_rng(0).standard_normal((12, 3)).astype(np.float32)
-    task = Task(2, ("a", "b"), np.arange(12) % 2, features=lambda: features)
-    objective = build_objective("drsch", task, {"margin": 0.5, "adjacency": 0.0}).double()
+    task = TrainingData.from_arrays(2, features, np.arange(12) % 2)
+    objective = build_method("drsch", task, {"margin": 0.5, "adjacency": 0.0}).double()
     weights = torch.tensor([1.5, 0.5], dtype=torch.float64)
     with torch.no_grad():
         objective.get_parameter("logits").copy_(weights.log())
@@ -225,11 +243,11 @@ def test_drsch_learns_weights_that_its_head_searches_by() -> None:
     distance = ((1 - h[:, None] * h) / 2 * weights).sum(2)
     hinges = [1 + distance[0, 1] - distance[0, 2], 1 + distance[0, 1] - distance[1, 2]]
     assert loss_value(objective) == pytest.approx(float(sum(max(0.0, float(x)) for x in hinges)) / 2)
-    head = objective.head(HeadConfig(3, 2))
-    objective.after_epoch(lambda: NU, head)
+    head = objective.build_head(HeadConfig(3, 2))
+    objective.on_epoch_end(lambda: NU, head)
     assert isinstance(head, WeightedHead)
     torch.testing.assert_close(head.weights.double(), weights, rtol=1e-6, atol=1e-6)
-    near = build_objective("drsch", task, {"margin": 0.5, "adjacency": 1.0}).double()
+    near = build_method("drsch", task, {"margin": 0.5, "adjacency": 1.0}).double()
     squares = np.square(features[:3, None] - features[:3]).sum(2)
     term = np.exp(-squares[0, 1] / (2 * squares.mean())) * float((h[0] - h[1]).square().sum()) / 8
     with torch.no_grad():

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.digits import digits, retrieval
-from helpers.objectives import LABELS, NU, build, loss_value
+from helpers.method_losses import LABELS, NU, build, loss_value
 from proxyhash.evaluation.average_precision import average_precision
 from proxyhash.evaluation.counts import TieCounts
-from proxyhash.methods import Lesson, fit_method
-from proxyhash.methods.deep.histograms import batch_histograms, soft_histograms
-from proxyhash.methods.deep.mihash import mutual_information
-from proxyhash.methods.deep.talr import relaxed_average_precision
-from proxyhash.methods.deep.triplets import similarity_levels, triplet_hinge
+from proxyhash.losses import batch_histograms, similarity_levels, soft_histograms, triplet_hinge
+from proxyhash.methods import TrainingData
+from proxyhash.methods.mihash import mutual_information
+from proxyhash.methods.talr_ap import relaxed_average_precision
+from proxyhash.training.features import fit_method
 
 
 def random_codes(seed: int, count: int, bits: int) -> torch.Tensor:
@@ -118,6 +118,6 @@ def test_ninh_and_dsrh_by_hand() -> None:
 
 def test_rankers_are_within_reach_of_the_proxies() -> None:
     """They were the paper's strongest rankers of ten classes; digits have ten, too."""
-    material = Lesson(32, digits().train, digits().labels)
+    material = TrainingData.from_arrays(32, digits().train, digits().labels)
     quality = {name: retrieval(fit_method(name, material)) for name in ("shclm", "mihash", "talr-ap")}
     assert min(quality.values()) > quality["shclm"] - 0.02

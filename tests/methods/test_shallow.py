@@ -7,14 +7,21 @@ import pytest
 import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from helpers.digits import digits
-from proxyhash.methods import Lesson, fit_method
-from proxyhash.methods.shallow.discrete import cyclic_descent, discrete_objective
-from proxyhash.methods.shallow.itq import moments
-from proxyhash.methods.shallow.kernel import choose_anchors, squared_distances
-from proxyhash.methods.shallow.ksh import Residual, agreement
+from proxyhash.methods import TrainingData
+from proxyhash.methods.coordinate_descent import cyclic_descent
+from proxyhash.methods.itq import moments
+from proxyhash.methods.kernel import choose_anchors, squared_distances
+from proxyhash.methods.ksh import Residual, agreement
+from proxyhash.training.features import fit_method
 from proxyhash.utils.errors import InputError
+
+
+def discrete_objective(codes: NDArray[np.float32], target: NDArray[np.float32], coupling: NDArray[np.float32]) -> float:
+    """Return tr(B M B') - 2 tr(B Q')."""
+    return float(np.sum((codes @ coupling) * codes) - 2 * np.sum(codes * target))
 
 
 @settings(max_examples=25, deadline=None)
@@ -68,10 +75,10 @@ def test_moments_and_distances_are_those_of_numpy() -> None:
 
 
 def test_codes_longer_than_the_classes_hold_no_nan() -> None:
-    encoder = fit_method("itq-cca", Lesson(48, digits().train, digits().labels))
+    encoder = fit_method("itq-cca", TrainingData.from_arrays(48, digits().train, digits().labels))
     assert np.isfinite(encoder.embed(digits().query)).all()
 
 
 def test_itq_wants_no_more_bits_than_features() -> None:
     with pytest.raises(InputError, match="at most 64 principal components"):
-        fit_method("itq", Lesson(65, digits().train))
+        fit_method("itq", TrainingData(65, digits().train))

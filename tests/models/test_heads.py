@@ -46,7 +46,7 @@ def test_a_head_is_built_again_from_what_a_file_says(kind: str, bits: int) -> No
     assert found.shape == (40, head.out_features)
     assert head.encode(found).shape == (40, (bits + 7) // 8)
     queries = head.encode_queries(found)
-    assert (queries.ndim == 2) == (head.searches == "Hamming")
+    assert (queries.ndim == 2) == (head.metric == "hamming")
     labels = np.arange(40) % 2
     assert 0 < mean_average_precision(queries, labels, head.encode(found), labels).value <= 1
 

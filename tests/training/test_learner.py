@@ -1,18 +1,19 @@
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from proxyhash.methods import TrainingData, build_method
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.network import HashHead, HeadConfig, NormalizedBackbone
 from proxyhash.training.learner import Learner, MovingAverage, optimizer_for, set_rates
-from proxyhash.training.objectives import Task, build_objective
 from proxyhash.training.plan import Plan
 
 
 def learner(method: str = "learned", lengths: tuple[int, ...] = (8, 12)) -> Learner:
     torch.manual_seed(0)
     trunk = NormalizedBackbone(create_backbone("convnet", pretrained=False))
-    objectives = [build_objective(method, Task(bits, tuple("abcd")), {}) for bits in lengths]
+    objectives = [build_method(method, TrainingData.from_arrays(bits, None, np.arange(4)), {}) for bits in lengths]
     return Learner(trunk, [HashHead(HeadConfig(256, bits, hidden_dim=16)) for bits in lengths], objectives)
 
 

@@ -66,9 +66,9 @@ def test_lengths_that_make_no_sense_are_refused(bits: tuple[int, ...]) -> None:
 
 
 def test_an_order_is_checked_before_any_work() -> None:
-    with pytest.raises(InputError, match=r"There is no training method 'shcml'; did you mean shclm\?"):
+    with pytest.raises(InputError, match=r"There is no method 'shcml'; did you mean shclm\?"):
         Order((8,), "shcml")
-    with pytest.raises(InputError, match=r"The method triplet has no setting tau; it has margin, per_class."):
+    with pytest.raises(InputError, match=r"Triplet has no setting 'tau'; choose from margin, per_class."):
         Order((8,), "triplet", {"tau": 3.0})
     assert not Order((8,)).finetunes
     assert Order((8,), plan=Plan.finetune()).finetunes

@@ -28,7 +28,7 @@ def test_nested_tables_and_lists_are_converted() -> None:
     ("given", "message"),
     [
         ({"bits": [8], "los": "nca"}, "Train has no setting 'los'; did you mean loss?"),
-        ({"bits": [8], "loss": "mse"}, "Train: Invalid enum value 'mse'"),
+        ({"bits": [8], "loss": "mse"}, "Train: loss is one of softmax, nca, not 'mse'."),
         ({"bits": "8"}, "Train: Expected `array`, got `str`"),
         ({}, "Train: Object missing required field `bits`"),
     ],

@@ -1,4 +1,4 @@
-"""The `proxyhash` command itself: its subcommands, and how errors reach a person."""
+"""The `proxyhash` command: its subcommands, error messages and exit codes."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
@@ -14,7 +14,6 @@ from rich.console import Console
 from proxyhash import __version__
 from proxyhash.cli import (
     benchmark,
-    completion,
     data,
     demo,
     doctor,
@@ -30,25 +29,27 @@ from proxyhash.cli import (
     serve,
     train,
 )
-from proxyhash.cli.output import is_quiet, keeping_quiet
+from proxyhash.cli.output import is_quiet, quiet_mode, status_console
+from proxyhash.cli.parameters import Flag
 from proxyhash.utils.atomic_io import is_disk_full
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 
-_HELP = """Turn labeled images into short binary codes that retrieve by meaning, and search them.
+_HELP = """Deep hashing in PyTorch: train binary codes for image retrieval, evaluate them exactly, search them by Hamming
+distance.
 
 Start here:
 
   proxyhash demo                              try it on handwritten digits
   proxyhash quickstart FOLDER                 your own images to a model, an index and a report
-  proxyhash proxies --classes 100 --bits 32   design proxies and judge them
-  proxyhash evaluate codes --help             measure anyone's codes
-  proxyhash data check FOLDER                 look at your own images before training
-  proxyhash train FOLDER --bits 32 -o MODEL   turn labeled images into a hasher
-  proxyhash index add FOLDER --model MODEL --index INDEX   keep the codes of images
-  proxyhash search INDEX query.jpg -k 20      find images like one
-  proxyhash serve INDEX                       search in a browser, or by HTTP
-  proxyhash doctor                            what is installed, and what to type for the rest
-  proxyhash proxies --help                    all that a subcommand can do
+  proxyhash proxies --classes 100 --bits 32   design proxies and print their quality
+  proxyhash evaluate codes --help             evaluate codes from files
+  proxyhash data check FOLDER                 check your own images before training
+  proxyhash train FOLDER --bits 32 -o MODEL   train a model on labeled images
+  proxyhash index add FOLDER --model MODEL --index INDEX   add images to an index
+  proxyhash search INDEX query.jpg -k 20      find similar images
+  proxyhash serve INDEX                       search in a browser or by HTTP
+  proxyhash doctor                            installed packages, and how to install the others
+  proxyhash proxies --help                    all options of a subcommand
 """
 
 app = App(
@@ -56,7 +57,7 @@ app = App(
     help=_HELP,
     version=__version__,
     help_format="plaintext",
-    suppress_keyboard_interrupt=False,  # `main` has something to say
+    suppress_keyboard_interrupt=False,  # `main` prints a message
 )
 app.meta.suppress_keyboard_interrupt = False
 app.command(proxies.proxies, name="proxies")
@@ -78,7 +79,31 @@ app.command(serve.serve, name="serve")
 app.command(demo.demo, name="demo")
 app.command(quickstart.quickstart, name="quickstart")
 app.command(doctor.doctor, name="doctor")
-app.command(completion.completion, name="completion")
+
+
+@app.command
+def completion(shell: Literal["bash", "zsh", "fish"] | None = None, /, *, install: Annotated[bool, Flag] = False) -> None:
+    """Print or install the script that completes commands and options in a shell.
+
+      proxyhash completion --install
+      eval "$(proxyhash completion bash)"
+
+    Parameters
+    ----------
+    shell
+        bash, zsh or fish; by default the current shell.
+    install
+        Write the script to the folder of the shell, and a line that loads it to the startup file of the shell.
+    """
+    try:
+        if install:
+            path = app.install_completion(shell=shell)
+            status_console().print(f"Completion is in {path}; open a new shell.", markup=False)
+        else:
+            print(app.generate_completion(shell=shell))
+    except (RuntimeError, ValueError, OSError) as error:  # an unknown shell, or a folder that cannot be written
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise InputError(f"Completion cannot be set up ({reason}); name the shell: proxyhash completion bash.") from error
 
 
 @app.meta.default
@@ -86,48 +111,48 @@ def launch(
     *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative=(), show_default=False)] = False,
 ) -> None:
-    """Run a command; what all commands share is said here.
+    """Run a command with the options that all commands share.
 
     Parameters
     ----------
     tokens
         The command and its own options.
     quiet
-        Print answers and errors only: no bars, no notes, no lines on the way.
+        Print only results and errors: no progress bars, no notes, no status messages.
     """
-    with keeping_quiet(quiet):
+    with quiet_mode(quiet):
         app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 for success, 2 with one line on standard error for anything a person got wrong."""
+    """Run the command line; a user error prints one line on standard error and exits with code 2."""
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
     tokens = proxies.with_default_plot(list(sys.argv[1:] if arguments is None else arguments))
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _one_line_notes(errors)
+            warnings.showwarning = _print_warnings(errors)
             warnings.simplefilter("always", ProxyhashWarning)
             app.meta(tokens, exit_on_error=False, print_error=False, result_action="return_value")
     except (InputError, CycloptsError) as error:
         errors.print(f"proxyhash: error: {' '.join(str(error).split())}", markup=False)
         sys.exit(2)
-    except BrokenPipeError:  # whoever read the output has seen enough
+    except BrokenPipeError:  # the reader of the output has stopped
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except Exception as error:
-        said = _about_the_machine(error)
-        if said is None:
+        message = _system_error_message(error)
+        if message is None:
             raise
-        errors.print(f"proxyhash: error: {said}", markup=False)
+        errors.print(f"proxyhash: error: {message}", markup=False)
         sys.exit(2)
     except KeyboardInterrupt as stop:
         errors.print(f"proxyhash: stopped{f'; {stop}' if str(stop) else '.'}", markup=False)
         sys.exit(130)
 
 
-def _about_the_machine(error: Exception) -> str | None:
-    """Return a sentence about what no program can foresee: a full disk, a closed file; None for our own bugs."""
+def _system_error_message(error: Exception) -> str | None:
+    """Return a sentence about a full disk or a file that cannot be used; None for any other error."""
     if is_disk_full(error, Path.cwd()):
         return "No space is left on the disk: free some and run it again; what was finished is kept."
     if isinstance(error, OSError) and error.strerror and error.filename:
@@ -135,7 +160,7 @@ def _about_the_machine(error: Exception) -> str | None:
     return None
 
 
-def _one_line_notes(errors: Console) -> Callable[..., None]:
+def _print_warnings(errors: Console) -> Callable[..., None]:
     def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
         label = "note" if issubclass(category, ProxyhashWarning) else category.__name__
         if not is_quiet():

@@ -9,9 +9,9 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Flag, Json, answer, narrator
-from proxyhash.cli.show import progress_bars
+from proxyhash.cli.output import print_result, status_console
+from proxyhash.cli.parameters import Flag, Int, Json
+from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import check_writable
 from proxyhash.utils.errors import InputError
 
@@ -25,16 +25,16 @@ def benchmark(
     dataset: str | None = None,
     methods: str | None = None,
     bits: str | None = None,
-    seeds: Whole | None = None,
+    seeds: Int | None = None,
     protocol: str | None = None,
     folds: str | None = None,
-    tags: Whole | None = None,
+    tags: Int | None = None,
     backbone: str | None = None,
-    image_size: Whole | None = None,
+    image_size: Int | None = None,
     finetune: Annotated[bool, Flag] = False,
     eval_on: Literal["test", "validation"] | None = None,
-    epochs: Whole | None = None,
-    batch: Whole | None = None,
+    epochs: Int | None = None,
+    batch: Int | None = None,
     recipe: Path | None = None,
     tuned: Path | None = None,
     data_dir: Path | None = None,
@@ -111,7 +111,7 @@ def run_shown(
 
     grids = tuned_grids(grid, tuned)
     check_writable(output / "record.json")
-    console = narrator(stderr=True)
+    console = status_console(stderr=True)
 
     def report(record: "Record") -> None:
         console.print(_line(record))
@@ -128,9 +128,9 @@ def tune(
     bits: str = "32",
     protocol: str | None = None,
     folds: str | None = None,
-    tags: Whole | None = None,
+    tags: Int | None = None,
     backbone: str | None = None,
-    epochs: Whole | None = None,
+    epochs: Int | None = None,
     recipe: Path | None = None,
     data_dir: Path | None = None,
     json_: Json = False,
@@ -178,7 +178,7 @@ def tune(
     given |= {"protocol": protocol, "folds": _numbers("folds", folds), "tags": tags, "backbone": backbone}
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs)
     check_writable(output / TUNED_FILE)
-    console = narrator(stderr=True)
+    console = status_console(stderr=True)
     with progress_bars() as progress:
         found = choose(grid, output, data_dir=data_dir, progress=progress, report=lambda r: console.print(_line(r)))
     chosen = {
@@ -186,7 +186,7 @@ def tune(
         for path, best in found.items()
     }
     lines = [line for path, best in found.items() for line in _choices(path.name if len(found) > 1 else "", best)]
-    answer({"chosen": chosen, "folder": str(output)}, *lines, f"Use it with --tuned {output}", as_json=json_)
+    print_result({"chosen": chosen, "folder": str(output)}, *lines, f"Use it with --tuned {output}", as_json=json_)
 
 
 def _choices(heading: str, best: "dict[str, Candidate]") -> list[str]:

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Json, answer
-from proxyhash.cli.show import progress_bars
+from proxyhash.cli.output import print_result
+from proxyhash.cli.parameters import Int, Json
+from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
@@ -102,12 +102,12 @@ def check(
     /,
     *,
     protocol: str | None = None,
-    round_: Annotated[Whole, Parameter(name="--round")] = 0,
+    round_: Annotated[Int, Parameter(name="--round")] = 0,
     backbone: str | None = None,
     data_dir: Path | None = None,
-    seed: Whole = 0,
+    seed: Int = 0,
     strict: Annotated[bool, Parameter(negative=())] = False,
-    threads: Whole | None = None,
+    threads: Int | None = None,
     json_: Json = False,
 ) -> None:
     """Verify files, read every image, and look for leaks, empty classes, and unseen classes that are not.
@@ -168,7 +168,7 @@ def write(
     folder: Path,
     /,
     *,
-    enlarge: Whole = 1,
+    enlarge: Int = 1,
     data_dir: Path | None = None,
     json_: Json = False,
 ) -> None:
@@ -198,7 +198,7 @@ def write(
     with progress_bars() as progress:
         loaded = load_dataset(name, data_dir=data_dir, progress=progress)
         count = write_image_folder(loaded, folder, enlarge=enlarge, progress=progress)
-    answer({"images": count, "folder": str(folder)}, f"Wrote {count:,} images to {folder}.", as_json=json_)
+    print_result({"images": count, "folder": str(folder)}, f"Wrote {count:,} images to {folder}.", as_json=json_)
 
 
 def _print(report: "DatasetReport") -> None:

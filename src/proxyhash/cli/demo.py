@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Flag, keeping_quiet, narrator
-from proxyhash.cli.show import print_codes, print_quality, progress_bars
+from proxyhash.cli.output import print_codes, print_quality, quiet_mode, status_console
+from proxyhash.cli.parameters import Flag, Int
+from proxyhash.cli.progress import progress_bars
 from proxyhash.cli.steps import Stopwatch, run_command
 from proxyhash.utils.errors import InputError
 
@@ -23,8 +23,8 @@ BASELINES = ("lsh", "itq")
 
 def demo(
     *,
-    bits: Whole = 16,
-    seed: Whole = 0,
+    bits: Int = 16,
+    seed: Int = 0,
     serve: Annotated[bool, Flag] = False,
     output: Annotated[Path, Parameter(alias="-o")] = Path("demo"),
 ) -> None:
@@ -51,7 +51,7 @@ def demo(
     from proxyhash.quickstart import Places
     from proxyhash.quickstart.run import run_steps
 
-    console, digits = narrator(), load_digits()
+    console, digits = status_console(), load_digits()
     _show_proxies(console, digits, bits, seed, output)
     images = output / "digits"
     _write_images(images)
@@ -66,7 +66,7 @@ def demo(
     for line in _summary(answers, places):
         console.print(line, soft_wrap=True, markup=False)
     if serve:
-        with keeping_quiet():
+        with quiet_mode():
             serve_index(str(places.index), port=0, open_=True)
 
 

@@ -1,4 +1,4 @@
-"""`proxyhash doctor`: what this installation has and lacks."""
+"""`proxyhash doctor`: diagnostics of the installation."""
 
 import json
 from collections.abc import Iterator
@@ -9,45 +9,45 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxyhash.cli.output import Json
+from proxyhash.cli.parameters import Json
 
 
 def doctor(*, json_: Json = False) -> None:
-    """Show versions, devices, threads, caches, disk and optional parts, and what to type to get the others.
+    """Show versions, devices, threads, caches, free disk space and extras, with the commands that install the missing ones.
 
     Parameters
     ----------
     json_
         Print JSON instead of a table.
     """
-    from proxyhash.cli.health import examine
+    from proxyhash.utils.diagnostics import collect_diagnostics
 
-    facts = examine(Path.cwd())
+    found = collect_diagnostics(Path.cwd())
     if json_:
-        print(json.dumps(facts, indent=2))
+        print(json.dumps(found, indent=2))
         return
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
-    for name, text in _rows(facts):
+    for name, text in _rows(found):
         table.add_row(Text(name, "bold"), Text(text))
     Console(highlight=False).print(table)
 
 
-def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    machine, caches = facts["machine"], facts["caches"]
-    yield "versions", ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    machine, caches = found["machine"], found["caches"]
+    yield "versions", ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     yield "machine", f"{machine['system']}, {machine['processor']}, {machine['memory_gib']} GiB"
-    yield "devices", ", ".join(facts["devices"]) or "none: networks need torch"
-    said = ", ".join(f"{name}={value}" for name, value in facts["threads"].items() if name != "cores")
-    yield "threads", f"{facts['threads']['cores']} cores" + (f", {said}" if said else "")
+    yield "devices", ", ".join(found["devices"]) or "none: networks need torch"
+    limits = "".join(f", {name}={value}" for name, value in found["threads"].items() if name != "cores")
+    yield "threads", f"{found['threads']['cores']} cores{limits}"
     sizes = ", ".join(f"{name} {size / 1e6:,.0f} MB" for name, size in caches["bytes"].items()) or "empty"
     yield "caches", f"{caches['folder']}: {sizes}"
-    for place, free in facts["disk"].items():
-        yield "disk", f"{place}: " + ("unknown" if free is None else f"{free / 2**30:,.1f} GiB free")
-    for part in facts["parts"]:
-        purpose = f" ({part['purpose']})" if part["purpose"] else ""
-        installed = ", ".join(f"{name} {version}" for name, version in part["installed"].items())
-        lacks = f"not installed: {part['advice']}" if part["advice"] else installed
-        yield part["name"], lacks + purpose
-    for warning in facts["warnings"]:
+    for path, free in found["disk"].items():
+        yield "disk", f"{path}: " + ("unknown" if free is None else f"{free / 2**30:,.1f} GiB free")
+    for extra in found["extras"]:
+        purpose = f" ({extra['purpose']})" if extra["purpose"] else ""
+        installed = ", ".join(f"{name} {version}" for name, version in extra["installed"].items())
+        status = f"not installed: {extra['install_command']}" if extra["install_command"] else installed
+        yield extra["name"], status + purpose
+    for warning in found["warnings"]:
         yield "warning", warning

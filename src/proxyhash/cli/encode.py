@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Flag, Json, answer
-from proxyhash.cli.show import counting_bar, progress_bars
+from proxyhash.cli.output import print_result
+from proxyhash.cli.parameters import Flag, Int, Json
+from proxyhash.cli.progress import counting_bar, progress_bars
 from proxyhash.utils.atomic_io import atomic_write, check_writable
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.process_rank import get_process_rank
@@ -26,7 +26,7 @@ def encode(
     *,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     shards: Path | None = None,
-    shard_size: Whole | None = None,
+    shard_size: Int | None = None,
     strict: Annotated[bool, Flag] = False,
     device: str | None = None,
     json_: Json = False,
@@ -70,7 +70,7 @@ def encode(
         assert output is not None
         facts, summary = _encode_file(model, images, output, problems, device)
     left_out = (f"Left out: {sentence}" for sentence in problems.sentences())
-    answer({**facts, "problems": problems.as_dict()}, *left_out, summary, as_json=json_)
+    print_result({**facts, "problems": problems.as_dict()}, *left_out, summary, as_json=json_)
 
 
 def _encode_file(model: Path, images: Path, output: Path, problems: "SkippedItems", device: str | None) -> Said:

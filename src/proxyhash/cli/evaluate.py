@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Flag, Json
-from proxyhash.cli.show import progress_bars
+from proxyhash.cli.parameters import Flag, Int, Json
+from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.process_rank import get_process_rank
 
@@ -28,9 +27,9 @@ def codes(
     *,
     query: Path,
     database: Path,
-    top: Whole | None = None,
+    top: Int | None = None,
     legacy: str | None = None,
-    threads: Whole | None = None,
+    threads: Int | None = None,
     json_: Json = False,
 ) -> None:
     """Measure retrieval with codes from files: mAP (exact over ties, with its worst and best), precision and recall.
@@ -64,7 +63,7 @@ def codes(
     db_codes, db_labels = read_labeled_codes(database)
     search = (query_codes, query_labels, db_codes, db_labels)
     rank = get_process_rank()
-    with progress_bars(shown=rank.rank == 0) as progress:
+    with progress_bars(enabled=rank.rank == 0) as progress:
         metrics = _shared(search, top, threads, progress)
     if rank.rank:
         return
@@ -101,7 +100,7 @@ def model(
     *,
     data: str | None = None,
     protocol: str | None = None,
-    round_: Annotated[Whole | None, Parameter(name="--round")] = None,
+    round_: Annotated[Int | None, Parameter(name="--round")] = None,
     data_dir: Path | None = None,
     keep: Annotated[bool, Flag] = False,
     json_: Json = False,
@@ -134,7 +133,7 @@ def model(
     processes, hasher = join_processes(), Hasher.load(model_)
     if keep and hasher.folder != model_:
         raise InputError(f"{model_} is the copy of a shared model; save it to a folder of your own to keep numbers with it.")
-    with progress_bars(shown=processes.first) as progress:
+    with progress_bars(enabled=processes.first) as progress:
         dataset, split = what_it_was_trained_for(hasher, data, protocol, round_, data_dir=data_dir, progress=progress)
         measured = measure_hasher(hasher, dataset, split, processes=processes, progress=progress)
     if not processes.first:

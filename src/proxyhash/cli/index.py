@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Flag, Json, answer
-from proxyhash.cli.show import counting_bar, progress_bars
+from proxyhash.cli.output import print_result
+from proxyhash.cli.parameters import Flag, Int, Json
+from proxyhash.cli.progress import counting_bar, progress_bars
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def add(
     left_out = [f"Left out: {sentence}" for sentence in problems.sentences()]
     encoded = done.added + done.replaced
     rate = f" at {encoded / done.seconds:,.0f} images/s" if encoded >= 100 else ""
-    answer(
+    print_result(
         {**facts, "items": total, "problems": problems.as_dict()},
         *left_out,
         f"{done.added:,} added, {done.replaced:,} replaced, {done.unchanged:,} unchanged, {done.removed:,} removed{rate}. "
@@ -126,7 +126,7 @@ def remove(index_: Annotated[str, Parameter(name="index")], /, *keys: str, json_
         raise InputError("Say which keys to remove.")
     with open_index(index_) as opened:
         removed, left = opened.remove(keys), len(opened)
-    answer({"removed": removed, "items": left}, f"{removed:,} removed; {index_} holds {left:,} items.", as_json=json_)
+    print_result({"removed": removed, "items": left}, f"{removed:,} removed; {index_} holds {left:,} items.", as_json=json_)
 
 
 @index.command
@@ -170,7 +170,7 @@ def compact(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json =
     with open_folder(index_) as opened:
         before, after = compact_index(opened)
     sentence = f"{index_}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now."
-    answer({"bytes_before": before, "bytes_now": after}, sentence, as_json=json_)
+    print_result({"bytes_before": before, "bytes_now": after}, sentence, as_json=json_)
 
 
 @index.command
@@ -206,7 +206,7 @@ def upgrade(
         moved = upgrade_index(opened, load_hasher(model), problems, drop_unreadable=drop_unreadable, counted=counted)
     left_out = [f"Left out: {sentence}" for sentence in problems.sentences()]
     facts = {"moved": moved, "problems": problems.as_dict()}
-    answer(facts, *left_out, f"{index_}: {moved:,} items have codes of the new model.", as_json=json_)
+    print_result(facts, *left_out, f"{index_}: {moved:,} items have codes of the new model.", as_json=json_)
 
 
 @index.command(name="import")
@@ -258,11 +258,11 @@ def import_(
             done = opened.add(packed, keys, labels)
             total = len(opened)
     sentence = f"{done.added:,} added, {done.replaced:,} replaced. {index_} holds {total:,} items of {bits} bits."
-    answer({"added": done.added, "replaced": done.replaced, "items": total, "bits": bits}, sentence, as_json=json_)
+    print_result({"added": done.added, "replaced": done.replaced, "items": total, "bits": bits}, sentence, as_json=json_)
 
 
 @index.command
-def duplicates(index_: Annotated[str, Parameter(name="index")], /, *, radius: Whole = 0, json_: Json = False) -> None:
+def duplicates(index_: Annotated[str, Parameter(name="index")], /, *, radius: Int = 0, json_: Json = False) -> None:
     """List groups of near duplicates: items linked by pairs of codes at most so many bits apart.
 
     Parameters
@@ -319,7 +319,7 @@ def calibrate(
         found = calibrate_model(model, data, protocol, data_dir, progress)
     pairs, radius = int(found.pairs.sum()), found.radius()
     shares = [f"{bits:>4} bits  {100 * found.precision[bits]:.1f} % alike" for bits in _some(len(found.precision))]
-    answer(
+    print_result(
         {"model": str(model), "pairs": pairs, "precision": found.precision.tolist(), "radius": radius},
         f"{pairs:,} pairs; {model} now knows what distances are worth:",
         *shares,

@@ -5,7 +5,7 @@ import json
 from rich.console import Console
 from rich.table import Table
 
-from proxyhash.cli.output import Json
+from proxyhash.cli.parameters import Json
 
 
 def methods(*, json_: Json = False) -> None:
@@ -16,16 +16,16 @@ def methods(*, json_: Json = False) -> None:
     json_
         Print JSON instead of a table.
     """
-    from proxyhash.methods import find_method, list_methods
+    from proxyhash.methods import get_method, list_methods
 
-    found = sorted((find_method(name) for name in list_methods()), key=lambda method: (method.family, method.year))
-    columns = ("name", "title", "family", "year", "learns_from", "searches")
+    found = [get_method(name) for name in list_methods()]
+    columns = ("name", "title", "family", "year", "learns_from", "metric")
     if json_:
         print(json.dumps([{column: getattr(method, column) for column in columns} for method in found], indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("name", "system", "family", "year", "learns from", "searches by"):
+    for heading in ("name", "system", "family", "year", "learns from", "metric"):
         table.add_column(heading)
     for method in found:
-        table.add_row(*(str(getattr(method, column)) for column in columns))
+        table.add_row(*(str(getattr(method, column) or "") for column in columns))
     Console().print(table)

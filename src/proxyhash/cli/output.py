@@ -1,23 +1,27 @@
-"""What a command says: answers to standard output, in words or as JSON; everything else only if nobody asked for quiet."""
+"""Output of commands: results as text or JSON, status messages, quiet mode."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-Json = Annotated[bool, Parameter(name="--json", negative=())]
-Flag = Parameter(negative=())
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from proxyhash.proxies import ProxySet
 
 _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
 @contextmanager
-def keeping_quiet(quiet: bool = True) -> Iterator[None]:
-    """Silence bars, notes and whatever else is told beside the answer, here and in all that is called."""
+def quiet_mode(quiet: bool = True) -> Iterator[None]:
+    """Suppress progress bars and status messages in this context."""
     token = _QUIET.set(quiet or _QUIET.get())
     try:
         yield
@@ -26,20 +30,36 @@ def keeping_quiet(quiet: bool = True) -> Iterator[None]:
 
 
 def is_quiet() -> bool:
-    """Return whether only answers and errors are wanted."""
+    """Return True if only results and errors are printed."""
     return _QUIET.get()
 
 
-def narrator(*, stderr: bool = False, heard: bool = True) -> Console:
-    """Return where a command tells what it does, one line a sentence however long; nobody hears it who asked for quiet."""
-    return Console(stderr=stderr, highlight=False, soft_wrap=True, quiet=is_quiet() or not heard)
+def status_console(*, stderr: bool = False, enabled: bool = True) -> Console:
+    """Return a console for status messages, one line each. It prints nothing in quiet mode or if not enabled."""
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, quiet=is_quiet() or not enabled)
 
 
-def answer(facts: Mapping[str, Any], *sentences: str, as_json: bool) -> None:
-    """Give what a command did: as JSON for machines, or in words for people."""
+def print_result(result: Mapping[str, Any], *sentences: str, as_json: bool) -> None:
+    """Print the result of a command: the mapping as JSON, or the sentences."""
     if as_json:
-        print(json.dumps(facts, indent=2))
+        print(json.dumps(result, indent=2))
         return
-    console = narrator()
+    console = status_console()
     for sentence in sentences:
         console.print(sentence, markup=False)
+
+
+def print_quality(console: Console, proxies: "ProxySet") -> None:
+    """Print the quality of a proxy set as a table."""
+    table = Table(title=proxies.title, title_justify="left", title_style="bold", show_header=False, pad_edge=False, box=None)
+    for name, value in proxies.describe():
+        table.add_row(Text(name), Text(value))
+    console.print(table)
+
+
+def print_codes(console: Console, weights: "NDArray[np.float32]", names: Sequence[str]) -> None:
+    """Print the signs of each proxy (C, bits) as filled and empty squares."""
+    width = max(map(len, names))
+    for name, row in zip(names, weights, strict=True):
+        squares = Text().join(Text("■", "bold cyan") if weight >= 0 else Text("□", "dim") for weight in row)
+        console.print(Text(f"  {name:>{width}}  "), squares, sep="", soft_wrap=True)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Json
-from proxyhash.cli.show import print_quality, progress_bars
+from proxyhash.cli.output import print_quality
+from proxyhash.cli.parameters import Int, Json
+from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import check_writable
 from proxyhash.utils.errors import InputError
 
@@ -24,16 +24,16 @@ DEFAULT_PLOT = "proxies.png"
 
 def proxies(
     *,
-    classes: Whole,
-    bits: Whole,
+    classes: Int,
+    bits: Int,
     kind: str = "shclm",
     similarity: Path | None = None,
-    seed: Whole = 0,
+    seed: Int = 0,
     solver: str = "anneal",
-    tammes_restarts: Whole | None = None,
-    rotation_restarts: Whole = 20,
-    floor: Whole | None = None,
-    threads: Whole | None = None,
+    tammes_restarts: Int | None = None,
+    rotation_restarts: Int = 20,
+    floor: Int | None = None,
+    threads: Int | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     plot: Path | None = None,
     json_: Json = False,

@@ -10,9 +10,9 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Json, answer, narrator
-from proxyhash.cli.show import progress_bars
+from proxyhash.cli.output import print_result, status_console
+from proxyhash.cli.parameters import Int, Json
+from proxyhash.cli.progress import progress_bars
 from proxyhash.cli.steps import Stopwatch, run_command
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ def quickstart(
     folder: Path,
     /,
     *,
-    bits: Whole | None = None,
+    bits: Int | None = None,
     backbone: str | None = None,
-    epochs: Whole | None = None,
+    epochs: Int | None = None,
     json_: Json = False,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
 ) -> None:
@@ -66,7 +66,7 @@ def quickstart(
     choices = choose(facts, Wishes(bits, backbone, epochs))
     places = Places(str(folder.resolve() if str(folder) in list_datasets() else folder), output)
     steps = steps_for(choices, places)
-    console = narrator(heard=not json_)
+    console = status_console(enabled=not json_)
     console.print(_table(facts, choices))
     seconds = Stopwatch()
 
@@ -80,7 +80,7 @@ def quickstart(
     numbers = _numbers(answers)
     made = {"model": str(places.model), "index": str(places.index), "report": str(places.report)}
     said = {"facts": asdict(facts), "choices": asdict(choices), "commands": [step.line for step in steps]}
-    answer({**said, "numbers": numbers, **made}, *_summary(numbers, places, steps), as_json=json_)
+    print_result({**said, "numbers": numbers, **made}, *_summary(numbers, places, steps), as_json=json_)
 
 
 def _as_folder(folder: Path) -> Path:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from proxyhash.cli.output import Json, answer
-from proxyhash.cli.show import progress_bars
+from proxyhash.cli.output import print_result
+from proxyhash.cli.parameters import Json
+from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import atomic_write, check_writable
 from proxyhash.utils.errors import InputError
 
@@ -58,7 +59,7 @@ def report(
     if fill:
         changed = {str(file): _filled(file) for file in fill}
         said = (f"The tables of {file} are {'made anew' if new else 'as they were'}." for file, new in changed.items())
-        answer({"changed": changed}, *said, as_json=json_)
+        print_result({"changed": changed}, *said, as_json=json_)
         return
     writers = {".md": to_markdown, ".csv": to_csv}
     if output.suffix not in {*writers, ".html"}:
@@ -80,7 +81,7 @@ def report(
             temporary.write_text(writers[output.suffix](comparisons), encoding="utf-8")
     count = sum(len(comparison.records) for comparison in comparisons)
     facts = {"report": str(output), "results": count, "galleries": len(gallery)}
-    answer(facts, f"{count:,} results are in {output}." if count else f"The pictures are in {output}.", as_json=json_)
+    print_result(facts, f"{count:,} results are in {output}." if count else f"The pictures are in {output}.", as_json=json_)
 
 
 def _filled(file: Path) -> bool:

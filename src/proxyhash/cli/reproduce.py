@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from proxyhash.cli.benchmark import print_table, run_shown
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Json, answer
+from proxyhash.cli.output import print_result
+from proxyhash.cli.parameters import Int, Json
 from proxyhash.utils.errors import InputError
 
 
@@ -20,8 +20,8 @@ def reproduce(
     *,
     list_: Annotated[bool, Parameter(name="--list", negative=())] = False,
     dataset: str | None = None,
-    tags: Whole | None = None,
-    seeds: Whole | None = None,
+    tags: Int | None = None,
+    seeds: Int | None = None,
     tuned: Path | None = None,
     data_dir: Path | None = None,
     models: Path | None = None,
@@ -76,7 +76,7 @@ def reproduce(
     if not json_:
         print_table(records)
     facts = {"report": str(page), "records": [asdict(record) for record in records]}
-    answer(facts, f"The report is {page}.", as_json=json_)
+    print_result(facts, f"The report is {page}.", as_json=json_)
 
 
 def _print_list(found: dict[str, Path]) -> None:

@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxyhash.cli.index import open_index
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Json
+from proxyhash.cli.parameters import Int, Json
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,11 +23,11 @@ def search(
     index_: Annotated[str, Parameter(name="index")],
     /,
     *images: Path,
-    k: Annotated[Whole, Parameter(name=["-k", "--k"])] = 10,
+    k: Annotated[Int, Parameter(name=["-k", "--k"])] = 10,
     like: tuple[str, ...] = (),
-    within: Whole | None = None,
-    rerank: Whole = 0,
-    approximate: Whole = 0,
+    within: Int | None = None,
+    rerank: Int = 0,
+    approximate: Int = 0,
     threshold: float = 0.5,
     show: Path | None = None,
     model: Path | None = None,

@@ -1,4 +1,4 @@
-"""`proxyhash serve`: an index behind HTTP, and a page to look at it."""
+"""`proxyhash serve`: an HTTP service and a search page for an index."""
 
 import webbrowser
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from proxyhash.cli.numbers import Whole
 from proxyhash.cli.output import is_quiet
+from proxyhash.cli.parameters import Int
 from proxyhash.utils.errors import InputError
 
 
@@ -16,11 +16,11 @@ def serve(
     /,
     *,
     host: str = "127.0.0.1",
-    port: Whole = 8000,
+    port: Int = 8000,
     allow_host: tuple[str, ...] = (),
     token_file: Path | None = None,
     threshold: float = 0.5,
-    decoders: Whole = 2,
+    decoders: Int = 2,
     open_: Annotated[bool, Parameter(name="--open", negative=())] = False,
 ) -> None:
     """Serve an index: a page to search it in a browser, and a JSON API, described at /openapi.json.
@@ -28,27 +28,28 @@ def serve(
       proxyhash serve photos.index
       proxyhash serve photos.index --host 0.0.0.0 --allow-host photos.example.org --token-file token
 
-    Items that others add to the index are found without a restart. Ctrl-C or SIGTERM finishes what is under way. With
-    --quiet, failures are logged, and not every request.
+    Items added to the index later are found without a restart. Ctrl-C or SIGTERM finishes running requests first. With
+    --quiet, only failures are logged.
 
     Parameters
     ----------
     index_
         The folder of the index.
     host
-        The address to listen at; others than this machine can ask only if you give another one.
+        The address to listen on; the default accepts connections from this machine only.
     port
         The port; 0 takes a free one.
     allow_host
-        A name that clients may call the service by, beside localhost and addresses; may be given several times.
+        A host name of the service, besides localhost and IP addresses; may be given several times.
     token_file
-        A file with the token that clients need to add and remove items; or set PROXYHASH_TOKEN. Without one, nobody can.
+        A file with the token that clients need to add and remove items; or set PROXYHASH_TOKEN. Without a token, the
+        service is read-only.
     threshold
         The expected precision below which there is no match, where the model was calibrated.
     decoders
-        How many processes decode images.
+        Number of processes that decode images.
     open_
-        Show the page in the browser.
+        Open the page in the browser.
     """
     if "://" in index_:
         raise InputError(f"The service serves the folder of an index; {index_} is on a server that answers clients itself.")

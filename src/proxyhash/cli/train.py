@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from proxyhash.cli.encode import find_device
-from proxyhash.cli.numbers import Whole
-from proxyhash.cli.output import Flag, Json, answer, narrator
-from proxyhash.cli.show import progress_bars
+from proxyhash.cli.output import print_result, status_console
+from proxyhash.cli.parameters import Flag, Int, Json
+from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import check_writable
 from proxyhash.utils.errors import InputError
 
@@ -32,21 +32,21 @@ def train(
     backbone: str = "efficientnet_lite0",
     scratch: Annotated[bool, Flag] = False,
     finetune: Annotated[bool, Flag] = False,
-    image_size: Whole | None = None,
+    image_size: Int | None = None,
     transform: str | None = None,
     protocol: str | None = None,
-    round_: Annotated[Whole, Parameter(name="--round")] = 0,
+    round_: Annotated[Int, Parameter(name="--round")] = 0,
     validation: Literal["images", "classes", "none"] | None = None,
-    tags: Whole | None = None,
-    epochs: Whole | None = None,
-    batch: Whole | None = None,
+    tags: Int | None = None,
+    epochs: Int | None = None,
+    batch: Int | None = None,
     rate: float | None = None,
     backbone_rate: float | None = None,
-    hidden: Whole | None = None,
+    hidden: Int | None = None,
     dropout: float | None = None,
     growth: float | None = None,
     ema: float | None = None,
-    seed: Whole = 0,
+    seed: Int = 0,
     data_dir: Path | None = None,
     device: str | None = None,
     freeze_statistics: Annotated[bool, Flag] = False,
@@ -139,10 +139,9 @@ def train(
     output
         The folder of the model.
     """
-    import proxyhash.methods  # noqa: F401  every system registers its objective
     from proxyhash.data import load_dataset, make_split
     from proxyhash.experiments.trial import parse_method
-    from proxyhash.methods.shallow.network import ShallowOrder, is_shallow
+    from proxyhash.training.fit import ShallowOrder, is_shallow
     from proxyhash.training.plan import Plan
     from proxyhash.training.processes import join_processes
     from proxyhash.training.train import Order
@@ -164,7 +163,7 @@ def train(
         order = Order(lengths, method, settings, backbone, not scratch, image_size, transform, plan)
     device = find_device(device)
     first = join_processes().first
-    with progress_bars(shown=first) as progress:
+    with progress_bars(enabled=first) as progress:
         dataset = load_dataset(data, data_dir=data_dir, strict=strict, progress=progress)
         if tags is not None:
             dataset = dataset.with_frequent_tags(tags)
@@ -182,7 +181,7 @@ def train(
         return
     made = [{"model": str(folder), "bits": each.bits, **each.metadata} for folder, each in zip(folders, hashers, strict=True)]
     measure = "" if split is None else f"; measure it with: proxyhash evaluate model {folders[0]}"
-    answer(
+    print_result(
         {"models": made, "problems": dataset.skipped.as_dict()},
         *(f"Left out: {sentence}" for sentence in dataset.skipped.sentences()),
         f"Saved {', '.join(map(str, folders))}{measure}",
@@ -201,7 +200,7 @@ def _hashers(
     report: "Callable[[dict[str, float]], None]",
 ) -> "list[Hasher]":
     """Fit or train, as the order says."""
-    from proxyhash.methods.shallow.network import ShallowOrder, fit_hashers
+    from proxyhash.training.fit import ShallowOrder, fit_hashers
     from proxyhash.training.train import train_hashers
 
     if isinstance(order, ShallowOrder):
@@ -214,7 +213,7 @@ def _reporter(order: Any, tensorboard: Path | None, *, heard: bool) -> "Callable
     """Return what is told of every epoch: it prints a line, and writes for TensorBoard."""
     from proxyhash.training.tensorboard import tensorboard_listener
 
-    console = narrator(heard=heard)
+    console = status_console(enabled=heard)
     board = None if tensorboard is None else tensorboard_listener(tensorboard)
 
     def report(metrics: dict[str, float]) -> None:
@@ -238,9 +237,9 @@ def _united(own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse_plan(method: str, changes: dict[str, Any], *, finetune: bool) -> None:
     """Refuse what only means something for a network that is trained."""
-    from proxyhash.methods import find_method
+    from proxyhash.methods import get_method
 
-    title = find_method(method).title
+    title = get_method(method).title
     if finetune:
         raise InputError(f"{title} trains no network and cannot be fine-tuned.")
     if changes:
@@ -268,7 +267,7 @@ def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], js
     hasher = Hasher.load(model)
     export_onnx(hasher.network, output, hasher.transform.size)
     size, outputs = hasher.transform.size, hasher.head.out_features
-    answer(
+    print_result(
         {"file": str(output), "pixels": [None, 3, size, size], "nu": [None, outputs]},
         f"{output}: pixels (n, 3, {size}, {size}) from 0 to 255 -> nu (n, {outputs}); signs verified.",
         as_json=json_,

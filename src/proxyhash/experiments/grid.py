@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from proxyhash.experiments.trial import Trial, parse_method
-from proxyhash.methods import find_method
+from proxyhash.methods import get_method
 from proxyhash.training.plan import Plan
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
@@ -60,8 +60,8 @@ class Grid:
             if name not in (*known, *self.methods):
                 raise InputError(f"The grid has settings for {name}, which is not among its methods.")
         for name in known:
-            if self.finetune and not find_method(name).trains:
-                raise InputError(f"{find_method(name).title} trains no network and cannot be fine-tuned.")
+            if self.finetune and not get_method(name).trains:
+                raise InputError(f"{get_method(name).title} trains no network and cannot be fine-tuned.")
 
     def trials(self) -> Iterator[Trial]:
         """Yield every training; the seeds turn slowest, so that what is cut short has all methods first."""

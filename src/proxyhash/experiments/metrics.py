@@ -61,7 +61,7 @@ def retrieval_metrics(coded: EncodedSplit, dataset: Dataset, split: Split) -> di
 def embedding_metrics(hasher: Hasher, nu: Floats, dataset: Dataset, split: Split) -> dict[str, Any]:
     """Return how binary the embeddings of queries are, how often the nearest proxy is right, and how the proxies lie."""
     found: dict[str, Any] = {"accuracy": proxy_accuracy(hasher, dataset, split.query, nu)}
-    if hasher.head.searches == "Hamming":
+    if hasher.head.metric == "hamming":
         errors = ((np.abs(nu[split.query]) - 1) ** 2).mean(1)
         found["binarisation_error"] = float(errors.mean())
         found["binarisation_histogram"] = np.histogram(errors, HISTOGRAM_BINS, (0, 1))[0].tolist()

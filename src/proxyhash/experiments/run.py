@@ -11,7 +11,7 @@ from proxyhash.experiments.records import Record
 from proxyhash.experiments.rehearsal import validation_split
 from proxyhash.experiments.runner import TrialRunner
 from proxyhash.experiments.trial import Trial
-from proxyhash.methods import find_method
+from proxyhash.methods import get_method
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -54,7 +54,7 @@ def run_grid(
 
 def _check(trials: list[Trial], dataset: Dataset) -> None:
     """Refuse what a method cannot learn from, before anything runs."""
-    for found in {trial.method: find_method(trial.method) for trial in trials}.values():
+    for found in {trial.method: get_method(trial.method) for trial in trials}.values():
         if found.learns_from == "classes" and dataset.kind != "classes":
             raise InputError(f"{found.title} learns from classes, and {dataset.name} has tags.")
 

@@ -15,15 +15,16 @@ from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.metrics import EncodedSplit, embedding_metrics, retrieval_metrics
 from proxyhash.experiments.records import Record, read_record
 from proxyhash.experiments.trial import Trial, fingerprint
-from proxyhash.methods import Lesson, find_method, fit_method
+from proxyhash.methods import TrainingData, get_method
 from proxyhash.models.backbones import create_backbone, pretraining_data
 from proxyhash.models.feature_cache import CachedFeatures, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import concat_hashers
 from proxyhash.models.runtime import Floats
+from proxyhash.training.features import fit_method
 from proxyhash.training.measure import PIECE, embed_split
 from proxyhash.training.run_folder import CHECKPOINT, RunFolder
-from proxyhash.training.train import Order, class_and_tag_arrays, suitable_transform, train_hashers, without
+from proxyhash.training.train import Order, suitable_transform, train_hashers, without
 from proxyhash.utils.environment import machine, versions
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress
@@ -56,7 +57,7 @@ class TrialRunner:
 
     def run(self, trial: Trial) -> Iterator[Record]:
         """Train and measure."""
-        fit = self._train if find_method(trial.method).trains else self._fit
+        fit = self._train if get_method(trial.method).trains else self._fit
         begun = time.monotonic() - RunFolder(self.work_dir(trial)).seconds()
         for bits, metrics, fitted in fit(trial):
             seconds = {"fit": round(fitted - begun, 1), "all": round(time.monotonic() - begun, 1)}
@@ -107,15 +108,15 @@ class TrialRunner:
         split = without(self.splits[trial.fold], np.flatnonzero(~features.readable))
         dataset, train = self.dataset, split.train
         known = dataset.require_labels().subset(train)
-        arrays = class_and_tag_arrays(known.select_classes(known.present_classes()))
+        labels = known.select_classes(known.present_classes())
         for bits in trial.code_lengths:
-            lesson = Lesson(bits, features.values[train], *arrays, trial.seed, self.progress)
-            encoder = fit_method(trial.method, lesson, **trial.settings)
+            data = TrainingData(bits, features.values[train], labels, seed=trial.seed, progress=self.progress)
+            encoder = fit_method(trial.method, data, **trial.settings)
             fitted = time.monotonic()
             asked = features.values[split.query]
             parts = np.array_split(split.database, 1 + len(split.database) // PIECE)
             codes = np.concatenate([encoder.encode(features.values[part]) for part in parts])
-            coded = EncodedSplit(encoder.queries(asked), encoder.encode(asked), codes, bits)
+            coded = EncodedSplit(encoder.encode_queries(asked), encoder.encode(asked), codes, bits)
             yield bits, retrieval_metrics(coded, dataset, split), fitted
 
     def _features(self) -> CachedFeatures:

@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from proxyhash.methods import find_method
+from proxyhash.methods import check_settings, get_method
 from proxyhash.training.plan import Plan
 from proxyhash.utils.errors import InputError
 
@@ -30,15 +30,9 @@ class Trial:
 
     def resolved_settings(self, *, tags: bool = False) -> dict[str, Any]:
         """Return all settings of the method, those that nobody gave at their defaults: others for tags, or if all learns."""
-        found = find_method(self.method)
-        known = [each.name for each in fields(found.settings)]
-        for name in self.settings:
-            if name not in known:
-                raise InputError(f"{found.title} has no setting {name}; it has {', '.join(known) or 'none'}.")
-        settings = found.settings(**self.settings)
-        if hasattr(settings, "settled"):
-            settings = settings.settled(tags=tags, finetunes=self.optim.backbone_rate > 0)
-        return asdict(settings)
+        check_settings(self.method, self.settings)
+        settings = get_method(self.method).settings(**self.settings)
+        return asdict(settings.resolve(tags=tags, finetune=self.optim.backbone_rate > 0))
 
     def as_dict(self, *, tags: bool) -> dict[str, Any]:
         """Return everything that the result on classes or tags may depend on: a changed default is another trial."""
@@ -50,7 +44,7 @@ class Trial:
             "lengths": list(self.code_lengths),
             "seed": self.seed,
             "round": self.fold,
-            "plan": plan if find_method(self.method).trains else None,
+            "plan": plan if get_method(self.method).trains else None,
         }
 
     def title(self) -> str:

@@ -17,7 +17,7 @@ from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record
 from proxyhash.experiments.run import run_grid
 from proxyhash.experiments.trial import parse_method
-from proxyhash.methods import find_method
+from proxyhash.methods import get_method
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
@@ -45,11 +45,8 @@ def initial_candidates(row: str, *, rate: float = BASE_LR, tags: bool = False) -
     A row that has settings of its own, such as shclm:triplet=1, may have proposals of its own, and so may tagged images.
     """
     name, own = parse_method(row)
-    found = find_method(name)
-    proposed: tuple[dict[str, Any], ...] = getattr(found.settings, "TRIES", ({},))
-    proposed = getattr(found.settings, "TRIES_FOR_TAGS", proposed) if tags else proposed
-    for setting, instead in getattr(found.settings, "TRIES_WITH", {}).items():
-        proposed = instead if own.get(setting) else proposed
+    found = get_method(name)
+    proposed = found.settings.search_space(tags=tags, fixed=own)
     plan = (("rate", rate),) if found.trains else ()
     free = [{key: value for key, value in each.items() if key not in own} for each in proposed]
     labels = [":".join([row, *(f"{key}={json.dumps(value)}" for key, value in each.items())]) for each in free]
@@ -155,7 +152,7 @@ def _settings(row: str, chosen: Candidate) -> dict[str, Any]:
     method, settings = parse_method(chosen.label)
     if row == method:
         return settings
-    everything = asdict(find_method(method).settings(**settings))
+    everything = asdict(get_method(method).settings(**settings))
     return {key: value for key, value in everything.items() if value is not None}  # TOML has no word for it
 
 

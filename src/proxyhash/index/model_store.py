@@ -22,9 +22,9 @@ def load_hasher(model: "Path | str | Hasher", device: str = "cpu") -> "Hasher":
     from proxyhash.models.hasher import Hasher
 
     hasher = model if isinstance(model, Hasher) else Hasher.load(Path(model), device)
-    if hasher.head.searches != "Hamming":
+    if hasher.head.metric != "hamming":
         raise InputError(
-            f"This model searches by {hasher.head.searches}, and an index only by Hamming distance; use evaluate model."
+            f"This model searches by {hasher.head.metric}, and an index only by Hamming distance; use evaluate model."
         )
     return hasher
 

@@ -1,31 +1,53 @@
-"""The systems that the paper compares with, each one file, all under one contract. They need torch (the extra `train`)."""
+"""Hashing methods: one file each, one registry.
 
-from proxyhash.methods import shallow  # noqa: F401  its methods register themselves
-from proxyhash.methods.deep import (  # noqa: F401  so do these
-    adsh,
-    bhc,
-    cnnh,
-    csq,
-    dpn,
-    dpsh,
-    dqn,
-    drsch,
-    dsdh,
-    dsrh,
-    dtsh,
-    greedyhash,
-    hashnet,
-    hbmp,
-    mdsh,
-    mihash,
-    ninh,
-    orthohash,
-    proxies,
-    softmax_pq,
-    subic,
-    talr,
-)
-from proxyhash.methods.lesson import Encoder, Lesson
-from proxyhash.methods.registry import Method, find_method, fit_method, list_methods
+Names are imported lazily, so torch loads only when it is needed. Method files register themselves when the registry is
+first used; a new file needs no import here.
+"""
 
-__all__ = ["Encoder", "Lesson", "Method", "find_method", "fit_method", "list_methods"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from proxyhash.methods.base import Encoder, HashingMethod, MethodSettings, TrainingData
+    from proxyhash.methods.encoders import HeadEncoder, LinearEncoder
+    from proxyhash.methods.registry import (
+        MethodInfo,
+        build_method,
+        check_settings,
+        get_method,
+        list_methods,
+        register_method,
+    )
+
+__all__ = [
+    "Encoder",
+    "HashingMethod",
+    "HeadEncoder",
+    "LinearEncoder",
+    "MethodInfo",
+    "MethodSettings",
+    "TrainingData",
+    "build_method",
+    "check_settings",
+    "get_method",
+    "list_methods",
+    "register_method",
+]
+
+_MODULES = {
+    "base": ("Encoder", "HashingMethod", "MethodSettings", "TrainingData"),
+    "encoders": ("HeadEncoder", "LinearEncoder"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its module."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = next((module for module, names in _MODULES.items() if name in names), "registry")
+    return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted([*globals(), *__all__])

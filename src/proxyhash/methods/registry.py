@@ -1,118 +1,251 @@
-"""Every system of the comparison under one roof: by name, with its family, year, labels, and how it searches."""
+"""Hashing methods by name."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import partial
-from typing import Any, Literal
+import pkgutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, Literal, TypeVar
 
-from proxyhash.methods.deep.fitting import fit_head
-from proxyhash.methods.lesson import Encoder, Lesson
-from proxyhash.training.objectives import Objective, Task, find_objective, objective
-from proxyhash.training.plan import Plan
+import torch
+
+from proxyhash.methods.base import Encoder, HashingMethod, MethodSettings, TrainingData
+from proxyhash.utils.config import from_mapping
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.registry import lookup
+from proxyhash.utils.registry import Registry
 from proxyhash.utils.validation import check_int
 
 LearnsFrom = Literal["nothing", "classes", "classes or tags"]
+Fit = Callable[[TrainingData, Any], Encoder]
+Registered = TypeVar("Registered", bound="type[HashingMethod] | Fit")
 
 
 @dataclass(frozen=True)
-class Method:
-    """A system: what it is called, where it belongs, and what fits it."""
+class MethodInfo:
+    """An entry of the registry.
+
+    A method that trains a network has `build`, its class; another one has `fit`, a function of features.
+    """
 
     name: str
     title: str
     family: str
-    year: int
-    settings: type
+    year: int | None
+    settings: type[MethodSettings]
     learns_from: LearnsFrom
-    searches: str
-    fit: Callable[..., Encoder]  # lesson, settings, and a plan if it trains a network
-    trains: bool = False
+    metric: str
+    build: Callable[[TrainingData, Any], HashingMethod] | None = None
+    fit: Fit | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Return whether the method trains a network."""
+        return self.build is not None
+
+    def sort_key(self) -> tuple[str, int, str]:
+        """Return what methods are listed by; those of one file keep their order."""
+        return self.family, self.year or sys.maxsize, (self.build or self.fit).__module__
 
 
-_METHODS: dict[str, Method] = {}
+_METHODS: Registry[MethodInfo] = Registry("method")
 
 
-def method(
+def register_method(
     name: str,
-    title: str,
-    family: str,
-    year: int,
-    settings: type,
     *,
-    learns_from: LearnsFrom,
-    searches: str = "Hamming",
-) -> Callable[[Callable[[Lesson, Any], Encoder]], Callable[[Lesson, Any], Encoder]]:
-    """Register what fits a shallow method."""
+    title: str | None = None,
+    family: str = "other",
+    year: int | None = None,
+    settings: type[MethodSettings] = MethodSettings,
+    learns_from: LearnsFrom = "classes or tags",
+    metric: str = "hamming",
+) -> Callable[[Registered], Registered]:
+    """Return a decorator that registers a method under a name.
 
-    def register(fit: Callable[[Lesson, Any], Encoder]) -> Callable[[Lesson, Any], Encoder]:
-        _METHODS[name] = Method(name, title, family, year, settings, learns_from, searches, fit)
-        return fit
+    It decorates a subclass of `HashingMethod`, or for a method that trains no network a function from `TrainingData` and
+    settings to an `Encoder`.
+
+    Parameters
+    ----------
+    name
+        What is typed: lower case, with hyphens.
+    title
+        What tables show; by default the name.
+    family
+        Methods are listed by family, then by year.
+    year
+        When it was published.
+    settings
+        A frozen dataclass, a subclass of `MethodSettings`.
+    learns_from
+        What it needs: "nothing", "classes" or "classes or tags".
+    metric
+        How its codes are compared, as its head or encoder has it.
+
+    Raises
+    ------
+    InputError
+        If the name is taken.
+
+    Examples
+    --------
+    >>> @register_method("itq", learns_from="nothing")
+    ... def fit(data: TrainingData, settings: MethodSettings) -> Encoder: ...
+    Traceback (most recent call last):
+    proxyhash.utils.errors.InputError: There is already a method 'itq'; choose another name.
+    """
+
+    def register(method: Registered) -> Registered:
+        if not method.__module__.startswith(__package__):
+            discover_methods()  # so that a name that is taken is noticed
+        factory: dict[str, Any] = {"build" if isinstance(method, type) else "fit": method}
+        _METHODS.add(name, MethodInfo(name, title or name, family, year, settings, learns_from, metric, **factory))
+        return method
 
     return register
 
 
-def deep_method(
-    name: str,
-    title: str,
-    family: str,
-    year: int,
-    settings: type,
-    *,
-    takes_tags: bool = True,
-    searches: str = "Hamming",
-) -> Callable[[Callable[[Task, Any], Objective]], Callable[[Task, Any], Objective]]:
-    """Register a training objective: it trains networks by its name, and here a head on given features."""
+def list_methods(*, trains: bool | None = None) -> list[str]:
+    """Return the names of all methods, by family and year.
 
-    def register(build: Callable[[Task, Any], Objective]) -> Callable[[Task, Any], Objective]:
-        objective(name, title, settings, takes_tags=takes_tags)(build)
-        list_as_method(name, title, family, year, searches)
-        return build
+    Parameters
+    ----------
+    trains
+        Only those that train a network, or only those that do not.
 
-    return register
+    Returns
+    -------
+    list of str
 
-
-def list_as_method(name: str, title: str, family: str, year: int, searches: str = "Hamming") -> None:
-    """List a training objective among the systems."""
-    found = find_objective(name)
-    learns_from: LearnsFrom = "classes or tags" if found.takes_tags else "classes"
-    _METHODS[name] = Method(
-        name, title, family, year, found.settings, learns_from, searches, partial(fit_head, name), trains=True
-    )
+    Examples
+    --------
+    >>> list_methods(trains=False)
+    ['lsh', 'itq', 'itq-cca', 'ksh', 'sdh']
+    """
+    discover_methods()
+    found = [info for info in _METHODS.values() if trains is None or info.trains == trains]
+    return [info.name for info in sorted(found, key=MethodInfo.sort_key)]
 
 
-def list_methods() -> list[str]:
-    """Return the names of all systems."""
-    return list(_METHODS)
+@cache
+def discover_methods() -> None:
+    """Import every module of this package, so that its methods register themselves."""
+    package = import_module(__package__)
+    for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
+        import_module(f"{__package__}.{module}")
 
 
-def find_method(name: str) -> Method:
-    """Return a system by name; an unknown one is answered with what to type."""
-    return lookup("method", name, _METHODS)
+def get_method(name: str) -> MethodInfo:
+    """Return the entry of a method.
+
+    Parameters
+    ----------
+    name
+        A name from `list_methods`.
+
+    Returns
+    -------
+    MethodInfo
+
+    Raises
+    ------
+    InputError
+        For an unknown name, with a suggestion.
+
+    Examples
+    --------
+    >>> get_method("dpsh").title
+    'DPSH'
+    """
+    discover_methods()
+    return _METHODS.find(name)
 
 
-def fit_method(name: str, lesson: Lesson, plan: Plan | None = None, **settings: Any) -> Encoder:
-    """Fit a system on features; a setting that it does not have is an error. `plan` is how the deep ones are trained."""
-    found = find_method(name)
-    known = [setting.name for setting in fields(found.settings)]
-    for setting in settings:
-        if setting not in known:
-            raise InputError(f"{found.title} has no setting {setting}; it has {', '.join(known) or 'none'}.")
-    _check(found, lesson)
-    chosen = found.settings(**settings)
-    return found.fit(lesson, chosen) if plan is None or not found.trains else found.fit(lesson, chosen, plan)
+def check_settings(name: str, settings: Mapping[str, Any]) -> MethodSettings:
+    """Return the settings of a method as its dataclass.
+
+    Parameters
+    ----------
+    name
+        A name from `list_methods`.
+    settings
+        Values by name; others keep their defaults.
+
+    Returns
+    -------
+    MethodSettings
+
+    Raises
+    ------
+    InputError
+        For an unknown method or setting, with a suggestion, and for a value of the wrong type.
+
+    Examples
+    --------
+    >>> check_settings("itq", {"iterations": 10})
+    ItqSettings(iterations=10)
+    >>> check_settings("itq", {"iteration": 10})
+    Traceback (most recent call last):
+    proxyhash.utils.errors.InputError: ITQ has no setting 'iteration'; did you mean iterations?
+    """
+    info = get_method(name)
+    return from_mapping(info.settings, settings, owner=info.title)
 
 
-def _check(found: Method, lesson: Lesson) -> None:
-    check_int("bits", lesson.bits, 1)
-    features = lesson.features
-    if features.ndim != 2 or len(features) < 2:
-        raise InputError(f"Features must be a matrix of at least two images, not {features.shape}.")
-    if found.learns_from != "nothing" and lesson.labels is None and lesson.tags is None:
-        raise InputError(f"{found.title} learns from labels, and there are none.")
-    if found.learns_from == "classes" and lesson.labels is None:
-        raise InputError(f"{found.title} learns from classes and cannot use tags.")
-    for known in (lesson.labels, lesson.tags):
-        if known is not None and len(known) != len(features):
-            raise InputError(f"There are {len(features)} features and {len(known)} labels.")
+def check_data(name: str, data: TrainingData) -> None:
+    """Raise an `InputError` unless a method can learn from these data."""
+    info = get_method(name)
+    check_int("bits", data.bits, 1)
+    if info.learns_from != "nothing" and data.labels is None:
+        raise InputError(f"{info.title} learns from labels, and there are none.")
+    if info.learns_from == "classes" and data.has_tags:
+        raise InputError(f"{info.title} learns from classes and cannot use tags.")
+    if data.features is not None and not callable(data.features):
+        shape = data.features.shape
+        if len(shape) != 2 or shape[0] < 2:
+            raise InputError(f"Features must be a matrix of at least two images, not {shape}.")
+        if data.labels is not None and len(data.labels) != shape[0]:
+            raise InputError(f"There are {shape[0]} features and {len(data.labels)} labels.")
+
+
+def build_method(name: str, data: TrainingData, settings: Mapping[str, Any]) -> HashingMethod:
+    """Return a method that trains a network, ready to be trained.
+
+    Its random draws depend on the seed of the data only, and do not move torch's own generator.
+
+    Parameters
+    ----------
+    name
+        A name from `list_methods(trains=True)`.
+    data
+        The training images.
+    settings
+        Values by name; others keep their defaults.
+
+    Returns
+    -------
+    HashingMethod
+
+    Raises
+    ------
+    InputError
+        For an unknown method or setting, and for data that the method cannot learn from.
+
+    Examples
+    --------
+    >>> from proxyhash.labels import ClassLabels
+    >>> data = TrainingData(8, labels=ClassLabels.from_names(["cat", "dog", "dog", "cat"]))
+    >>> build_method("dpsh", data, {"per_class": 2}).per_class
+    2
+    """
+    info = get_method(name)
+    resolved = check_settings(name, settings)
+    if info.build is None:
+        trained = list_methods(trains=True)
+        raise InputError(f"{info.title} trains no network; choose from {', '.join(trained)}.")
+    check_data(name, data)
+    resolved = resolved.resolve(tags=data.has_tags, finetune=data.finetune)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(data.seed)
+        return info.build(data, resolved)

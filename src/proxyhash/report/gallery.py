@@ -49,8 +49,8 @@ def make_gallery(
     progress: Progress = no_progress,
 ) -> Gallery:
     """Draw some queries, the same for every model, and search the database for them; without a split, all other images."""
-    if hasher.head.searches != "Hamming":
-        raise InputError(f"A gallery is searched by Hamming distance, and this model by {hasher.head.searches}.")
+    if hasher.head.metric != "hamming":
+        raise InputError(f"A gallery is searched by Hamming distance, and this model by {hasher.head.metric}.")
     judged, split = split is not None, split or _random_queries(dataset, queries)
     nu, readable = embed_split(hasher, dataset, split, progress)
     split = without(split, np.flatnonzero(~readable))

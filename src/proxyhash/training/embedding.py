@@ -10,8 +10,8 @@ from torch import Tensor
 
 from proxyhash.data.images import Indices
 from proxyhash.evaluation import mean_average_precision
+from proxyhash.losses import binarization_error
 from proxyhash.training.learner import Learner
-from proxyhash.training.losses import binarisation_error
 from proxyhash.training.sources import Source
 
 BATCH = 256
@@ -54,8 +54,8 @@ def validation_metrics(
     for bits, nu, others, objective, head in zip(lengths, asked, searched, learner.methods, learner.coders, strict=True):
         search = head.encode_queries(nu), queries.relevance, head.encode(others), database.relevance
         metrics[f"map_{bits}"] = mean_average_precision(*search, top).value
-        if head.searches == "Hamming":
-            metrics[f"binarisation_error_{bits}"] = float(binarisation_error(torch.from_numpy(nu)).mean())
+        if head.metric == "hamming":
+            metrics[f"binarisation_error_{bits}"] = float(binarization_error(torch.from_numpy(nu)).mean())
         scores = objective.scores(torch.from_numpy(nu).to(next(learner.heads.parameters()).device))
         if scores is not None and queries.classes is not None:
             known = queries.classes >= 0

@@ -7,8 +7,8 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from proxyhash.methods import HashingMethod
 from proxyhash.models.heads import Head
-from proxyhash.training.objectives import Objective
 from proxyhash.training.plan import Plan
 
 
@@ -19,7 +19,7 @@ class Learner(nn.Module):
         self,
         trunk: nn.Module,
         heads: Sequence[Head],
-        objectives: Sequence[Objective],
+        objectives: Sequence[HashingMethod],
         *,
         freeze_statistics: bool = False,
     ) -> None:
@@ -30,9 +30,9 @@ class Learner(nn.Module):
         self.objectives = nn.ModuleList(objectives)
 
     @property
-    def methods(self) -> list[Objective]:
+    def methods(self) -> list[HashingMethod]:
         """Return the objectives by their type, which torch's own list forgets."""
-        return [objective for objective in self.objectives if isinstance(objective, Objective)]
+        return [objective for objective in self.objectives if isinstance(objective, HashingMethod)]
 
     @property
     def coders(self) -> list[Head]:

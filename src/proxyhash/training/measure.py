@@ -99,7 +99,7 @@ def measure_hasher(
         processes=processes,
         progress=progress,
     )
-    error = float(((np.abs(nu[split.query]) - 1) ** 2).mean()) if hasher.head.searches == "Hamming" else None
+    error = float(((np.abs(nu[split.query]) - 1) ** 2).mean()) if hasher.head.metric == "hamming" else None
     return Measured(metrics, proxy_accuracy(hasher, dataset, split.query, nu), error, split)
 
 

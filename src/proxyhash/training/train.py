@@ -14,7 +14,8 @@ from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices, is_in_memory
 from proxyhash.data.transforms import Transform, default_transform, get_transform
-from proxyhash.labels import ClassLabels, TagLabels
+from proxyhash.labels import ClassLabels
+from proxyhash.methods import TrainingData, build_method, check_settings
 from proxyhash.models.backbones import create_backbone, pretraining_data
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import CachedFeatures, cached_features
@@ -22,7 +23,6 @@ from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashNetwork, HeadConfig, NormalizedBackbone
 from proxyhash.training.embedding import Judged, validation_metrics
 from proxyhash.training.learner import Learner
-from proxyhash.training.objectives import Task, build_objective, check_settings
 from proxyhash.training.plan import Plan
 from proxyhash.training.processes import join_processes
 from proxyhash.training.run_folder import RunFolder
@@ -171,32 +171,24 @@ def _learner(
     progress: Progress,
 ) -> Learner:
     """Build heads and objectives, the same ones for the same seed."""
-    known = dataset.require_labels().subset(train).select_classes(classes)
+    labels = dataset.require_labels().subset(train).select_classes(classes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(order.plan.seed)
         objectives, heads = [], []
         for bits in order.bits:
-            task = Task(
+            data = TrainingData(
                 bits,
-                known.names,
-                *class_and_tag_arrays(known),
                 lambda: features.values[train],
-                order.plan.seed,
-                progress,
-                order.finetunes,
+                labels,
+                seed=order.plan.seed,
+                progress=progress,
+                finetune=order.finetunes,
             )
-            objectives.append(build_objective(order.method, task, order.settings))
+            objectives.append(build_method(order.method, data, order.settings))
             shape = HeadConfig(backbone.config.num_features, bits, order.plan.hidden, order.plan.dropout)
-            heads.append(objectives[-1].head(shape))
+            heads.append(objectives[-1].build_head(shape))
     trunk = NormalizedBackbone(backbone) if order.finetunes else nn.Identity()
     return Learner(trunk, heads, objectives, freeze_statistics=order.plan.freeze_statistics)
-
-
-def class_and_tag_arrays(
-    labels: ClassLabels | TagLabels,
-) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_] | None]:
-    """Return the classes (n,) and the tags (n, T), one of them None, as `Task` and `Lesson` take them."""
-    return (labels.values, None) if isinstance(labels, ClassLabels) else (None, labels.values)
 
 
 def _targets(dataset: Dataset, images: Indices, classes: Indices) -> NDArray[np.int64] | NDArray[np.float32]:

@@ -156,7 +156,7 @@ class Trainer:
         begun, state = time.monotonic(), running.state
         self._seed(state)
         for number, (objective, head) in enumerate(zip(running.learner.methods, running.learner.coders, strict=True)):
-            objective.after_epoch(partial(self._embed_training, running.learner, number), head)
+            objective.on_epoch_end(partial(self._embed_training, running.learner, number), head)
         if running.average is not None:
             running.average.copy_buffers(running.learner)
         metrics = {"epoch": state.epoch + 1, **metrics}

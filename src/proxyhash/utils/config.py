@@ -1,8 +1,9 @@
 """Conversion of mappings, such as TOML tables, to configuration dataclasses."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -63,4 +64,13 @@ def from_mapping(config: type[Config], given: Mapping[str, Any], *, owner: str |
     try:
         return msgspec.convert(dict(given), config)
     except msgspec.ValidationError as error:
-        raise InputError(f"{name}: {str(error).rstrip('.')}.") from error
+        raise InputError(f"{name}: {_explain(str(error), config)}") from error
+
+
+def _explain(message: str, config: type) -> str:
+    """Return the sentence of a validation error; for a value that is none of a field's choices, with the choices."""
+    invalid = re.fullmatch(r"Invalid enum value (.+) - at `\$\.(\w+)`", message)
+    if invalid is None:
+        return f"{message.rstrip('.')}."
+    choices = ", ".join(map(str, get_args(get_type_hints(config)[invalid[2]])))
+    return f"{invalid[2]} is one of {choices}, not {invalid[1]}."

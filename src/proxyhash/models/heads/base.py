@@ -33,7 +33,7 @@ class HeadConfig:
 class Head(nn.Module):
     """Features (N, width) to outputs (N, outputs); these to packed codes of `bits` bits, and to what a query is."""
 
-    searches: ClassVar[str] = "Hamming"  # how codes are compared
+    metric: ClassVar[str] = "hamming"  # how codes are compared
 
     def __init__(self, shape: HeadConfig) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ class BlockHead(Head):
     An image in the database is the largest of each block; a query keeps its real values p, and scores sum_m p[m, symbol_m].
     """
 
-    searches = "one-hot blocks"
+    metric = "one-hot blocks"
 
     def __init__(self, shape: HeadConfig) -> None:
         super().__init__(shape)

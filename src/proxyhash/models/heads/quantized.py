@@ -19,7 +19,7 @@ class QuantisedHead(Head):
     `codebooks` (M, k, d) are learned from the training images after each epoch, by whoever trains the head.
     """
 
-    searches = "product quantiser"
+    metric = "product quantizer"
     codebooks: Tensor
 
     def __init__(self, shape: HeadConfig) -> None:

@@ -15,7 +15,7 @@ from proxyhash.models.heads.registry import register_head
 class WeightedHead(LinearHead):
     """u = L'q + b, signs as codes, searched by sum_k w_k [bits differ], with `weights` w (bits,) that are not negative."""
 
-    searches = "weighted Hamming"
+    metric = "weighted hamming"
     weights: Tensor
 
     def __init__(self, shape: HeadConfig) -> None:

@@ -1,0 +1,25 @@
+"""Parameter types shared by the commands."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import Parameter, Token
+
+from proxyhash.utils.errors import InputError
+
+Flag = Parameter(negative=())
+"""A boolean option without a --no- form: `Annotated[bool, Flag]`."""
+
+Json = Annotated[bool, Parameter(name="--json", negative=())]
+"""The option --json."""
+
+
+def _parse_int(_: type, tokens: Sequence[Token]) -> int:
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise InputError(f"it must be a whole number, not {tokens[0].value}.") from None
+
+
+Int = Annotated[int, Parameter(converter=_parse_int)]
+"""An integer. Cyclopts would round 2.5 to 2; here it is an error."""

@@ -1,0 +1,52 @@
+"""Loss functions that hashing methods share: pure functions of tensors.
+
+All losses are means over the batch, so that weights between them, such as lambda of the joint loss
+L = L_p + lambda L_t (section 4.4 of the paper), mean the same for every batch size.
+"""
+
+from proxyhash.losses.histogram import batch_histograms, soft_histograms
+from proxyhash.losses.pairwise import batch_pairs, hamming_distances, inner_products, masked_mean, pair_nll, similar_pairs
+from proxyhash.losses.proxy import (
+    balanced_binary_cross_entropy,
+    bitwise_cross_entropy,
+    cosine_cross_entropy,
+    polarization_loss,
+    proxy_cross_entropy,
+    proxy_logits,
+    proxy_nca,
+    tag_frequencies,
+)
+from proxyhash.losses.quantization import binarization_error, quantization_loss
+from proxyhash.losses.triplet import (
+    hamming_triplet,
+    hamming_triplet_between,
+    margin_in_bits,
+    similarity_levels,
+    triplet_hinge,
+)
+
+__all__ = [
+    "balanced_binary_cross_entropy",
+    "batch_histograms",
+    "batch_pairs",
+    "binarization_error",
+    "bitwise_cross_entropy",
+    "cosine_cross_entropy",
+    "hamming_distances",
+    "hamming_triplet",
+    "hamming_triplet_between",
+    "inner_products",
+    "margin_in_bits",
+    "masked_mean",
+    "pair_nll",
+    "polarization_loss",
+    "proxy_cross_entropy",
+    "proxy_logits",
+    "proxy_nca",
+    "quantization_loss",
+    "similar_pairs",
+    "similarity_levels",
+    "soft_histograms",
+    "tag_frequencies",
+    "triplet_hinge",
+]

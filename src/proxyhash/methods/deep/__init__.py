@@ -1,1 +1,0 @@
-"""Methods that train a network: each is an objective of the shared trainer."""

@@ -1,0 +1,76 @@
+"""DSDH: the likelihood of pairs, and codes from which labels can be regressed (Li, Sun, He and Tan 2017)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from proxyhash.losses import batch_pairs, inner_products, masked_mean, pair_nll
+from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
+from proxyhash.methods.coordinate_descent import cyclic_descent
+from proxyhash.methods.registry import register_method
+from proxyhash.models.heads import Head
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class DsdhSettings(MethodSettings):
+    """The authors' mu and nu; eta is of a mean over bits, as in DPSH; images of a class in a batch (ours)."""
+
+    SEARCH_SPACE: ClassVar[SearchSpace] = (
+        {"quantisation": 0.1},
+        {"quantisation": 0.01},
+        {"regression": 10.0},
+    )
+
+    regression: float = 1.0  # mu, of the labels' regression from the codes
+    ridge: float = 0.1  # nu, of the regression's weights
+    quantisation: float = 0.1  # eta, of the distance of nu to the codes
+    sweeps: int = 3  # over the bits after each epoch
+    per_class: int = 8
+
+
+@register_method("dsdh", title="DSDH", family="pairwise", year=2017, settings=DsdhSettings)
+class Dsdh(HashingMethod):
+    """DPSH's loss with codes B of its own: pairs + eta ||b - nu||^2, B from mu ||Y - B W||^2 + n ||W||^2 + eta ||B - U||^2.
+
+    After each epoch W is regressed and B updated bit by bit, each exactly, for all images; B is the signs of U at first.
+    Labels are one-hot classes or tags.
+    """
+
+    settings: DsdhSettings
+    codes: Tensor
+
+    def __init__(self, data: TrainingData, settings: DsdhSettings) -> None:
+        super().__init__(data, settings)
+        self.labels = data.known_labels().one_hot()
+        self.register_buffer("codes", torch.zeros(len(self.labels), data.bits))
+
+    def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:
+        """Return the loss of a batch."""
+        similar, dissimilar = batch_pairs(targets)
+        pairs = masked_mean(pair_nll(inner_products(embeddings, embeddings) / 2, similar), similar | dissimilar)
+        known = self.codes[indices]
+        codes = torch.where(known == 0, torch.where(embeddings >= 0, 1.0, -1.0), known)
+        return pairs + self.settings.quantisation * (embeddings - codes).square().mean()
+
+    def on_epoch_end(self, embed: Callable[[], Tensor], head: Head) -> None:  # noqa: ARG002
+        """Update the codes of all images."""
+        embeddings = embed().numpy()
+        codes = self.codes.cpu().numpy()
+        codes = np.where(embeddings >= 0, np.float32(1), np.float32(-1)) if not codes.any() else codes
+        self.codes.copy_(torch.from_numpy(discrete_step(codes, embeddings, self.labels, self.settings)))
+
+
+def discrete_step(codes: Floats, embeddings: Floats, labels: Floats, settings: DsdhSettings) -> Floats:
+    """Return codes (n, bits) after a regression of `labels` (n, C) and some sweeps; neither step raises the objective."""
+    gram = codes.T @ codes + settings.ridge / settings.regression * np.eye(codes.shape[1], dtype=np.float32)
+    weights = np.linalg.solve(gram, codes.T @ labels)  # W (bits, C)
+    target = settings.regression * labels @ weights.T + settings.quantisation * embeddings
+    coupling = (settings.regression * weights @ weights.T).astype(np.float32)
+    return cyclic_descent(codes, target, coupling, settings.sweeps)

@@ -1,0 +1,56 @@
+"""GreedyHash: a classifier on the signs themselves, gradients passed straight through (Su, Zhang, Han and Tian 2018)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
+from proxyhash.methods.registry import register_method
+from proxyhash.models.heads import HeadShape, LinearHead
+
+
+@dataclass(frozen=True)
+class GreedyHashSettings(MethodSettings):
+    """The weight of the penalty; public implementations have 0.1 to 1."""
+
+    SEARCH_SPACE: ClassVar[SearchSpace] = ({"penalty": 0.01}, {"penalty": 0.1}, {"penalty": 1.0})
+
+    penalty: float = 0.1
+
+
+@register_method("greedyhash", title="GreedyHash", family="proxy", year=2018, settings=GreedyHashSettings)
+class GreedyHash(HashingMethod):
+    """Cross-entropy of a linear classifier of b = sign(u), plus alpha mean ||u| - 1|^3; db/du is taken to be 1.
+
+    For tags the cross-entropy is binary, one tag at a time (ours).
+    """
+
+    settings: GreedyHashSettings
+
+    def __init__(self, data: TrainingData, settings: GreedyHashSettings) -> None:
+        super().__init__(data, settings)
+        self.classifier = nn.Linear(data.bits, data.num_classes)
+        self.has_tags = data.has_tags
+
+    def build_head(self, shape: HeadShape) -> LinearHead:
+        """Return a head without tanh: the penalty alone keeps u near its signs."""
+        return LinearHead(shape)
+
+    def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the loss of a batch."""
+        logits = self.scores(embeddings)
+        loss = binary_cross_entropy_with_logits(logits, targets) if self.has_tags else cross_entropy(logits, targets)
+        return loss + self.settings.penalty * (embeddings.abs() - 1).abs().pow(3).mean()
+
+    def scores(self, embeddings: Tensor) -> Tensor:
+        """Return the classifier's logits (N, C) of the signs."""
+        logits: Tensor = self.classifier(straight_through_signs(embeddings))
+        return logits
+
+
+def straight_through_signs(u: Tensor) -> Tensor:
+    """Return sign(u), sign(0) = +1, with the gradient of u."""
+    return u + (torch.where(u >= 0, 1.0, -1.0) - u).detach()

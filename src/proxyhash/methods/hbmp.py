@@ -1,0 +1,125 @@
+"""HBMP, binary matrix pursuit: codes that add up to the similarities, then a hinge (Cakir, He and Sclaroff 2018)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import scipy.optimize
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from proxyhash.losses import polarization_loss
+from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
+from proxyhash.methods.coordinate_descent import improve_bit
+from proxyhash.methods.label_sets import LabelSets, label_sets
+from proxyhash.methods.registry import register_method
+from proxyhash.models.heads import HeadConfig, LinearHead, WeightedHead
+from proxyhash.utils.random import generator
+
+Doubles = NDArray[np.float64]
+PIECE = 2048  # label sets whose similarity to the anchors is held at once
+
+
+@dataclass(frozen=True)
+class HbmpSettings(MethodSettings):
+    """The hinge's margin, and how many distinct sets of tags the codes are worked out for (ours: the rest follow these)."""
+
+    SEARCH_SPACE: ClassVar[SearchSpace] = ({"margin": 0.5}, {"margin": 1.0}, {"margin": 2.0})
+
+    margin: float = 1.0
+    most_sets: int = 2_000
+
+
+class _MatrixPursuit(HashingMethod):
+    """The mean of max(0, 1 - u_k y_k), y the code of the image's label set: each bit lowers ||S - sum_k w_k y_k y_k'||^2.
+
+    S = +1 for label sets that share something, else -1. A bit is the signs of the residual's top eigenvector, improved
+    entry by entry (ours: with many classes that eigenvector is one of many).
+    """
+
+    settings: HbmpSettings
+    targets: Tensor
+    regressed: ClassVar[bool]
+
+    def __init__(self, data: TrainingData, settings: HbmpSettings) -> None:
+        super().__init__(data, settings)
+        found = label_sets(data.known_labels().one_hot())
+        random = generator(data.seed, "hbmp")
+        codes, self.weights = pursue(found, data.bits, settings.most_sets, random, regressed=self.regressed)
+        self.register_buffer("targets", torch.from_numpy(codes[found.member].astype(np.float32)))
+
+    def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the loss of a batch."""
+        return polarization_loss(embeddings, self.targets[indices], self.settings.margin)
+
+
+@register_method("hbmp", title="HBMP", family="pairwise", year=2018, settings=HbmpSettings)
+class Hbmp(_MatrixPursuit):
+    """Constant weights 1 / K: the codes are searched by Hamming distance."""
+
+    regressed = False
+
+    def build_head(self, shape: HeadShape) -> LinearHead:
+        """Return a head without tanh."""
+        return LinearHead(shape)
+
+
+@register_method(
+    "hbmp-regress", title="HBMP regress", family="pairwise", year=2018, settings=HbmpSettings, metric="weighted hamming"
+)
+class HbmpRegress(_MatrixPursuit):
+    """Weights that are regressed after each bit, and searched by."""
+
+    regressed = True
+
+    def build_head(self, shape: HeadConfig) -> WeightedHead:
+        """Return a head without tanh that searches by the regressed weights."""
+        head = WeightedHead(shape)
+        head.weights.copy_(torch.from_numpy(self.weights))
+        return head
+
+
+def pursue(
+    sets: LabelSets, bits: int, most: int, random: np.random.Generator, *, regressed: bool
+) -> tuple[Doubles, Doubles]:
+    """Return codes (U, bits) of label sets and weights (bits,).
+
+    Bits are found for the `most` frequent sets, the anchors; the others follow them, a piece at a time.
+    """
+    anchors = sets.similarity(slice(most), slice(most))
+    codes, steps = np.zeros((len(anchors), 0)), [np.zeros(0)]
+    for bit in range(bits):
+        residual = anchors - (codes * steps[-1]) @ codes.T
+        found = improve_bit(_top_signs(residual, random), residual, np.ones(len(anchors)))
+        codes = np.column_stack([codes, found])
+        steps.append(regressed_weights(codes, anchors) if regressed else np.full(bit + 1, 1 / bits))
+    pieces = [slice(first, first + PIECE) for first in range(len(anchors), len(sets.rows), PIECE)]
+    rest = [_following(sets.similarity(piece, slice(most)), codes, steps) for piece in pieces]
+    return np.concatenate([codes, *rest]), steps[-1]
+
+
+def _following(similarity: Doubles, anchors: Doubles, steps: list[Doubles]) -> Doubles:
+    """Return the codes (n, bits) of sets by their similarity (n, A) to anchors: signs of residual times anchors."""
+    codes = np.zeros((len(similarity), 0))
+    for bit, weights in enumerate(steps[:-1]):
+        pull = (similarity - (codes * weights) @ anchors[:, :bit].T) @ anchors[:, bit]
+        codes = np.column_stack([codes, np.where(pull >= 0, 1.0, -1.0)])
+    return codes
+
+
+def regressed_weights(codes: Doubles, similarity: Doubles) -> Doubles:
+    """Return the weights w >= 0 that minimize ||S - sum_k w_k y_k y_k'||^2, for codes (U, K): K normal equations."""
+    gram = np.square(codes.T @ codes)
+    products = np.einsum("uk,uv,vk->k", codes, similarity, codes, optimize=True)
+    values, vectors = np.linalg.eigh(gram)
+    root = np.sqrt(np.maximum(values, 1e-9 * values[-1]))  # equal bits share their weight
+    weights: Doubles = scipy.optimize.nnls((vectors * root).T, (vectors.T @ products) / root)[0]
+    return weights
+
+
+def _top_signs(residual: Doubles, random: np.random.Generator) -> Doubles:
+    """Return the signs of a top eigenvector, drawn at random if there are several."""
+    values, vectors = np.linalg.eigh(residual)
+    top = vectors[:, values > values[-1] - 1e-6 * max(1.0, abs(values[-1]))]
+    return np.where(top @ random.standard_normal(top.shape[1]) >= 0, 1.0, -1.0)

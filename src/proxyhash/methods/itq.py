@@ -1,0 +1,103 @@
+"""ITQ and ITQ-CCA (Gong, Lazebnik, Gordo and Perronnin 2013): project, then rotate towards the corners of the cube."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from proxyhash.methods.base import MethodSettings, SearchSpace, TrainingData
+from proxyhash.methods.encoders import Floats, LinearEncoder
+from proxyhash.methods.registry import register_method
+from proxyhash.proxies.alignment import itq_rotation
+from proxyhash.proxies.geometry import random_rotation
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.random import generator
+
+
+@dataclass(frozen=True)
+class ItqSettings(MethodSettings):
+    """How often signs and rotation are alternated."""
+
+    iterations: int = 50  # the authors'
+
+
+@dataclass(frozen=True)
+class ItqCcaSettings(MethodSettings):
+    """The same, and what keeps the covariances invertible."""
+
+    SEARCH_SPACE: ClassVar[SearchSpace] = tuple({"ridge": ridge} for ridge in (1e-4, 1e-2, 0.1, 1.0, 10.0))
+
+    iterations: int = 50
+    ridge: float = 1e-4  # the authors' r, relative to the mean variance so that it fits features of any scale
+
+
+@register_method("itq", title="ITQ", family="shallow", year=2011, settings=ItqSettings, learns_from="nothing")
+def fit_itq(data: TrainingData, settings: ItqSettings) -> LinearEncoder:
+    """Minimize ||B - V R||^2 over signs B and rotations R, for V the first principal components of the centred features."""
+    features = data.load_features()
+    if data.bits > features.shape[1]:
+        raise InputError(f"ITQ finds at most {features.shape[1]} principal components, not {data.bits} bits.")
+    mean, covariance = moments(features)
+    _, vectors = scipy.linalg.eigh(covariance, subset_by_index=(len(mean) - data.bits, len(mean) - 1))
+    return _rotated("itq", data, features, mean, vectors, settings)
+
+
+@register_method(
+    "itq-cca", title="ITQ-CCA", family="shallow", year=2011, settings=ItqCcaSettings, learns_from="classes or tags"
+)
+def fit_itq_cca(data: TrainingData, settings: ItqCcaSettings) -> LinearEncoder:
+    """ITQ on the directions that correlate most with the labels: Cxy Cyy^-1 Cyx w = l^2 Cxx w, columns scaled by l.
+
+    C classes give C - 1 directions; longer codes get their further bits from the rotation, which mixes these into all.
+    """
+    features = data.load_features()
+    mean, cxx = moments(features)
+    width, labels = len(mean), data.known_labels().one_hot(np.float64)
+    centered_labels = labels - labels.mean(0)
+    cxy = _cross(features, mean, centered_labels)
+    cyy = centered_labels.T @ centered_labels / len(labels)
+    inner = cxy @ np.linalg.solve(cyy + settings.ridge * np.trace(cyy) / len(cyy) * np.eye(len(cyy)), cxy.T)
+    outer = cxx + settings.ridge * np.trace(cxx) / width * np.eye(width)
+    count = min(data.bits, width)
+    values, vectors = scipy.linalg.eigh((inner + inner.T) / 2, outer, subset_by_index=(width - count, width - 1))
+    directions = np.zeros((width, data.bits))
+    directions[:, :count] = vectors * np.sqrt(np.maximum(values, 0))  # beyond rank C - 1 values are rounding, of either sign
+    return _rotated("itq-cca", data, features, mean, directions, settings)
+
+
+def moments(features: Floats, piece: int = 8192) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean (q,) and covariance (q, q) of features (N, q), a piece at a time."""
+    mean = np.asarray(features.mean(0, dtype=np.float64))
+    covariance = np.zeros((len(mean), len(mean)))
+    for first in range(0, len(features), piece):
+        centred = features[first : first + piece] - mean.astype(np.float32)
+        covariance += centred.T @ centred
+    return mean, covariance / len(features)
+
+
+def _cross(
+    features: Floats, mean: NDArray[np.float64], labels: NDArray[np.float64], piece: int = 8192
+) -> NDArray[np.float64]:
+    total = np.zeros((len(mean), labels.shape[1]))
+    for first in range(0, len(features), piece):
+        total += (features[first : first + piece] - mean).T @ labels[first : first + piece]
+    return total / len(features)
+
+
+def _rotated(
+    name: str,
+    data: TrainingData,
+    features: Floats,
+    mean: NDArray[np.float64],
+    directions: NDArray[np.float64],
+    settings: "ItqSettings | ItqCcaSettings",
+) -> LinearEncoder:
+    projected = (np.asarray(features, np.float32) - mean.astype(np.float32)) @ directions.astype(np.float32)
+    # The error, and so the rotation, is judged at unit variance; signs do not depend on scale.
+    scale = np.sqrt(np.square(projected).mean()) or 1.0
+    start = random_rotation(data.bits, generator(data.seed, "itq"))
+    rotation = itq_rotation((projected / scale).astype(np.float64), start, settings.iterations)
+    projection = (directions / scale @ rotation.matrix).astype(np.float32)
+    return LinearEncoder(name, mean.astype(np.float32), projection, settings=settings)

@@ -1,0 +1,38 @@
+"""NINH: a triplet ranking loss on codes that a divide-and-encode head makes (Lai, Pan, Liu and Yan 2015)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from proxyhash.losses import similarity_levels, triplet_hinge
+from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace
+from proxyhash.methods.registry import register_method
+from proxyhash.models.heads import DividedHead, HeadShape
+
+
+@dataclass(frozen=True)
+class NinhSettings(MethodSettings):
+    """The authors' margin, one bit; images of a class in a batch (ours)."""
+
+    SEARCH_SPACE: ClassVar[SearchSpace] = ({"margin": 1.0}, {"margin": 2.0}, {"margin": 4.0})
+
+    margin: float = 1.0
+    per_class: int = 4
+
+
+@register_method("ninh", title="NINH", family="triplet", year=2015, settings=NinhSettings)
+class Ninh(HashingMethod):
+    """The mean of max(0, m + ||F - F+||^2 - ||F - F-||^2), F = (nu + 1) / 2, over all triplets of a batch."""
+
+    settings: NinhSettings
+
+    def build_head(self, shape: HeadShape) -> DividedHead:
+        """Return the divide-and-encode head."""
+        return DividedHead(shape)
+
+    def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the loss of a batch."""
+        squares = embeddings.square().sum(1)
+        distances = (squares[:, None] + squares - 2 * embeddings @ embeddings.T) / 4
+        return triplet_hinge(distances, similarity_levels(targets), self.settings.margin)

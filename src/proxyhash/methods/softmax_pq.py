@@ -1,0 +1,42 @@
+"""Softmax-PQ: a classifier's softmax, product-quantised (Sablayrolles, Douze, Usunier and Jegou 2017)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from torch import Tensor
+from torch.nn.functional import nll_loss
+
+from proxyhash.methods.base import HashingMethod, MethodSettings, TrainingData
+from proxyhash.methods.registry import register_method
+from proxyhash.models.heads import Head, HeadShape, QuantisedHead, SoftmaxQuantisedHead
+
+
+@register_method(
+    "softmax-pq", title="Softmax-PQ", family="proxy", year=2017, learns_from="classes", metric="product quantizer"
+)
+class SoftmaxPq(HashingMethod):
+    """Cross-entropy of an ordinary classifier; its softmax is what is stored, by 8 bits for each of K / 8 groups of classes.
+
+    The authors learn the quantiser once; here it follows the classifier after each epoch, so that every epoch can be judged.
+    """
+
+    def __init__(self, data: TrainingData, settings: MethodSettings) -> None:
+        super().__init__(data, settings)
+        self.classes = data.num_classes
+
+    def build_head(self, shape: HeadShape) -> SoftmaxQuantisedHead:
+        """Return a head with an output for each class."""
+        return SoftmaxQuantisedHead(replace(shape, outputs=self.classes))
+
+    def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the loss of a batch of softmaxes (N, C)."""
+        return nll_loss(embeddings.clamp(min=1e-12).log(), targets)
+
+    def scores(self, embeddings: Tensor) -> Tensor:
+        """Return the chances of the classes (N, C)."""
+        return embeddings
+
+    def on_epoch_end(self, embed: Callable[[], Tensor], head: Head) -> None:
+        """Fit the quantiser."""
+        assert isinstance(head, QuantisedHead)
+        head.learn_codebooks(embed().numpy())

@@ -1,0 +1,78 @@
+"""Hashing methods fitted on given features."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from proxyhash.codes import pack
+from proxyhash.methods import Encoder, HeadEncoder, TrainingData, build_method, check_settings, get_method
+from proxyhash.methods.registry import check_data
+from proxyhash.models.heads import HeadShape
+from proxyhash.training.learner import Learner
+from proxyhash.training.plan import Plan
+from proxyhash.training.run_folder import RunFolder
+from proxyhash.training.sources import FeatureSource
+from proxyhash.training.trainer import Material, Trainer
+
+
+def fit_method(name: str, data: TrainingData, optim: Plan | None = None, **settings: Any) -> Encoder:
+    """Fit a method on features.
+
+    Parameters
+    ----------
+    name
+        A name from `list_methods`.
+    data
+        Features, and labels if the method learns from them.
+    optim
+        How a head is trained, for methods that train; by default the settings for frozen features.
+    **settings
+        Settings of the method.
+
+    Returns
+    -------
+    Encoder
+
+    Raises
+    ------
+    InputError
+        For an unknown method or setting, with a suggestion, and for data that the method cannot learn from.
+
+    Examples
+    --------
+    >>> features = np.random.default_rng(0).normal(size=(50, 16)).astype(np.float32)
+    >>> encoder = fit_method("itq", TrainingData(8, features), iterations=10)
+    >>> encoder.encode(features).shape
+    (50, 1)
+    """
+    info = get_method(name)
+    chosen = check_settings(name, settings)
+    check_data(name, data)
+    if info.fit is not None:
+        return info.fit(data, chosen)
+    return _fit_head(name, data, settings, optim or Plan.frozen(seed=data.seed))
+
+
+def _fit_head(name: str, data: TrainingData, settings: dict[str, Any], optim: Plan) -> HeadEncoder:
+    """Train a head on the features with the shared trainer."""
+    features = data.load_features()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(data.seed)
+        method = build_method(name, data, settings)
+        head = method.build_head(HeadShape(features.shape[1], data.bits, optim.hidden, optim.dropout))
+        with tempfile.TemporaryDirectory(prefix="proxyhash-") as run:
+            trainer = Trainer(
+                Learner(nn.Identity(), [head], [method]),
+                optim,
+                FeatureSource(features),
+                Material(np.arange(len(features)), data.known_labels().targets()),
+                RunFolder(Path(run), writes=False),
+                progress=data.progress,
+            )
+            learner = trainer.fit()
+    codes = learner.methods[0].training_codes()
+    return HeadEncoder(name, learner.coders[0].eval(), None if codes is None else pack(codes.numpy() >= 0))

@@ -1,0 +1,75 @@
+"""Shallow methods as models: the codes of the fit, from images, with labels and without."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from proxyhash.data import load_dataset, make_split
+from proxyhash.methods import LinearEncoder, TrainingData
+from proxyhash.models import feature_cache
+from proxyhash.models.hasher import Hasher
+from proxyhash.training.features import fit_method
+from proxyhash.training.fit import ShallowOrder, fit_hashers, is_shallow
+from proxyhash.training.measure import measure_hasher, what_it_was_trained_for
+from proxyhash.utils.errors import InputError
+
+FEATURES = np.random.default_rng(0).normal(3, 1, (80, 24)).astype(np.float32)
+LABELS = np.arange(80) % 4
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path))
+    for module in ("feature_cache", "hasher"):
+        monkeypatch.setattr(f"proxyhash.models.{module}.onnx_available", lambda: False)
+
+
+@pytest.mark.parametrize("name", ["itq", "itq-cca", "lsh"])
+def test_a_head_gives_the_codes_of_the_fit(name: str) -> None:
+    encoder = fit_method(name, TrainingData.from_arrays(12, FEATURES, LABELS))
+    assert isinstance(encoder, LinearEncoder)
+    head = encoder.to_head()
+    with torch.inference_mode():
+        nu = head(torch.from_numpy(FEATURES)).numpy()
+    sure = np.abs(encoder.embed(FEATURES)) > 1e-4  # of a projection: nearer to zero, rounding decides
+    assert np.array_equal((nu >= 0)[sure], (encoder.embed(FEATURES) >= 0)[sure])
+    assert np.abs(nu).max() <= 1
+
+
+@pytest.mark.parametrize("name", ["ksh", "sdh"])
+def test_a_kernel_is_refused(name: str) -> None:
+    encoder = fit_method(name, TrainingData.from_arrays(8, FEATURES, LABELS))
+    assert isinstance(encoder, LinearEncoder)
+    with pytest.raises(InputError, match="a model cannot hold; compare it by benchmark"):
+        encoder.to_head()
+
+
+def test_digits_with_a_protocol_and_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digits = load_dataset("digits")
+    order = ShallowOrder((8, 16), "itq", backbone="convnet")
+    hashers = fit_hashers(digits, make_split(digits), order)
+    assert [hasher.bits for hasher in hashers] == [8, 16]
+    hashers[1].metadata["data"] = {"path": "digits", "tags": None, "round": 0}
+    hashers[1].save(tmp_path / "model")
+    loaded = Hasher.load(tmp_path / "model")
+    dataset, split = what_it_was_trained_for(loaded)
+    monkeypatch.setattr(feature_cache, "_extract", pytest.fail)  # the features are there
+    assert measure_hasher(loaded, dataset, split).metrics[0].value > 0.25  # random features; chance is 0.1
+
+    (everything,) = fit_hashers(digits, None, ShallowOrder((8,), "itq", backbone="convnet"))
+    assert everything.class_names == ()
+    assert "protocol" not in everything.metadata
+    everything.metadata["data"] = {"path": "digits", "tags": None, "round": 0}
+    with pytest.raises(InputError, match="was fitted without labels, so nothing says which images are alike"):
+        what_it_was_trained_for(everything)
+    assert what_it_was_trained_for(everything, "digits")[1].protocol == "holdout"
+
+
+def test_labels_are_needed_by_those_that_learn_from_them() -> None:
+    digits = load_dataset("digits")
+    with pytest.raises(InputError, match="ITQ-CCA learns from labels, and digits is used without"):
+        fit_hashers(digits, None, ShallowOrder((8,), "itq-cca", backbone="convnet"))
+    assert [is_shallow(name) for name in ("itq", "shclm", "nonsense")] == [True, False, False]
