@@ -69,7 +69,9 @@ def _finetune() -> tuple[float, float, float]:
     labels = np.arange(len(images)) % CLASSES
     objective = build_method("random", TrainingData.from_arrays(BITS, None, labels), {})
     plan = Plan.finetune(epochs=1, batch=BATCH)
-    learner = Learner(NormalizedBackbone(create_backbone("efficientnet_lite0")), [HashHead(HeadConfig(1280, BITS))], [objective])
+    learner = Learner(
+        NormalizedBackbone(create_backbone("efficientnet_lite0")), [HashHead(HeadConfig(1280, BITS))], [objective]
+    )
     learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     with tempfile.TemporaryDirectory() as folder:
         source = ImageSource(images, get_transform("small", SIZE), Plan())

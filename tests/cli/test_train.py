@@ -30,7 +30,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 def _torch_only(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
     """Spare the seconds of an export, once the models are there."""
     for module in (hasher, feature_cache):
-        monkeypatch.setattr(module, "onnx_available", lambda: False)
+        monkeypatch.setattr(module, "is_onnx_available", lambda: False)
 
 
 @pytest.fixture(scope="module")

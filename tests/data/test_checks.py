@@ -8,8 +8,8 @@ import pytest
 from helpers.datasets import labeled_dataset, tagged_dataset, write_ilsvrc, write_nuswide
 from helpers.images import smooth_image, write_images
 from proxyhash.data import ArrayImages, ClassLabels, Dataset, load_dataset, make_split
-from proxyhash.data.checks import Finding, DatasetReport, check_dataset
-from proxyhash.data.checks.pixels import pixel_digests, readable_images, duplicate_groups
+from proxyhash.data.checks import DatasetReport, Finding, check_dataset
+from proxyhash.data.checks.pixels import duplicate_groups, pixel_digests, readable_images
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.utils.errors import InputError
 
@@ -135,7 +135,7 @@ def test_lonely_queries_are_counted() -> None:
     values = tags.require_tags().values
     values[:, 2] = False
     values[21] = [False, False, True]
-    tags = replace(tags, parts=np.array([0] * 20 + [1] * 2, np.int8), images=pictures(22).images)
+    tags = replace(tags, splits=np.array([0] * 20 + [1] * 2, np.int8), images=pictures(22).images)
     assert finding(check_dataset(tags, make_split(tags)), "nothing relevant").count == 1
 
 
@@ -171,7 +171,7 @@ def test_a_published_set_in_miniature_passes(tmp_path: Path) -> None:
     small = make_split(data, "multi-label")
     report = check_dataset(data, small, threads=1)
     assert report.worst_level in {"ok", "note", "warning"}
-    assert report.as_dict()["worst"] == report.worst_level
+    assert report.as_dict()["worst_level"] == report.worst_level
 
 
 def test_digests_tell_pictures_apart_by_pixels_and_shape() -> None:

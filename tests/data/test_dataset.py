@@ -36,7 +36,7 @@ def test_some_images_of_others() -> None:
     assert [some.key(0), some.key(1)] == ["image-000001", "image-000004"]
     np.testing.assert_array_equal(some.read(1), smooth_image(4))
     np.testing.assert_array_equal(some.read_square(0, 5, "squash"), memory.read_square(1, 5, "squash"))
-    stored = some.stored(np.array([1, 0]))
+    stored = some.pixels_in_memory(np.array([1, 0]))
     assert stored is not None
     np.testing.assert_array_equal(stored[0], smooth_image(4))
 

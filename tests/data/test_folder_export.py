@@ -37,11 +37,11 @@ def test_classes_come_back(tmp_path: Path) -> None:
 
 def test_parts_and_tags_come_back(tmp_path: Path) -> None:
     parts = np.array([0, 0, 0, 1, 1, 1], np.int8)
-    labeled = replace(CLASSES, labels=ClassLabels(np.array([0, 1, 0, 1, 0, 1]), NAMES), parts=parts)
+    labeled = replace(CLASSES, labels=ClassLabels(np.array([0, 1, 0, 1, 0, 1]), NAMES), splits=parts)
     write_image_folder(labeled, tmp_path / "parts")
     assert by_name(load_dataset(tmp_path / "parts")) == by_name(labeled)
     tags = np.array([[1, 0], [0, 1], [1, 1], [0, 0], [1, 0], [0, 1]], bool)
-    tagged = replace(CLASSES, labels=TagLabels(tags, NAMES), parts=parts)
+    tagged = replace(CLASSES, labels=TagLabels(tags, NAMES), splits=parts)
     write_image_folder(tagged, tmp_path / "tags")
     assert by_name(load_dataset(tmp_path / "tags")) == by_name(tagged)
 

@@ -71,7 +71,7 @@ def test_parts_of_large_pictures_are_averaged_and_not_picked(name: str, tmp_path
 
 
 def test_squares_of_files_pass_through_the_other_transforms(files: FileImages) -> None:
-    window = Transform("mini", "", 10, 12, crop="window")
+    window = Transform("mini", "", 10, 12, crop="random_crop")
     draws = draw_augment_params(12, 0, 0)
     for batch in load_batches(files, BATCHES, window, augment_params=draws):
         squares = torch.from_numpy(np.stack([files.read_square(int(index), 12, "squash") for index in batch.indices]))
@@ -81,7 +81,9 @@ def test_squares_of_files_pass_through_the_other_transforms(files: FileImages) -
 def test_augmentation_depends_on_the_image_and_not_on_its_batch(files: FileImages) -> None:
     draws = draw_augment_params(12, 0, 0)
     found = {
-        size: torch.cat([batch.images for batch in load_batches(files, np.arange(12).reshape(-1, size), PHOTO, augment_params=draws)])
+        size: torch.cat(
+            [batch.images for batch in load_batches(files, np.arange(12).reshape(-1, size), PHOTO, augment_params=draws)]
+        )
         for size in (3, 4, 12)
     }
     torch.testing.assert_close(found[3], found[4])
@@ -92,7 +94,9 @@ def test_unreadable_images_are_left_out_and_counted(files: FileImages, tmp_path:
     for number in (0, 1, 11):
         (tmp_path / f"{number}.png").write_bytes(b"")
     problems = SkippedItems()
-    found = list(load_batches(files, BATCHES, PHOTO, skipped=problems, augment_params=draw_augment_params(12, 0, 0), workers=2))
+    found = list(
+        load_batches(files, BATCHES, PHOTO, skipped=problems, augment_params=draw_augment_params(12, 0, 0), workers=2)
+    )
     assert [batch.indices.tolist() for batch in found] == [[5, 3], [], [2, 4, 10], [9, 8, 7, 6]]
     assert [len(batch.images) for batch in found] == [2, 0, 3, 4]
     assert problems.counts == {"unreadable image": 3}

@@ -6,7 +6,7 @@ import pytest
 from helpers.datasets import pack_tar, write_cifar
 from proxyhash.data import catalog, load_dataset
 from proxyhash.data.catalog import CIFAR10, CIFAR100, ILSVRC2012, Archive, DatasetInfo, get_dataset_info, list_datasets
-from proxyhash.data.locations import check_files, data_folders, find_archive, find_folder, fetch_folder
+from proxyhash.data.locations import check_files, data_folders, fetch_folder, find_archive, find_folder
 from proxyhash.utils.errors import InputError
 
 

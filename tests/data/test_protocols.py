@@ -13,8 +13,8 @@ from proxyhash.data import Dataset, Split, default_protocol, get_protocol, list_
 from proxyhash.data.catalog import DATASETS
 from proxyhash.data.dataset import SPLITS
 from proxyhash.data.images import ArrayImages
+from proxyhash.data.protocols.general import class_folds
 from proxyhash.data.protocols.sampling import sample_per_class, sample_per_tag
-from proxyhash.data.protocols.transfer import class_folds
 from proxyhash.labels import ClassLabels
 from proxyhash.utils.errors import InputError
 
@@ -276,8 +276,8 @@ def test_short_names_and_defaults() -> None:
         (TAGGED, {"protocol": "transfer"}, "The protocol transfer needs classes, and photos has tags."),
         (TAGGED, {"validation": "classes"}, "photos has tags: hold out images for validation, not classes."),
         (FOLDER, {"validation": "some"}, "Validation holds out images, classes or none, not 'some'."),
-        (FOLDER, {"protocol": "transfer", "round": 4}, "The protocol transfer has rounds 0 to 3, not 4."),
-        (FOLDER, {"round": 1}, "The protocol holdout has no rounds."),
+        (FOLDER, {"protocol": "transfer", "fold": 4}, "The protocol transfer has folds 0 to 3, not 4."),
+        (FOLDER, {"fold": 1}, "The protocol holdout has no folds."),
         (FOLDER, {"round": -1}, "The round must be at least 0, not -1."),
         (FOLDER, {"seed": -1}, "The seed must be at least 0, not -1."),
         (labeled_dataset("photos", np.arange(70) % 7), {"protocol": "transfer"}, "has 7 classes; transfer needs at least 8"),

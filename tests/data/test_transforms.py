@@ -16,8 +16,8 @@ from proxyhash.data import Dataset
 from proxyhash.data.images import ArrayImages, FileImages
 from proxyhash.data.transforms import (
     Transform,
-    draw_augment_params,
     default_transform,
+    draw_augment_params,
     get_transform,
     list_transforms,
 )
@@ -42,11 +42,11 @@ def scaled(image: Floats, size: int) -> Floats:
 def slow(transform: Transform, image: NDArray[np.uint8], draw: NDArray[np.float32]) -> Floats:
     """What `for_training` should do to one image."""
     pixels = image.astype(np.float64)
-    if transform.crop == "window":
+    if transform.crop == "random_crop":
         pixels = scaled(pixels, transform.side) if len(pixels) != transform.side else pixels
         row, column = (int(value * (transform.side - transform.size + 1)) for value in draw[1:3])
         pixels = pixels[row : row + transform.size, column : column + transform.size]
-    elif transform.crop == "padded":
+    elif transform.crop == "pad_shift":
         side, reach = len(pixels), len(pixels) // 8
         padded = np.pad(pixels, ((reach, reach), (reach, reach), (0, 0)), mode="reflect")
         row, column = (int(value * (2 * reach + 1)) for value in draw[1:3])
@@ -63,8 +63,8 @@ def slow(transform: Transform, image: NDArray[np.uint8], draw: NDArray[np.float3
         (get_transform("small", 48), 16),
         (get_transform("small", 20), 32),
         (get_transform("paper-cifar"), 32),
-        (Transform("mini", "", 24, 32, crop="window"), 32),
-        (Transform("mini", "", 24, 32, crop="window"), 16),
+        (Transform("mini", "", 24, 32, crop="random_crop"), 32),
+        (Transform("mini", "", 24, 32, crop="random_crop"), 16),
         (get_transform("paper-256"), 256),
     ],
     ids=lambda value: value.name if isinstance(value, Transform) else str(value),
@@ -82,7 +82,7 @@ def test_batches_are_what_single_images_give(transform: Transform, side: int) ->
 def test_extreme_draws_stay_inside() -> None:
     images = squares(2, 32)
     draws = torch.tensor([[0.0] * 5, [float(np.nextafter(np.float32(1), np.float32(0)))] * 5])
-    for transform in (get_transform("small", 32), Transform("mini", "", 24, 32, crop="window")):
+    for transform in (get_transform("small", 32), Transform("mini", "", 24, 32, crop="random_crop")):
         found = transform.augment(images, draws).permute(0, 2, 3, 1).numpy()
         for image, draw, result in zip(images.numpy(), draws.numpy(), found, strict=True):
             np.testing.assert_allclose(result, slow(transform, image, draw), atol=0.01)
@@ -93,7 +93,7 @@ def test_extreme_draws_stay_inside() -> None:
     [
         (get_transform("small", 32), 32, 32),
         (get_transform("paper-cifar"), 32, 32),
-        (Transform("mini", "", 24, 32, crop="window"), 32, 24),
+        (Transform("mini", "", 24, 32, crop="random_crop"), 32, 24),
         (get_transform("photo", 28), 32, 28),
         (get_transform("photo", 28), 64, 56),
     ],
@@ -170,7 +170,7 @@ def test_transforms_by_name() -> None:
     assert (get_transform("photo", 96).side, get_transform("small", 64).side) == (110, 64)
     small = labeled_dataset("x", np.zeros(3, int))
     assert (default_transform(small, 96).name, default_transform(small, 96).flip) == ("small", True)
-    assert not default_transform(replace(small, mirrors=False), 96).flip
+    assert not default_transform(replace(small, flip_safe=False), 96).flip
     assert default_transform(Dataset("x", FileImages(Path(), ["a.png"])), 96).name == "photo"
     assert isinstance(labeled_dataset("x", np.zeros(3, int)).images, ArrayImages)
     for name, size, sentence in (

@@ -11,7 +11,7 @@ from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.losses import bitwise_cross_entropy, cosine_cross_entropy, hamming_triplet, proxy_cross_entropy, proxy_nca
 from proxyhash.methods import HashingMethod, TrainingData, build_method, get_method, list_methods, register_method, registry
 from proxyhash.methods.proxy import ProxyMethod, class_similarity
-from proxyhash.models.network import HashHead, HeadShape
+from proxyhash.models.network import HashHead, HeadConfig
 from proxyhash.proxies import class_mean_similarity, tag_similarity
 from proxyhash.utils.errors import InputError
 
@@ -42,10 +42,10 @@ def test_every_method_keeps_the_contract(name: str, kind: str) -> None:
     if kind == "tags" and get_method(name).learns_from == "classes":
         pytest.skip("for classes only")
     made = build_method(name, data(kind), {})
-    head = made.build_head(HeadShape(6, BITS))
+    head = made.build_head(HeadConfig(6, BITS))
     outputs = head(torch.from_numpy(FEATURES)).detach()
-    assert outputs.shape == (COUNT, head.outputs)
-    assert head.codes(outputs.numpy()).shape == (COUNT, 1)
+    assert outputs.shape == (COUNT, head.out_features)
+    assert head.encode(outputs.numpy()).shape == (COUNT, 1)
     nu = embeddings() if head.metric == "hamming" else outputs.requires_grad_()
     loss = made(nu, targets(kind), torch.arange(COUNT))
     assert loss.shape == ()
@@ -67,7 +67,7 @@ def test_learned_proxies_move_and_fixed_ones_do_not(name: str, moves: bool) -> N
     made = build_method(name, data("classes"), {})
     assert isinstance(made, ProxyMethod)
     before = made.proxies().weights.copy()
-    head = HashHead(HeadShape(6, BITS))
+    head = HashHead(HeadConfig(6, BITS))
     optimizer = torch.optim.SGD([*head.parameters(), *made.parameters()], lr=0.5)
     made(head(torch.from_numpy(FEATURES)), targets("classes"), torch.arange(COUNT)).backward()
     optimizer.step()

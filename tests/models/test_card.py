@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from proxyhash.index.calibration import Calibration
-from proxyhash.models.card import refresh_card, model_card
+from proxyhash.models.card import model_card, refresh_card
 from proxyhash.models.hasher import Hasher
 from proxyhash.utils.markdown import escape_markdown
 
@@ -33,7 +33,7 @@ def described(model: Path, folder: Path, **record: Any) -> Path:
 
 @pytest.fixture(autouse=True)
 def _torch_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxyhash.models.hasher.onnx_available", lambda: False)
+    monkeypatch.setattr("proxyhash.models.hasher.is_onnx_available", lambda: False)
 
 
 def test_a_card_says_what_the_folder_knows(model: Path, tmp_path: Path) -> None:

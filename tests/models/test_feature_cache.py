@@ -15,6 +15,7 @@ from proxyhash.models import feature_cache
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import cached_features
+from proxyhash.models.network import NormalizedBackbone
 from proxyhash.models.runtime import TorchBackend
 from proxyhash.utils.errors import InputError
 
@@ -24,7 +25,7 @@ TRANSFORM = get_transform("small", 8)
 @pytest.fixture(autouse=True)
 def _torch_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare the seconds of an export, but where it is what is tested."""
-    monkeypatch.setattr(feature_cache, "onnx_available", lambda: False)
+    monkeypatch.setattr(feature_cache, "is_onnx_available", lambda: False)
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def small(count: int = 150) -> Dataset:
     digits = load_dataset("digits").subset(np.arange(count))
     stored = digits.images.pixels_in_memory(np.arange(count))
     assert stored is not None
-    return replace(digits, images=ArrayImages(stored), problems=SkippedItems())
+    return replace(digits, images=ArrayImages(stored), skipped=SkippedItems())
 
 
 def test_features_are_mapped_and_computed_once(tmp_path: Path, backbone: Backbone) -> None:
@@ -50,7 +51,7 @@ def test_features_are_mapped_and_computed_once(tmp_path: Path, backbone: Backbon
     stored = small().images.pixels_in_memory(np.arange(150))
     assert stored is not None
     with torch.inference_mode():
-        expected = backbone(backbone.config.normalize(stored)).numpy()
+        expected = NormalizedBackbone(backbone)(torch.from_numpy(stored).permute(0, 3, 1, 2)).numpy()
     np.testing.assert_allclose(first.values, expected, atol=1e-5)
     assert first.readable.all()
     assert {file.name for file in first.folder.iterdir()} == {"features.npy", "readable.npy"}
@@ -58,7 +59,7 @@ def test_features_are_mapped_and_computed_once(tmp_path: Path, backbone: Backbon
 
 def test_onnxruntime_gives_the_same_features(tmp_path: Path, backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
     by_torch = cached_features(small(20), backbone, TRANSFORM, folder=tmp_path / "torch")
-    monkeypatch.setattr(feature_cache, "onnx_available", lambda: True)
+    monkeypatch.setattr(feature_cache, "is_onnx_available", lambda: True)
     by_onnx = cached_features(small(20), backbone, TRANSFORM, folder=tmp_path / "onnx")
     np.testing.assert_allclose(by_onnx.values, by_torch.values, atol=1e-4)
     assert not (by_onnx.folder / "network.onnx").exists()
@@ -81,9 +82,9 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 import test_feature_cache as test
-from proxyhash.models import feature_cache, running
-feature_cache.onnx_available = lambda: False
-running.BATCH, feature_cache.SAVE_EVERY = 16, 2
+from proxyhash.models import feature_cache, runtime
+feature_cache.is_onnx_available = lambda: False
+runtime.BATCH_SIZE, feature_cache.SAVE_EVERY = 16, 2
 
 def progress(work, fraction):
     if fraction > 0.6:
@@ -155,7 +156,7 @@ def test_a_damaged_cache_is_refused(tmp_path: Path, backbone: Backbone, name: st
 def test_unreadable_images_are_counted_and_marked(
     tmp_path: Path, backbone: Backbone, bad: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxyhash.models.running.BATCH", 2)  # whole batches are unreadable
+    monkeypatch.setattr("proxyhash.models.runtime.BATCH_SIZE", 2)  # whole batches are unreadable
     names = [f"{number}.png" for number in range(10)]
     for number, name in enumerate(names):
         if number in bad:

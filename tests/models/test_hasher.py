@@ -14,8 +14,7 @@ from proxyhash.data.images import ArrayImages, Subset
 from proxyhash.data.transforms import get_transform
 from proxyhash.models import hasher as hasher_module
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.hasher import Hasher
-from proxyhash.models.joined import concat_hashers
+from proxyhash.models.hasher import Hasher, concat_hashers
 from proxyhash.models.network import HashHead, HashNetwork, HeadConfig
 from proxyhash.models.runtime import OnnxBackend, TorchBackend
 from proxyhash.models.storage import check_replaceable
@@ -103,11 +102,11 @@ def test_unreadable_images_are_counted_or_an_error(saved: Path, tmp_path: Path) 
     (tmp_path / "bad.png").write_bytes(b"no image")
     files = [tmp_path / "bad.png", tmp_path / "good.png", tmp_path / "absent.png"]
     problems = SkippedItems()
-    kept, nu = hasher.embed_readable(files, problems)
+    kept, nu = hasher.embed(files, on_error="skip", skipped=problems)
     assert kept.tolist() == [1]
     np.testing.assert_array_equal(nu, hasher.embed(files[1]))
     assert problems.counts["unreadable image"] == 2
-    kept, nu = hasher.embed_readable(files[:1], SkippedItems())
+    kept, nu = hasher.embed(files[:1], on_error="skip", skipped=SkippedItems())
     assert (len(kept), nu.shape) == (0, (0, BITS))
     with pytest.raises(InputError, match=r"absent.png is not there.$"):
         hasher.encode(files[1:])
@@ -116,7 +115,7 @@ def test_unreadable_images_are_counted_or_an_error(saved: Path, tmp_path: Path) 
 def test_without_onnxruntime_everything_works_through_torch(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hasher_module, "onnx_available", lambda: False)
+    monkeypatch.setattr(hasher_module, "is_onnx_available", lambda: False)
     loaded = Hasher.load(saved)
     assert isinstance(loaded._backend(), TorchBackend)
     np.testing.assert_array_equal(loaded.encode(digits()), new_hasher().encode(digits()))
@@ -139,7 +138,7 @@ def test_a_network_that_cannot_be_exported_is_saved_all_the_same(tmp_path: Path,
 def test_a_model_answers_for_itself_when_its_folder_is_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Hasher.load(folder)
     assert isinstance(first.onnx, OnnxBackend)
-    monkeypatch.setattr(hasher_module, "onnx_available", lambda: False)
+    monkeypatch.setattr(hasher_module, "is_onnx_available", lambda: False)
     codes = first.encode(digits())
     new_hasher(hidden=8).save(folder)
     np.testing.assert_array_equal(first.encode(digits()), codes)

@@ -16,9 +16,8 @@ from proxyhash import Index
 from proxyhash.cli.app import main
 from proxyhash.data import SkippedItems
 from proxyhash.data.shards import list_shards
-from proxyhash.models.code_shards import read_shard, shard_path
+from proxyhash.models.code_shards import encode_shards, read_shard, shard_path
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.shard_encoding import encode_shards
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.parallel import available_threads
 from proxyhash.utils.process_rank import ProcessRank, get_process_rank

@@ -30,7 +30,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     for module in (hasher, feature_cache):
-        monkeypatch.setattr(module, "onnx_available", lambda: False)
+        monkeypatch.setattr(module, "is_onnx_available", lambda: False)
 
 
 Quickstart = Callable[[str], dict[str, Any]]

@@ -24,7 +24,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path))
     for module in ("feature_cache", "hasher"):
-        monkeypatch.setattr(f"proxyhash.models.{module}.onnx_available", lambda: False)
+        monkeypatch.setattr(f"proxyhash.models.{module}.is_onnx_available", lambda: False)
 
 
 @pytest.mark.parametrize("name", ["itq", "itq-cca", "lsh"])

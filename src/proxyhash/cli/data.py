@@ -52,7 +52,9 @@ def datasets(*, data_dir: Path | None = None, json_: Json = False) -> None:
         table.add_column(heading, justify="right" if heading in {"images", "classes"} else "left", overflow="fold")
     for record in records:
         where = _plain(str(_facts(record, data_dir)["where"] or "no"))
-        table.add_row(record.name, record.summary, f"{record.num_images:,}", f"{record.num_classes:,}", record.image_size, where)
+        table.add_row(
+            record.name, record.summary, f"{record.num_images:,}", f"{record.num_classes:,}", record.image_size, where
+        )
     console = Console()
     console.print(table)
     looked = ", ".join(str(folder) for folder in data_folders(data_dir))
@@ -73,7 +75,7 @@ def protocols(dataset: str | None = None, /, *, json_: Json = False) -> None:
     json_
         Print JSON instead of a table.
     """
-    from proxyhash.data import get_protocol, get_dataset_info, list_datasets, list_protocols
+    from proxyhash.data import get_dataset_info, get_protocol, list_datasets, list_protocols
 
     if dataset is not None and not Path(dataset).exists():
         get_dataset_info(dataset)
@@ -102,7 +104,7 @@ def check(
     /,
     *,
     protocol: str | None = None,
-    round_: Annotated[Int, Parameter(name="--round")] = 0,
+    fold: Int = 0,
     backbone: str | None = None,
     data_dir: Path | None = None,
     seed: Int = 0,
@@ -125,8 +127,8 @@ def check(
         A name from `proxyhash datasets`, or a folder.
     protocol
         Also check how this protocol cuts it; by default the one that it would expect.
-    round_
-        The round of a transfer protocol, 0 to 3.
+    fold
+        The fold of a transfer protocol, 0 to 3.
     backbone
         Also check whether this network was pretrained on classes that should be unseen.
     data_dir
@@ -147,9 +149,9 @@ def check(
         loaded = load_dataset(data_, data_dir=data_dir, strict=strict, progress=progress)
         split, obstacle = None, None
         try:
-            split = make_split(loaded, protocol, seed=seed, fold=round_)
+            split = make_split(loaded, protocol, seed=seed, fold=fold)
         except InputError as error:  # no reason not to look at the images, unless a protocol was asked for
-            if protocol is not None or round_:
+            if protocol is not None or fold:
                 raise
             obstacle = None if loaded.kind == "unlabeled" else Finding("error", str(error).rstrip("."))
         report = check_dataset(loaded, split, pretrained_on=_pretrained_on(backbone), threads=threads, progress=progress)
@@ -205,7 +207,7 @@ def _print(report: "DatasetReport") -> None:
     facts = report.summary
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
-    parts = ", ".join(f"{count:,} {name}" for name, count in dict(facts["parts"]).items())  # type: ignore[call-overload]
+    parts = ", ".join(f"{count:,} {name}" for name, count in dict(facts["splits"]).items())  # type: ignore[call-overload]
     table.add_row("data set", _plain(f"{facts['name']}: {facts['images']:,} images" + (f" ({parts})" if parts else "")))
     if facts["kind"] != "unlabeled":
         table.add_row("labels", f"{facts['classes']:,} {facts['kind']}, {facts['without label']:,} images without")

@@ -85,12 +85,12 @@ def _encode_file(model: Path, images: Path, output: Path, problems: "SkippedItem
         found = (
             FileImages(images.parent, [images.name]) if images.is_file() else load_dataset(images, progress=progress).images
         )
-        kept, nu = hasher.embed_readable(found, problems, progress=progress)
+        kept, embeddings = hasher.embed(found, on_error="skip", skipped=problems, progress=progress)
     if not len(kept):
         raise InputError(f"None of the images in {images} could be read.")
     keys = np.array([found.key(int(index)) for index in kept])
     with atomic_write(output) as temporary, temporary.open("wb") as handle:
-        np.savez(handle, codes=hasher.head.encode(nu), keys=keys, bits=np.int64(hasher.bits))
+        np.savez(handle, codes=hasher.head.encode(embeddings), keys=keys, bits=np.int64(hasher.bits))
     facts = {"codes": len(kept), "bits": hasher.bits, "file": str(output)}
     return facts, f"{len(kept):,} codes of {hasher.bits} bits are in {output}."
 
@@ -99,8 +99,8 @@ def _encode_shards(
     model: Path, images: Path, shards: Path, size: int | None, problems: "SkippedItems", device: str | None
 ) -> Said:
     from proxyhash.data.shards import SHARD_SIZE, list_shards
+    from proxyhash.models.code_shards import encode_shards
     from proxyhash.models.hasher import Hasher
-    from proxyhash.models.shard_encoding import encode_shards
 
     rank = get_process_rank()
     check_writable(shards / "shard")
@@ -110,8 +110,17 @@ def _encode_shards(
         done = encode_shards(hasher, pieces, shards, problems, rank=rank, on_shard=counted)
     rate = f" at {done.images / done.seconds:,.0f} images/s" if done.images >= 100 else ""
     who = f"Process {rank.rank} of {rank.world}: " if rank.world > 1 else ""
-    facts = {"written": done.written, "there": done.existing, "images": done.images, "bits": hasher.bits, "folder": str(shards)}
-    return facts, f"{who}{done.written:,} shards written, {done.existing:,} were there; {done.images:,} images encoded{rate}."
+    facts = {
+        "written": done.written,
+        "there": done.existing,
+        "images": done.images,
+        "bits": hasher.bits,
+        "folder": str(shards),
+    }
+    return (
+        facts,
+        f"{who}{done.written:,} shards written, {done.existing:,} were there; {done.images:,} images encoded{rate}.",
+    )
 
 
 def find_device(wanted: str | None, local: int | None = None) -> str:

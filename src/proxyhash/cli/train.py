@@ -179,7 +179,9 @@ def train(
             hasher.save(folder)
     if not first:
         return
-    made = [{"model": str(folder), "bits": each.bits, **each.metadata} for folder, each in zip(folders, hashers, strict=True)]
+    made = [
+        {"model": str(folder), "bits": each.bits, **each.metadata} for folder, each in zip(folders, hashers, strict=True)
+    ]
     measure = "" if split is None else f"; measure it with: proxyhash evaluate model {folders[0]}"
     print_result(
         {"models": made, "problems": dataset.skipped.as_dict()},

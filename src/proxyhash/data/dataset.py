@@ -86,7 +86,7 @@ class Dataset:
     def subset(self, indices: Indices) -> "Dataset":
         """Return a data set of some of the images, with the same names of classes or tags."""
         labels = None if self.labels is None else self.labels.subset(indices)
-        return replace(self, images=Subset(self.images, indices), labels=labels, parts=self.splits[indices])
+        return replace(self, images=Subset(self.images, indices), labels=labels, splits=self.splits[indices])
 
     def with_frequent_tags(self, count: int) -> "Dataset":
         """Return the images that have one of the `count` most frequent tags, and only these tags (NUS-WIDE-21)."""

@@ -36,7 +36,7 @@ class Images(Protocol):
         """Return an image as (side, side, 3)."""
         ...
 
-    def read_crop(self, index: int, part: CropBox, out: NDArray[np.float32]) -> None:
+    def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
         """Write a part of an image's central square to `out` (size, size, 3)."""
         ...
 
@@ -84,11 +84,11 @@ class ArrayImages:
         """Return the image as (side, side, 3)."""
         return resize_square(Image.fromarray(self.pixels[index]), side, fit)
 
-    def read_part(self, index: int, part: CropBox, out: NDArray[np.float32]) -> None:
+    def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
         """Write a part of the image to `out` (size, size, 3)."""
-        sample_crop(Image.fromarray(self.pixels[index]), part, out)
+        sample_crop(Image.fromarray(self.pixels[index]), box, out)
 
-    def stored(self, indices: Indices) -> Pixels:
+    def pixels_in_memory(self, indices: Indices) -> Pixels:
         """Return the pixels (n, H, W, 3): small images are enlarged a whole batch at once, by whoever transforms them."""
         return self.pixels[indices]
 
@@ -124,11 +124,11 @@ class FileImages:
         """Decode the image as (side, side, 3)."""
         return decode_square(self.path(index), side, fit)
 
-    def read_part(self, index: int, part: CropBox, out: NDArray[np.float32]) -> None:
+    def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
         """Decode a part of the image to `out` (size, size, 3)."""
-        decode_crop(self.path(index), part, out)
+        decode_crop(self.path(index), box, out)
 
-    def stored(self, indices: Indices) -> None:  # noqa: ARG002
+    def pixels_in_memory(self, indices: Indices) -> None:  # noqa: ARG002
         """Return nothing: files are decoded one by one."""
         return
 
@@ -164,11 +164,11 @@ class Subset:
         """Return the image as (side, side, 3)."""
         return self.images.read_square(int(self.indices[index]), side, fit)
 
-    def read_part(self, index: int, part: CropBox, out: NDArray[np.float32]) -> None:
+    def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
         """Write a part of the image to `out` (size, size, 3)."""
-        self.images.read_crop(int(self.indices[index]), part, out)
+        self.images.read_crop(int(self.indices[index]), box, out)
 
-    def stored(self, indices: Indices) -> Pixels | None:
+    def pixels_in_memory(self, indices: Indices) -> Pixels | None:
         """Return images as they lie in memory, or None."""
         return self.images.pixels_in_memory(self.indices[indices])
 

@@ -85,7 +85,9 @@ class _Reader:
         parts: Sequence[CropBox | None] = [None] * len(indices)
         side, dtype = self.transform.side, "uint8"
         if self.transform.can_decode_crops:
-            parts = self.transform.crop_boxes(len(indices), None if self.augment_params is None else self.augment_params[indices])
+            parts = self.transform.crop_boxes(
+                len(indices), None if self.augment_params is None else self.augment_params[indices]
+            )
             side, dtype = self.transform.size, "float32"
         pixels = np.empty((len(indices), side, side, 3), dtype)
         items = zip(indices.tolist(), parts, pixels, strict=True)

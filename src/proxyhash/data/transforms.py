@@ -23,13 +23,16 @@ from proxyhash.utils.random import generator
 from proxyhash.utils.registry import lookup
 from proxyhash.utils.validation import check_int
 
-Crop = Literal["none", "window", "padded", "area"]
+Crop = Literal["none", "random_crop", "pad_shift", "random_resized"]
 AugmentParams = NDArray[np.float32]
 
 AREA_RANGE = (0.35, 1.0)  # of the square that an `area` crop keeps; less would often cut the object away
 MAX_ASPECT_RATIO = 4 / 3  # its widest and narrowest shape
 SHIFT_DIVISOR = 8  # a `padded` crop moves by up to an eighth of the side: 4 of CIFAR's 32 pixels, as is usual there
-SIZE_STEP, MIN_SIZE = 16, 64  # sides that images are shrunk to: multiples of the one, as networks halve them; never below the other
+SIZE_STEP, MIN_SIZE = (
+    16,
+    64,
+)  # sides that images are shrunk to: multiples of the one, as networks halve them; never below the other
 CENTER_FRACTION = 0.875  # of the side that is kept for testing where training crops
 
 
@@ -51,13 +54,13 @@ class Transform:
 
     def augment(self, squares: Tensor, draws: Tensor) -> Tensor:
         """Return (n, 3, size, size) floats from 0 to 255, from squares (n, H, H, 3) of bytes and draws (n, 5)."""
-        if self.crop == "area":
+        if self.crop == "random_resized":
             return _area_crops(_floats(squares), draws, self.size, self.flip)
         squares = self._large_enough(squares)
         side = squares.shape[1]
-        if self.crop == "window":
+        if self.crop == "random_crop":
             start, length = (draws[:, 1:3] * (side - self.size + 1)).long(), self.size
-        elif self.crop == "padded":
+        elif self.crop == "pad_shift":
             reach = max(1, side // SHIFT_DIVISOR)
             start, length = (draws[:, 1:3] * (2 * reach + 1)).long() - reach, side
         else:
@@ -69,7 +72,13 @@ class Transform:
         """Return (n, 3, size, size) floats from 0 to 255, nothing random."""
         squares = self._large_enough(squares)
         side = squares.shape[1]
-        kept = self.size if self.crop == "window" else round(side * CENTER_FRACTION) if self.crop == "area" else side
+        kept = (
+            self.size
+            if self.crop == "random_crop"
+            else round(side * CENTER_FRACTION)
+            if self.crop == "random_resized"
+            else side
+        )
         first = (side - kept) // 2
         return _scaled(_floats(squares[:, first : first + kept, first : first + kept]), self.size)
 
@@ -83,12 +92,16 @@ class Transform:
     @property
     def can_decode_crops(self) -> bool:
         """Return whether files are best read by `parts`; other crops need the whole square."""
-        return self.crop == "area" and self.fit == "cover"
+        return self.crop == "random_resized" and self.fit == "cover"
 
     def crop_boxes(self, count: int, draws: AugmentParams | None) -> list[CropBox]:
         """Return what `area` crops take of `count` images: by their draws (count, 5), or for testing."""
         if draws is None:
-            return [CropBox((1 - CENTER_FRACTION) / 2, (1 - CENTER_FRACTION) / 2, CENTER_FRACTION, CENTER_FRACTION, flipped=False)] * count
+            return [
+                CropBox(
+                    (1 - CENTER_FRACTION) / 2, (1 - CENTER_FRACTION) / 2, CENTER_FRACTION, CENTER_FRACTION, flipped=False
+                )
+            ] * count
         rectangles = torch.stack(_areas(torch.from_numpy(draws)), 1).tolist()
         mirrored = ((draws[:, 0] < 0.5) & self.flip).tolist()
         rows = zip(rectangles, mirrored, strict=True)
@@ -96,7 +109,7 @@ class Transform:
 
     def _large_enough(self, squares: Tensor) -> Tensor:
         """Bring images that lay in memory in another size to the square that windows are cut from."""
-        if self.crop != "window" or squares.shape[1] == self.side:
+        if self.crop != "random_crop" or squares.shape[1] == self.side:
             return squares
         return _scaled(_floats(squares), self.side).permute(0, 2, 3, 1)
 
@@ -106,13 +119,26 @@ _TRANSFORMS = {
     for transform in (
         Transform("paper-cifar", "the paper's for CIFAR: to 227 pixels, mirrored at random", 227, 227),
         Transform(
-            "paper-256", "the paper's for photographs: squashed to 256, windows of 227, mirrored", 227, 256, crop="window"
+            "paper-256",
+            "the paper's for photographs: squashed to 256, windows of 227, mirrored",
+            227,
+            256,
+            crop="random_crop",
         ),
         Transform(
-            "small", "for small images: moved by an eighth over a mirrored border, mirrored, scaled", 96, 96, crop="padded"
+            "small",
+            "for small images: moved by an eighth over a mirrored border, mirrored, scaled",
+            96,
+            96,
+            crop="pad_shift",
         ),
         Transform(
-            "photo", "for photographs: parts of 35 to 100 % of the central square, mirrored", 224, 256, "cover", "area"
+            "photo",
+            "for photographs: parts of 35 to 100 % of the central square, mirrored",
+            224,
+            256,
+            "cover",
+            "random_resized",
         ),
     )
 }
@@ -131,7 +157,7 @@ def get_transform(name: str, size: int | None = None) -> Transform:
     if name.startswith("paper"):
         raise InputError(f"The transform {name} gives {found.size} pixels, not {size}: that is the paper's.")
     check_int("The size of an image", size, 1)
-    side = round(size / CENTER_FRACTION) if found.crop == "area" else size
+    side = round(size / CENTER_FRACTION) if found.crop == "random_resized" else size
     return replace(found, size=size, side=side)
 
 

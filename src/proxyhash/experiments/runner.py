@@ -18,8 +18,7 @@ from proxyhash.experiments.trial import Trial, fingerprint
 from proxyhash.methods import TrainingData, get_method
 from proxyhash.models.backbones import create_backbone, pretraining_data
 from proxyhash.models.feature_cache import CachedFeatures, cached_features
-from proxyhash.models.hasher import Hasher
-from proxyhash.models.joined import concat_hashers
+from proxyhash.models.hasher import Hasher, concat_hashers
 from proxyhash.models.runtime import Floats
 from proxyhash.training.features import fit_method
 from proxyhash.training.measure import PIECE, embed_split

@@ -52,7 +52,7 @@ def _codes(hasher: "object", dataset: Dataset, images: Indices, progress: Progre
     from proxyhash.models.hasher import Hasher
 
     assert isinstance(hasher, Hasher)
-    kept, nu = hasher.embed_readable(Subset(dataset.images, images), SkippedItems(), progress=progress)
+    kept, nu = hasher.embed(Subset(dataset.images, images), on_error="skip", skipped=SkippedItems(), progress=progress)
     return images[kept], pack(signs(nu))
 
 

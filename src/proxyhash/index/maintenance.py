@@ -132,7 +132,7 @@ class Upgrade:
         from proxyhash.data import FileImages
 
         images = FileImages(Path(), [str(path) for path in paths])
-        kept, nu = self.hasher.embed_readable(images, self.problems)
+        kept, nu = self.hasher.embed(images, on_error="skip", skipped=self.problems)
         return kept, pack(signs(nu)) if len(kept) else np.zeros((0, (self.hasher.bits + 7) // 8), np.uint8)
 
     def _go_live(self, edition: int, generation: int) -> int:

@@ -59,7 +59,7 @@ def _readable(hasher: "Hasher", images: Anything) -> NDArray[np.float32]:
     from proxyhash.data import SkippedItems
 
     problems = SkippedItems()
-    kept, nu = hasher.embed_readable(images, problems)
+    kept, nu = hasher.embed(images, on_error="skip", skipped=problems)
     if len(kept) < len(images):  # type: ignore[arg-type]  # a single path was put into a list before
         raise InputError(f"{next(iter(problems.examples.values()))[0].rstrip('.')}.")
     return nu

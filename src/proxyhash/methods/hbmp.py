@@ -60,9 +60,9 @@ class Hbmp(_MatrixPursuit):
 
     regressed = False
 
-    def build_head(self, shape: HeadShape) -> LinearHead:
+    def build_head(self, config: HeadConfig) -> LinearHead:
         """Return a head without tanh."""
-        return LinearHead(shape)
+        return LinearHead(config)
 
 
 @register_method(
@@ -73,9 +73,9 @@ class HbmpRegress(_MatrixPursuit):
 
     regressed = True
 
-    def build_head(self, shape: HeadConfig) -> WeightedHead:
+    def build_head(self, config: HeadConfig) -> WeightedHead:
         """Return a head without tanh that searches by the regressed weights."""
-        head = WeightedHead(shape)
+        head = WeightedHead(config)
         head.weights.copy_(torch.from_numpy(self.weights))
         return head
 

@@ -14,10 +14,10 @@ from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.network import NormalizedBackbone
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.running import run_inference
-from proxyhash.models.runtime import Floats, OnnxBackend, InferenceBackend, TorchBackend, is_onnx_available
+from proxyhash.models.runtime import Floats, InferenceBackend, OnnxBackend, TorchBackend, is_onnx_available, run_inference
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import feature_cache_crop
 from proxyhash.utils.paths import cache_root
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -131,7 +131,12 @@ def _note(mark: Path, done: int) -> None:
 
 
 def _key(dataset: Dataset, backbone: Backbone, transform: Transform) -> str:
-    seen = (transform.side, transform.fit, transform.crop, transform.size)  # all that matters without augmentation
+    seen = (
+        transform.side,
+        transform.fit,
+        feature_cache_crop(transform.crop),
+        transform.size,
+    )  # all that matters without augmentation
     digest = hashlib.sha256(f"{FORMAT};{dataset.images.fingerprint()};{seen};".encode())
     for name, tensor in backbone.state_dict().items():
         digest.update(name.encode())

@@ -79,7 +79,9 @@ def limit_memory(more: int) -> None:
 
 def do(job: Job, data: bytes, pixels: int) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
     """Return what a job asks for; what cannot be decoded is an error."""
-    image = decode_image(io.BytesIO(data), job.side if isinstance(job, Thumbnail) else _needed(job), name=NAME, max_pixels=pixels)
+    image = decode_image(
+        io.BytesIO(data), job.side if isinstance(job, Thumbnail) else _needed(job), name=NAME, max_pixels=pixels
+    )
     if isinstance(job, Square):
         return resize_square(image, job.side, job.fit)
     if isinstance(job, Crop):

@@ -85,10 +85,10 @@ class _Decoded:
     def read_square(self, index: int, side: int, fit: Fit) -> Pixels:  # noqa: ARG002
         return self.pixels[index]
 
-    def read_part(self, index: int, part: CropBox, out: NDArray[np.float32]) -> None:  # noqa: ARG002
+    def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:  # noqa: ARG002
         out[:] = self.pixels[index]
 
-    def stored(self, indices: NDArray[np.int64]) -> None:  # noqa: ARG002
+    def pixels_in_memory(self, indices: NDArray[np.int64]) -> None:  # noqa: ARG002
         return None
 
     def fingerprint(self) -> str:

@@ -11,7 +11,7 @@ from torch import nn
 from proxyhash.codes import pack
 from proxyhash.methods import Encoder, HeadEncoder, TrainingData, build_method, check_settings, get_method
 from proxyhash.methods.registry import check_data
-from proxyhash.models.heads import HeadShape
+from proxyhash.models.heads import HeadConfig
 from proxyhash.training.learner import Learner
 from proxyhash.training.plan import Plan
 from proxyhash.training.run_folder import RunFolder
@@ -63,7 +63,7 @@ def _fit_head(name: str, data: TrainingData, settings: dict[str, Any], optim: Pl
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(data.seed)
         method = build_method(name, data, settings)
-        head = method.build_head(HeadShape(features.shape[1], data.bits, optim.hidden, optim.dropout))
+        head = method.build_head(HeadConfig(features.shape[1], data.bits, optim.hidden, optim.dropout))
         with tempfile.TemporaryDirectory(prefix="proxyhash-") as run:
             trainer = Trainer(
                 Learner(nn.Identity(), [head], [method]),

@@ -9,7 +9,7 @@ from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices
 from proxyhash.labels import Labels
 from proxyhash.methods import LinearEncoder, TrainingData, get_method
-from proxyhash.models.backbones import create_backbone, trained_on
+from proxyhash.models.backbones import create_backbone, pretraining_data
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashNetwork
@@ -51,7 +51,7 @@ def fit_hashers(
     """Fit a shallow method on the training images, or on all if there is no split, and return a hasher for each length."""
     if split is None and get_method(order.method).learns_from != "nothing":
         raise InputError(f"{get_method(order.method).title} learns from labels, and {dataset.name} is used without.")
-    pretrained = order.pretrained and trained_on(order.backbone) is not None
+    pretrained = order.pretrained and pretraining_data(order.backbone) is not None
     backbone = create_backbone(order.backbone, pretrained=pretrained, seed=order.seed).eval()
     transform = suitable_transform(dataset, backbone, order.image_size, order.transform)
     features = cached_features(dataset, backbone, transform, progress=progress)
@@ -66,7 +66,7 @@ def fit_hashers(
         if not isinstance(encoder, LinearEncoder):
             raise InputError(f"{get_method(order.method).title} gives no linear map, and a model holds no other.")
         record = {"order": order.record(bits), "lengths": order.bits}
-        record |= {} if split is None else {"protocol": split.record()}
+        record |= {} if split is None else {"protocol": split.as_dict()}
         names = () if labels is None else labels.names
         network = HashNetwork(backbone, encoder.to_head()).eval().float()
         hashers.append(Hasher(network, transform, names, None, record))

@@ -15,8 +15,7 @@ from proxyhash.labels import ClassLabels
 from proxyhash.models.card import refresh_card
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.running import BATCH_SIZE
-from proxyhash.models.runtime import Floats
+from proxyhash.models.runtime import BATCH_SIZE, Floats
 from proxyhash.models.storage import METRICS
 from proxyhash.training.processes import Processes
 from proxyhash.training.shared_evaluation import evaluate_shared
@@ -121,7 +120,7 @@ def embed_split(
             nu[part] = hasher.head_forward(features.values[part])
         return nu, features.readable
     mine = np.concatenate([wanted[:0], *_batches(wanted)[processes.share(len(_batches(wanted)))]])
-    kept, rows = hasher.embed_readable(Subset(dataset.images, mine), dataset.skipped, progress=progress)
+    kept, rows = hasher.embed(Subset(dataset.images, mine), on_error="skip", skipped=dataset.skipped, progress=progress)
     nu[mine[kept]] = rows
     readable[np.setdiff1d(mine, mine[kept])] = False
     return processes.combined(nu), processes.combined((~readable).astype(np.uint8)) == 0

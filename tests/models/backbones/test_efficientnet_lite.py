@@ -4,11 +4,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.functional import conv2d
 
 from proxyhash.models.backbones import Backbone, create_backbone
 from proxyhash.models.backbones.efficientnet_lite import LITE0, LITE1, LITE2, EfficientNetLite, Variant
 from proxyhash.models.backbones.inverted_residual import Conv2dSame
+from proxyhash.models.network import NormalizedBackbone
 
 
 @pytest.fixture(scope="module")
@@ -16,11 +18,12 @@ def lite0() -> Backbone:
     return create_backbone("efficientnet_lite0").eval()
 
 
-def made_image(side: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """Rings and a ramp, in whole numbers only: the same bytes on every machine."""
+def made_image(side: int) -> Tensor:
+    """Return rings and a ramp (1, 3, side, side), in whole numbers only: the same bytes on every machine."""
     row, column = np.indices((side, side))
     rings = (row - side // 2) ** 2 + (column - side // 2) ** 2
-    return np.stack([rings // 16 % 256, row * 255 // side, (row * column) % 256], axis=-1)[None].astype(np.uint8)
+    pixels = np.stack([rings // 16 % 256, row * 255 // side, (row * column) % 256], axis=-1)[None].astype(np.uint8)
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).float()
 
 
 @pytest.mark.parametrize(
@@ -35,7 +38,7 @@ def test_features_are_those_of_the_reference_implementation(name: str, features:
     """The numbers come from the PyPI package efficientnet_lite_pytorch 0.1.0 with the same weights."""
     network = create_backbone(name).eval()
     with torch.inference_mode():
-        found = network(network.config.normalize(made_image(network.config.image_size)))[0]
+        found = NormalizedBackbone(network)(made_image(network.config.image_size))[0]
     assert found[5::213].tolist() == pytest.approx(features, abs=1e-3)
     assert found.norm().item() == pytest.approx(norm, abs=1e-3)
     assert network.config.pretrained_on == "ILSVRC-2012"
@@ -93,7 +96,7 @@ def test_the_weights_may_lie_elsewhere_and_their_package_is_never_imported(lite0
 
 
 def test_layouts_agree(lite0: Backbone) -> None:
-    image = lite0.config.normalize(made_image(96))
+    image = (made_image(96) - 127) / 128
     with torch.inference_mode():
         torch.testing.assert_close(lite0(image), lite0(image.contiguous()), rtol=1e-4, atol=1e-4)
 

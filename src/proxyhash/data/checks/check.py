@@ -6,8 +6,8 @@ import numpy as np
 
 from proxyhash.data.catalog import DATASETS
 from proxyhash.data.checks.duplicates import duplicates
-from proxyhash.data.checks.pixels import UNREADABLE, pixel_digests, readable_images, duplicate_groups
-from proxyhash.data.checks.report import Finding, Level, DatasetReport
+from proxyhash.data.checks.pixels import UNREADABLE, duplicate_groups, pixel_digests, readable_images
+from proxyhash.data.checks.report import DatasetReport, Finding, Level
 from proxyhash.data.dataset import SPLITS, Dataset
 from proxyhash.data.protocols import Split
 from proxyhash.data.readers.folder import EMPTY_CLASS
@@ -40,7 +40,7 @@ def check_dataset(
 
 
 def _facts(dataset: Dataset, readable_images: int) -> dict[str, object]:
-    parts = {name: int((dataset.splits == number).sum()) for number, name in enumerate(SPLITS)}
+    splits = {name: int((dataset.splits == number).sum()) for number, name in enumerate(SPLITS)}
     return {
         "name": dataset.name,
         "kind": dataset.kind,
@@ -48,7 +48,7 @@ def _facts(dataset: Dataset, readable_images: int) -> dict[str, object]:
         "readable": readable_images,
         "classes": len(dataset.class_names),
         "without label": len(dataset) - len(dataset.labeled()),
-        "parts": {name: count for name, count in parts.items() if count},
+        "splits": {name: count for name, count in splits.items() if count},
     }
 
 

@@ -20,7 +20,9 @@ _BYTES = 16  # of a digest: among a billion pictures, two different ones share i
 _AHEAD = 64  # pictures that are begun before the first of them is asked for
 
 
-def pixel_digests(images: Images, skipped: SkippedItems, threads: int | None = None, progress: Progress = no_progress) -> Digests:
+def pixel_digests(
+    images: Images, skipped: SkippedItems, threads: int | None = None, progress: Progress = no_progress
+) -> Digests:
     """Return a digest of each picture's pixels (N,), all zeros for one that cannot be read. Pictures stream through."""
     workers = available_threads() if threads is None else check_int("The number of threads", threads, 1)
     found = np.zeros((len(images), _BYTES), np.uint8)

@@ -33,4 +33,9 @@ class DatasetReport:
     def as_dict(self) -> dict[str, object]:
         """Return everything for JSON."""
         findings = [asdict(finding) for finding in self.findings]
-        return {"facts": self.summary, "protocol": self.protocol, "findings": findings, "worst": self.worst_level}
+        return {
+            "summary": self.summary,
+            "protocol": self.protocol,
+            "findings": findings,
+            "worst_level": self.worst_level,
+        }

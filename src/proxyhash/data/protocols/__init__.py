@@ -1,6 +1,6 @@
-"""Named, versioned ways to cut a data set into training, validation, queries and database."""
+"""Named, versioned protocols that split a data set into training, validation, queries and database."""
 
-from proxyhash.data.protocols import holdout, published, transfer  # noqa: F401  they register their protocols
+from proxyhash.data.protocols import general, published  # noqa: F401  they register their protocols
 from proxyhash.data.protocols.registry import (
     HoldOut,
     Protocol,

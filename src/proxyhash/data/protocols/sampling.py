@@ -1,10 +1,12 @@
-"""Choosing images by a seed, so that every class or tag has its share. The choices never change between versions."""
+"""Random samples of images by class or tag, which never change between versions."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data.images import Indices
 from proxyhash.utils.random import permutation
+
+PUBLISHED_SEED = 2019  # of all published protocols, whatever the seed of a run
 
 Labels = NDArray[np.int64]
 Tags = NDArray[np.bool_]

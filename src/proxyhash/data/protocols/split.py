@@ -1,4 +1,4 @@
-"""What a protocol decides: which images train, which tune, which ask and which are searched."""
+"""Index sets of a split: training, validation, queries and database."""
 
 import hashlib
 from dataclasses import dataclass, fields
@@ -13,7 +13,7 @@ _SETS = ("train", "validation", "validation_database", "query", "database")
 
 @dataclass(frozen=True)
 class SplitIndices:
-    """What a protocol's own rule gives: the training set still whole, and a note on what it had to decide."""
+    """Index sets of a protocol's rule, before validation is held out, and a note on its choices."""
 
     train: Indices
     query: Indices

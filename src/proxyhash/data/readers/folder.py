@@ -8,7 +8,7 @@ import numpy as np
 
 from proxyhash.data.dataset import NO_SPLIT, SPLITS, Dataset, SplitName
 from proxyhash.data.images import FileImages
-from proxyhash.data.readers.listing import resolve_root, dataset_name, list_images, list_subfolders
+from proxyhash.data.readers.listing import dataset_name, list_images, list_subfolders, resolve_root
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.labels import ClassLabels
 from proxyhash.utils.errors import InputError

@@ -11,7 +11,7 @@ import numpy as np
 from proxyhash.data.dataset import NO_SPLIT, SPLITS, Dataset
 from proxyhash.data.images import FileImages
 from proxyhash.data.readers.folder import SPLIT_NAMES
-from proxyhash.data.readers.listing import OUTSIDE, resolve_root, dataset_name, is_inside
+from proxyhash.data.readers.listing import OUTSIDE, dataset_name, is_inside, resolve_root
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.utils.errors import InputError

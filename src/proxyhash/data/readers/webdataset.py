@@ -48,11 +48,11 @@ class TarImages:
         """Decode the image as (side, side, 3)."""
         return decode_square(self._bytes(index), side, fit)
 
-    def read_part(self, index: int, part: CropBox, out: NDArray[np.float32]) -> None:
+    def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
         """Decode a part of the image to `out` (size, size, 3)."""
-        decode_crop(self._bytes(index), part, out)
+        decode_crop(self._bytes(index), box, out)
 
-    def stored(self, indices: Indices) -> None:  # noqa: ARG002
+    def pixels_in_memory(self, indices: Indices) -> None:  # noqa: ARG002
         """Return nothing: files are decoded one by one."""
         return
 

