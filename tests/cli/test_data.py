@@ -145,7 +145,7 @@ def test_images_without_labels_are_a_note(photos: Path, capsys: pytest.CaptureFi
             "check photos --protocol paper",
             "no protocol 'paper' for photos; choose from multi-label, holdout, transfer.",
         ),
-        ("check photos --protocol transfer", "photos has 2 classes; transfer needs at least 8, two in each quarter."),
+        ("check photos --protocol transfer", "photos has 2 classes; transfer needs at least 8, two in each fold."),
         ("check photos --fold 2", "The protocol holdout has no folds."),
         ("check photos --threads 0", "The number of threads must be at least 1, not 0."),
         ("check photos --threads -1", "The number of threads must be at least 1, not -1."),

@@ -187,7 +187,7 @@ def pickled(folder: Path) -> None:
         (lambda f: (f / "proxies.safetensors").unlink(), "is not a whole model: proxies.safetensors is missing."),
         (lambda f: (f / "config.json").unlink(), "is not a model: it has no config.json."),
         (lambda f: (f / "config.json").write_text("{"), "config.json cannot be read: "),
-        (lambda f: rewrite(f, format="other/3"), "its format is not proxyhash.hasher/1."),
+        (lambda f: rewrite(f, format="other/3"), "its format is not proxyhash.hasher/2."),
         (lambda f: rewrite(f, head={"width": 3, "bits": 4}), "is not a model that can be read: "),
         (lambda f: rewrite(f, head=None), "is not a model that can be read: "),
         (lambda f: rewrite(f, sha256=None), "is not a model that can be read: "),

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from proxyhash.models.heads.registry import _HEADS
+from proxyhash.models.heads.base import HEADS
 
 from proxyhash.codes import unpack
 from proxyhash.codes.tables import symbol_bits, table_distances, unpack_symbols
@@ -33,11 +33,11 @@ def outputs(head: Head) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("kind", list(_HEADS))
+@pytest.mark.parametrize("kind", list(HEADS))
 @pytest.mark.parametrize("bits", [8, 12, 16])
 def test_a_head_is_built_again_from_what_a_file_says(kind: str, bits: int) -> None:
     torch.manual_seed(1)
-    head = _HEADS[kind](HeadConfig(6, bits, hidden_dim=5, out_features=7 if "quantised" in kind else 0))
+    head = HEADS[kind](HeadConfig(6, bits, hidden_dim=5, out_features=7 if "quantized" in kind else None))
     again = create_head(json.loads(json.dumps(describe_head(head))))
     again.load_state_dict(head.state_dict())
     assert type(again) is type(head)
@@ -51,15 +51,15 @@ def test_a_head_is_built_again_from_what_a_file_says(kind: str, bits: int) -> No
     assert 0 < mean_average_precision(queries, labels, head.encode(found), labels).value <= 1
 
 
-def test_the_papers_head_is_described_as_it_always_was() -> None:
-    assert describe_head(HashHead(HeadConfig(6, 8, 4, 0.1))) == {"width": 6, "bits": 8, "hidden": 4, "dropout": 0.1}
+def test_a_description_of_release_0_1_is_read() -> None:
+    assert create_head({"width": 6, "bits": 8, "hidden": 4, "dropout": 0.1}).config == HeadConfig(6, 8, 4, 0.1)
     assert isinstance(create_head({"width": 6, "bits": 8}), HashHead)
 
 
 def test_what_no_head_is_called_is_refused() -> None:
     with pytest.raises(InputError, match="There is no head 'evil'"):
         create_head({"kind": "evil", "width": 6, "bits": 8})
-    with pytest.raises(TypeError, match="described by its kind and its shape"):
+    with pytest.raises(TypeError, match="described by its kind and its sizes"):
         create_head([["width", 6], ["bits", 8]])
 
 

@@ -33,7 +33,7 @@ class Dataset:
     def __post_init__(self) -> None:
         """Put no image into a part if nothing is said."""
         if len(self.splits) == 0:
-            object.__setattr__(self, "parts", np.full(len(self.images), NO_SPLIT, np.int8))
+            object.__setattr__(self, "splits", np.full(len(self.images), NO_SPLIT, np.int8))
         if self.labels is not None and len(self.labels) != len(self.images):
             raise InputError(f"{self.name} has {len(self.images)} images and labels of {len(self.labels)}.")
 

@@ -65,7 +65,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _order(config: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(config["record"].get("order", {}))
+    return dict(config["metadata"].get("order", {}))
 
 
 def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
@@ -80,8 +80,8 @@ def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
     start = "" if order.get("pretrained", True) else ", from random weights"
     yield f"- backbone: {escape_markdown(config['backbone'])}{start}{trained}"
     yield f"- images: brought to {config['transform']['size']} x {config['transform']['size']} pixels"
-    yield f"- head: {head['width']} features to {head['bits']} bits" + (
-        f" by {head['hidden']} hidden units" if head.get("hidden") else ""
+    yield f"- head: {head['in_features']} features to {head['bits']} bits" + (
+        f" by {head['hidden_dim']} hidden units" if head.get("hidden_dim") else ""
     )
     if order.get("settings"):
         yield f"- settings: {escape_markdown(json.dumps(order['settings'], sort_keys=True))}"
@@ -90,7 +90,7 @@ def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
 def _data(config: Mapping[str, Any]) -> Iterator[str]:
     yield "## Data"
     yield ""
-    record, names = config["record"], config["names"]
+    record, names = config["metadata"], config["class_names"]
     path = record.get("data", {}).get("path")
     # A path may tell more about its owner than the owner wants to share.
     yield f"Learned from {escape_markdown(Path(path).name)}." if path else "What it learned from was not recorded."
@@ -111,7 +111,7 @@ def _data(config: Mapping[str, Any]) -> Iterator[str]:
 def _measured(config: Mapping[str, Any], measured: Mapping[str, Any], calibration: Mapping[str, Any]) -> Iterator[str]:
     yield "## What was measured"
     yield ""
-    columns = {"validation": config["record"].get("validation") or {}, "held-out queries": measured}
+    columns = {"validation": config["metadata"].get("validation") or {}, "held-out queries": measured}
     known = {name: values for name, values in columns.items() if "map" in values}
     if known:
         rows = {"map": "mAP", "accuracy": "accuracy by nearest proxy", "binarisation_error": "binarisation error"}
@@ -133,7 +133,7 @@ def _measured(config: Mapping[str, Any], measured: Mapping[str, Any], calibratio
 def _intended_use(config: Mapping[str, Any]) -> Iterator[str]:
     yield "## Intended use"
     yield ""
-    if config["record"].get("protocol") is None:
+    if config["metadata"].get("protocol") is None:
         yield "Finding pictures that look alike to a network that was pretrained on photographs. It knows no classes."
     else:
         yield "Finding images of the same class, or with a tag in common, among images like those it learned from."

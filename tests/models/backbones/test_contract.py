@@ -93,8 +93,8 @@ def test_random_weights_keep_the_size_of_the_signal(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
-        ("efficientnet-lite0", "try 'efficientnet_lite0'"),
-        ("AlexNet", "try 'alexnet'"),
+        ("efficientnet-lite0", "did you mean efficientnet_lite0"),
+        ("AlexNet", "did you mean alexnet"),
         ("", "choose from .*timm/NAME"),
         ("resnet18", "choose from .*timm/NAME"),
     ],

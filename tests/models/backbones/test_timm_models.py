@@ -65,5 +65,5 @@ def test_a_file_loads_strictly_and_the_classifier_is_dropped(timm, tmp_path: Pat
 
 @pytest.mark.usefixtures("timm")
 def test_an_unknown_model_is_answered_with_the_closest() -> None:
-    with pytest.raises(InputError, match="timm has no model 'resnet81'; try 'resnet18'"):
+    with pytest.raises(InputError, match="timm has no model 'resnet81'; did you mean resnet18"):
         create_backbone("timm/resnet81")

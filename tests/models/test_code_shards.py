@@ -115,10 +115,10 @@ def test_two_processes_one_killed_and_started_again(model: Path, photos: Path, t
     slow = tmp_path / "slow.py"
     slow.write_text(
         "import sys, time\n"
-        "from proxyhash.models import shard_encoding\n"
+        "from proxyhash.models import code_shards\n"
         "from proxyhash.cli.app import main\n"
-        "write = shard_encoding.write_shard\n"
-        "shard_encoding.write_shard = lambda *given: (write(*given), print('written', flush=True), time.sleep(60))\n"
+        "write = code_shards.write_shard\n"
+        "code_shards.write_shard = lambda *given: (write(*given), print('written', flush=True), time.sleep(60))\n"
         "main(sys.argv[1:])\n"
     )
     command = ["encode", str(model), str(photos), "--shards", str(shards), "--shard-size", "2"]
