@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pytest
 import torch
-from proxyhash.models.heads.base import HEADS
 
 from proxyhash.codes import unpack
-from proxyhash.codes.tables import symbol_bits, table_distances, unpack_symbols
+from proxyhash.codes.adc import subcode_bits, table_scorer, unpack_subcodes
 from proxyhash.evaluation import mean_average_precision
 from proxyhash.models.heads import (
     BlockHead,
@@ -22,6 +21,7 @@ from proxyhash.models.heads import (
     create_head,
     describe_head,
 )
+from proxyhash.models.heads.base import HEADS
 from proxyhash.utils.errors import InputError
 
 FEATURES = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
@@ -69,7 +69,9 @@ def test_weights_are_searched_by() -> None:
     found = outputs(head)
     bits = unpack(head.encode(found), 12)
     expected = (bits[:, None] != bits) @ (np.arange(12) / 4)
-    np.testing.assert_allclose(table_distances(head.encode_queries(found), head.encode(found)), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        table_scorer(head.encode_queries(found), head.encode(found))(slice(None)), expected, atol=1e-6
+    )
 
 
 def test_blocks_are_one_hot_in_the_database_and_real_in_a_query() -> None:
@@ -77,11 +79,11 @@ def test_blocks_are_one_hot_in_the_database_and_real_in_a_query() -> None:
     found = outputs(head)
     blocks = found.reshape(40, 2, 64)
     np.testing.assert_allclose(blocks.sum(2), 1, atol=1e-5)
-    symbols = unpack_symbols(head.encode(found), 2, symbol_bits(12))
-    np.testing.assert_array_equal(symbols, blocks.argmax(2))
+    subcodes = unpack_subcodes(head.encode(found), 2, subcode_bits(12))
+    np.testing.assert_array_equal(subcodes, blocks.argmax(2))
     one_hot = np.eye(64)[blocks.argmax(2)].reshape(40, -1)
     np.testing.assert_allclose(
-        table_distances(head.encode_queries(found), head.encode(found)), -found @ one_hot.T, atol=1e-5
+        table_scorer(head.encode_queries(found), head.encode(found))(slice(None)), -found @ one_hot.T, atol=1e-5
     )
 
 
@@ -91,7 +93,7 @@ def test_a_quantised_head_compares_queries_with_what_codes_stand_for() -> None:
     np.testing.assert_allclose(np.linalg.norm(z, axis=1), 1, atol=1e-5)
     head.learn_codebooks(z)
     expected = np.square(z[:, None] - head.quantized(z)).sum(2)
-    np.testing.assert_allclose(table_distances(head.encode_queries(z), head.encode(z)), expected, atol=1e-5)
+    np.testing.assert_allclose(table_scorer(head.encode_queries(z), head.encode(z))(slice(None)), expected, atol=1e-5)
     np.testing.assert_allclose(outputs(SoftmaxQuantizedHead(HeadConfig(6, 16, out_features=7))).sum(1), 1, atol=1e-5)
 
 

@@ -162,7 +162,7 @@ def test_ctrl_c_is_survived(
     quickstart: Quickstart, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_class_folders(tmp_path / "photos", dict.fromkeys("abc", 12))
-    judge, epochs = Trainer._judge, []
+    judge, epochs = Trainer._end_epoch, []
 
     def interrupted(trainer: Trainer, *rest: Any) -> None:
         judge(trainer, *rest)

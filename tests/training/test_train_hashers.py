@@ -4,25 +4,26 @@ import numpy as np
 import pytest
 
 from proxyhash.data import load_dataset, make_split
+from proxyhash.data.protocols.split import drop_indices
 from proxyhash.models.backbones import create_backbone
-from proxyhash.training.train import suitable_transform, without
+from proxyhash.training.train import resolve_transform
 
 
 @pytest.mark.parametrize("name", [None, "small"])
 def test_digits_are_never_mirrored(name: str | None) -> None:
     digits, backbone = load_dataset("digits"), create_backbone("convnet", pretrained=False)
-    assert not suitable_transform(digits, backbone, name=name).flip
-    assert suitable_transform(replace(digits, flip_safe=True), backbone, name=name).flip
+    assert not resolve_transform(digits, backbone, name=name).flip
+    assert resolve_transform(replace(digits, flip_safe=True), backbone, name=name).flip
 
 
 def test_what_cannot_be_read_is_in_no_part() -> None:
     split = make_split(load_dataset("digits"))
     gone = np.array([split.train[0], split.query[0], split.validation[0]])
-    left = without(split, gone)
+    left = drop_indices(split, gone)
     assert [len(left.train), len(left.query), len(left.validation)] == [
         len(split.train) - 1,
         len(split.query) - 1,
         len(split.validation) - 1,
     ]
     assert not np.isin(gone, np.concatenate([left.train, left.query, left.database, left.validation_database])).any()
-    assert without(split, gone[:0]) is split
+    assert drop_indices(split, gone[:0]) is split

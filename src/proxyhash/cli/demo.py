@@ -113,7 +113,7 @@ def _steps(places: "Places", bits: int, seed: int) -> "list[Step]":
     model, index = str(places.model), str(places.index)
     return [
         Step("training", ("train", places.images, *shared, "--seed", str(seed), "-o", model), places.model),
-        Step("measuring", ("evaluate", "model", model, "--keep"), places.model / "measured.json"),
+        Step("measuring", ("evaluate", "model", model, "--save"), places.model / "metrics.json"),
         Step("calibrating", ("index", "calibrate", model), places.model / "calibration.json"),
         Step(
             "comparing",

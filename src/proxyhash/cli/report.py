@@ -101,12 +101,12 @@ def _filled(file: Path) -> bool:
 
 def _gallery(model: Path, data_dir: Path | None, progress: "Progress") -> "Gallery":
     from proxyhash.data import load_dataset
+    from proxyhash.evaluation.hasher import load_eval_data
     from proxyhash.models.hasher import Hasher
     from proxyhash.report.gallery import make_gallery
-    from proxyhash.training.measure import what_it_was_trained_for
 
     hasher = Hasher.load(model)
     if hasher.metadata.get("protocol") is None and "data" in hasher.metadata:  # fitted without labels
         dataset = load_dataset(hasher.metadata["data"]["path"], data_dir=data_dir, progress=progress)
         return make_gallery(hasher, dataset, None, progress=progress)
-    return make_gallery(hasher, *what_it_was_trained_for(hasher, data_dir=data_dir, progress=progress), progress=progress)
+    return make_gallery(hasher, *load_eval_data(hasher, data_dir=data_dir, progress=progress), progress=progress)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from proxyhash.codes.bits import Packed, pack, signs
+from proxyhash.codes.bits import Packed, binarize, pack
 from proxyhash.data import Dataset, SkippedItems, load_dataset, make_split
 from proxyhash.data.images import Indices, Subset
 from proxyhash.index.calibration import Calibration, calibrate
@@ -53,7 +53,7 @@ def _codes(hasher: "object", dataset: Dataset, images: Indices, progress: Progre
 
     assert isinstance(hasher, Hasher)
     kept, nu = hasher.embed(Subset(dataset.images, images), on_error="skip", skipped=SkippedItems(), progress=progress)
-    return images[kept], pack(signs(nu))
+    return images[kept], pack(binarize(nu))
 
 
 def _some(images: Indices, most: int) -> Indices:

@@ -7,14 +7,14 @@ from typing import Any
 
 from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.legacy_names import MODEL_FORMAT, model_fingerprint_fields, upgrade_model_config
+from proxyhash.utils.legacy_names import METRICS_FILE, MODEL_FORMAT, model_fingerprint_fields, upgrade_model_config
 
 FORMAT = "proxyhash.hasher/2"
 CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"
 CALIBRATION = "calibration.json"  # the precision of matches by distance
-METRICS = "measured.json"  # the evaluation on held-out queries
+METRICS = "metrics.json"  # metrics on held-out queries, if they were saved
 CARD = "README.md"
-FILES = {CONFIG, WEIGHTS, PROXIES, ONNX, CALIBRATION, METRICS, CARD}
+FILES = {CONFIG, WEIGHTS, PROXIES, ONNX, CALIBRATION, METRICS, CARD, METRICS_FILE}
 
 
 def check_replaceable(folder: Path) -> None:

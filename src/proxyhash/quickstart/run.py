@@ -10,7 +10,7 @@ from typing import Any, Self
 from proxyhash.index.local.index import EmbeddedIndex
 from proxyhash.models.storage import fingerprint as model_fingerprint
 from proxyhash.quickstart.steps import Places, Step, upgrade
-from proxyhash.training.run_folder import CHECKPOINT
+from proxyhash.training.checkpoint import CHECKPOINT
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 

@@ -57,7 +57,7 @@ def steps_for(choices: Choices, places: Places) -> list[Step]:
     if not choices.learns:
         steps[0] = Step("fitting", steps[0].command, places.model)
         return [*steps, _indexing(places.images, model, index), Step("report", ("report", *gallery), places.report)]
-    steps.append(Step("measuring", ("evaluate", "model", model, "--keep"), places.model / "measured.json"))
+    steps.append(Step("measuring", ("evaluate", "model", model, "--save"), places.model / "metrics.json"))
     if choices.calibrate:
         steps.append(Step("calibrating", ("index", "calibrate", model), places.model / "calibration.json"))
     compared = ("benchmark", "--dataset", places.images, *_compared(choices), "-o", str(places.results))
@@ -94,5 +94,6 @@ def _shared(choices: Choices) -> list[str]:
     options += ["--finetune"] if choices.finetune else []
     for name in ("image_size", "epochs", "batch"):
         value = getattr(choices, name)
-        options += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
+        option = "--batch-size" if name == "batch" else f"--{name.replace('_', '-')}"
+        options += [] if value is None else [option, str(value)]
     return options

@@ -11,9 +11,9 @@ from PIL import Image
 from proxyhash.codes import top_k
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices
+from proxyhash.data.protocols.split import drop_indices
+from proxyhash.evaluation.hasher import embed_split
 from proxyhash.models.hasher import Hasher
-from proxyhash.training.measure import embed_split
-from proxyhash.training.train import without
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import generator
@@ -53,7 +53,7 @@ def make_gallery(
         raise InputError(f"A gallery is searched by Hamming distance, and this model by {hasher.head.metric}.")
     judged, split = split is not None, split or _random_queries(dataset, queries)
     nu, readable = embed_split(hasher, dataset, split, progress)
-    split = without(split, np.flatnonzero(~readable))
+    split = drop_indices(split, np.flatnonzero(~readable))
     chosen = np.sort(generator(0, "gallery").permutation(len(split.query))[:queries])
     asked, codes = split.query[chosen], hasher.head.encode(nu)
     found = top_k(codes[asked], codes[split.database], min(matches, len(split.database)))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from proxyhash.codes import pack, signs
+from proxyhash.codes import binarize, pack
 from proxyhash.codes.bits import Packed
 from proxyhash.utils.legacy_names import upgrade_head_config
 from proxyhash.utils.registry import Registry
@@ -67,7 +67,7 @@ class Head(nn.Module):
 
     def encode(self, outputs: Floats) -> Packed:
         """Return packed codes (N, ceil(bits / 8)); by default the signs of the outputs."""
-        return pack(signs(outputs))
+        return pack(binarize(outputs))
 
     def encode_queries(self, outputs: Floats) -> Queries:
         """Return what is compared with the codes of a database; by default codes as well."""

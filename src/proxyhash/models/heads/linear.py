@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proxyhash.codes import signs
-from proxyhash.codes.tables import bit_tables
+from proxyhash.codes import binarize
+from proxyhash.codes.adc import weighted_hamming_tables
 from proxyhash.models.heads.base import DEFAULT_HEAD, Floats, Head, HeadConfig, hidden_layers, register_head
 
 MIN_SLICE = 50  # hidden units that each bit of a `DividedHead` reads at least, as the authors have it
@@ -57,7 +57,7 @@ class WeightedHead(LinearHead):
 
     def encode_queries(self, outputs: Floats) -> Floats:
         """Return the tables (Q, bits, 2) of the weighted distance."""
-        return bit_tables(signs(outputs), self.weights.cpu().numpy().astype(np.float64))
+        return weighted_hamming_tables(binarize(outputs), self.weights.cpu().numpy().astype(np.float64))
 
 
 @register_head("divided")

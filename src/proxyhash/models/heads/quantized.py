@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from proxyhash.codes.adc import pack_subcodes, subcode_bits
 from proxyhash.codes.bits import Packed
-from proxyhash.codes.product_quantiser import distance_tables, learn_codebooks, quantise, reconstruct
-from proxyhash.codes.tables import pack_symbols, symbol_bits
+from proxyhash.codes.pq import distance_tables, learn_codebooks, quantize, reconstruct
 from proxyhash.models.heads.base import Floats, Head, HeadConfig, hidden_layers, register_head
 from proxyhash.utils.random import generator
 
@@ -24,7 +24,7 @@ class QuantizedHead(Head):
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__(config)
-        self.subcode_bits = symbol_bits(config.bits)
+        self.subcode_bits = subcode_bits(config.bits)
         parts = config.bits // self.subcode_bits
         layers, width = hidden_layers(config)
         self.layers = nn.Sequential(*layers, nn.Linear(width, self.out_features))
@@ -42,7 +42,7 @@ class QuantizedHead(Head):
 
     def encode(self, outputs: Floats) -> Packed:
         """Return the nearest centroids as packed subcodes."""
-        return pack_symbols(quantise(outputs, self._codebooks()), self.subcode_bits)
+        return pack_subcodes(quantize(outputs, self._codebooks()), self.subcode_bits)
 
     def encode_queries(self, outputs: Floats) -> Floats:
         """Return the tables (Q, M, k) of squared distances."""
@@ -50,7 +50,7 @@ class QuantizedHead(Head):
 
     def quantized(self, outputs: Floats) -> Floats:
         """Return the reconstruction of z from its codes (n, out_features)."""
-        return reconstruct(quantise(outputs, self._codebooks()), self._codebooks(), self.out_features)
+        return reconstruct(quantize(outputs, self._codebooks()), self._codebooks(), self.out_features)
 
     def _codebooks(self) -> Floats:
         return self.codebooks.cpu().numpy().astype(np.float32)
@@ -87,7 +87,7 @@ class BlockHead(Head):
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__(config)
-        self.subcode_bits: int = symbol_bits(config.bits)
+        self.subcode_bits: int = subcode_bits(config.bits)
         layers, width = hidden_layers(config)
         self.layers = nn.Sequential(*layers, nn.Linear(width, self.out_features))
 
@@ -103,7 +103,7 @@ class BlockHead(Head):
 
     def encode(self, outputs: Floats) -> Packed:
         """Return the largest entries of the blocks as packed subcodes."""
-        return pack_symbols(self._blocks(outputs).argmax(2), self.subcode_bits)
+        return pack_subcodes(self._blocks(outputs).argmax(2), self.subcode_bits)
 
     def encode_queries(self, outputs: Floats) -> Floats:
         """Return the tables (Q, M, k) of the negative scores."""

@@ -1,0 +1,94 @@
+"""Which images are seen together, as index arrays: an epoch's batches are a function of the labels and a random stream.
+
+Give each epoch a stream of its own, `proxyhash.utils.random.generator(seed, "batches", epoch)`, and training that stops
+can go on with the batches it would have seen. Triplets want several images of a class in a batch; for tagged sets plain
+`shuffled_batches` are right, because most images share a tag with many others anyway and belong to no one class.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.validation import check_int
+
+Indices = NDArray[np.int64]
+
+
+def shuffled_batches(images: int, batch_size: int, random: np.random.Generator) -> list[Indices]:
+    """Return every image 0..images-1 once, in batches of at most `batch_size` whose sizes differ by at most one.
+
+    Equal shares leave no tiny last batch, whose statistics would upset batch normalization.
+    """
+    images = check_int("images", images, minimum=1)
+    batch_size = check_int("batch_size", batch_size, minimum=1)
+    return np.array_split(random.permutation(images), -(-images // batch_size))
+
+
+def class_balanced_batches(
+    labels: ArrayLike, batch_size: int, samples_per_class: int, random: np.random.Generator
+) -> list[Indices]:
+    """Return batches of P = batch_size / per_class classes with `per_class` images each, side by side, for `labels` (N,).
+
+    A class's images are cut into groups of `per_class`; its last group is filled up with its first images, so a class
+    smaller than that repeats images. Every other image is seen once, but for fewer than P groups that fill no batch: these
+    sit the epoch out, others in each epoch. A batch holds a class twice only if the class has more groups than there are
+    batches, as when there are fewer than P classes.
+    """
+    samples_per_class = check_int("per_class", samples_per_class, minimum=2)
+    batch_size = check_int("batch_size", batch_size, minimum=samples_per_class)
+    if batch_size % samples_per_class:
+        raise InputError(
+            f"A batch of {batch_size} images cannot hold {samples_per_class} of each class: make it a multiple."
+        )
+    groups, classes = _group_by_class(_check_labels(labels), samples_per_class, random)
+    together = batch_size // samples_per_class
+    batches = len(groups) // together
+    if batches == 0:
+        raise InputError(
+            f"{len(groups)} groups of {samples_per_class} images do not fill a batch of {batch_size}: make it smaller."
+        )
+    dealt = random.permutation(len(groups))[: batches * together]
+    piles = _stack_by_class(classes[dealt], batches)
+    return [groups[dealt[chosen]].ravel() for chosen in _deal_batches(piles, batches, together, random)]
+
+
+def _check_labels(labels: ArrayLike) -> NDArray[np.generic]:
+    c = np.asarray(labels)
+    if c.ndim != 1 or len(c) == 0:
+        raise InputError(f"Labels must be one class an image, not of shape {c.shape}; for tags, use shuffled batches.")
+    return c
+
+
+def _group_by_class(labels: NDArray[np.generic], size: int, random: np.random.Generator) -> tuple[Indices, Indices]:
+    """Cut each class into random groups (G, size) of its images; return them and their class numbers (G,)."""
+    _, numbers = np.unique(labels, return_inverse=True)
+    members = np.split(np.argsort(numbers, kind="stable"), np.cumsum(np.bincount(numbers))[:-1])
+    counts = [-(-len(images) // size) for images in members]
+    # np.resize repeats from the start what is too short
+    groups = [np.resize(random.permutation(m), (count, size)) for m, count in zip(members, counts, strict=True)]
+    return np.concatenate(groups), np.repeat(np.arange(len(members)), counts)
+
+
+def _stack_by_class(classes: Indices, height: int) -> list[Indices]:
+    """Stack the positions of each class in piles of at most `height`, which can be dealt one a batch."""
+    by_class = np.split(np.argsort(classes, kind="stable"), np.cumsum(np.bincount(classes))[:-1])
+    return [stack[i : i + height] for stack in by_class for i in range(0, len(stack), height)]
+
+
+def _deal_batches(piles: list[Indices], batches: int, together: int, random: np.random.Generator) -> Iterator[Indices]:
+    """Yield `together` positions a batch, each from another pile, until all are empty.
+
+    Piles are drawn in proportion to what they still hold, and those that must give to every batch to come always. There
+    are enough of them: they hold batches * together positions, none more than `batches`, and each round keeps that so.
+    """
+    left = np.array([len(pile) for pile in piles])
+    for to_come in range(batches, 0, -1):
+        # The first arrivals of exponential clocks with these rates are such a draw without replacement.
+        arrival = np.full(len(piles), np.inf)
+        np.divide(random.exponential(size=len(piles)), left, out=arrival, where=left > 0)
+        arrival[left == to_come] = -1
+        chosen = np.argsort(arrival)[:together]
+        left[chosen] -= 1
+        yield np.array([piles[pile][left[pile]] for pile in chosen])
