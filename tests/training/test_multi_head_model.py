@@ -68,7 +68,9 @@ def test_the_average_follows_the_weights_and_copies_the_statistics() -> None:
 
 @pytest.mark.parametrize("frozen", [True, False])
 def test_frozen_statistics_belong_to_the_trunk_alone(frozen: bool) -> None:
-    model = MultiHeadModel(nn.Sequential(nn.BatchNorm1d(4)), [HashHead(HeadConfig(4, 2, hidden_dim=3))], [], freeze_bn=frozen)
+    model = MultiHeadModel(
+        nn.Sequential(nn.BatchNorm1d(4)), [HashHead(HeadConfig(4, 2, hidden_dim=3))], [], freeze_bn=frozen
+    )
     model.train()
     assert model.trunk[0].training is not frozen  # type: ignore[index]
     assert model.heads[0].layers[1].training  # type: ignore[index, union-attr]

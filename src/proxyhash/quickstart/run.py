@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.index import LocalIndex
 from proxyhash.models.storage import fingerprint as model_fingerprint
 from proxyhash.quickstart.steps import Places, Step, upgrade
 from proxyhash.training.checkpoint import CHECKPOINT
@@ -96,5 +96,5 @@ def _done(step: Step, places: Places, run: Run, resumes: bool) -> Any:
 def _is_of_another_model(places: Places) -> bool:
     if not places.index.is_dir():
         return False
-    with EmbeddedIndex.open_folder(places.index) as index:
+    with LocalIndex.open_folder(places.index) as index:
         return index.model != model_fingerprint(places.model)
