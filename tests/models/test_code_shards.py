@@ -132,12 +132,12 @@ def test_two_processes_one_killed_and_started_again(model: Path, photos: Path, t
         assert second.stdout.readline() == "written\n"
         second.send_signal(signal.SIGKILL)
         output, _ = first.communicate(timeout=120)
-    assert "Process 0 of 2: 3 shards written, 0 were there; 6 images encoded" in output
+    assert "Process 0 of 2: 3 shards written, 0 existed; 6 images encoded" in output
     assert len(list(shards.glob("0*.npz"))) == 4
     with pytest.raises(SystemExit):
         main(["index", "import", str(shards), "--index", str(tmp_path / "too early")])
     again = subprocess.run([*plain, *command], env=ranks[1], capture_output=True, text=True, check=True, timeout=120)
-    assert "Process 1 of 2: 2 shards written, 1 were there; 4 images encoded" in again.stdout
+    assert "Process 1 of 2: 2 shards written, 1 existed; 4 images encoded" in again.stdout
     assert all_codes(shards) == expected(model, photos)
     assert not list(shards.glob(".*"))
 

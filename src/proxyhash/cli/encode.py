@@ -77,6 +77,7 @@ def _encode_file(model: Path, images: Path, output: Path, problems: "SkippedItem
     import numpy as np
 
     from proxyhash.data import FileImages, load_dataset
+    from proxyhash.models.device import find_device
     from proxyhash.models.hasher import Hasher
 
     check_writable(output)
@@ -96,43 +97,23 @@ def _encode_file(model: Path, images: Path, output: Path, problems: "SkippedItem
 
 
 def _encode_shards(
-    model: Path, images: Path, shards: Path, size: int | None, problems: "SkippedItems", device: str | None
+    model: Path, images: Path, folder: Path, size: int | None, problems: "SkippedItems", device: str | None
 ) -> Said:
     from proxyhash.data.shards import SHARD_SIZE, list_shards
     from proxyhash.models.code_shards import encode_shards
+    from proxyhash.models.device import find_device
     from proxyhash.models.hasher import Hasher
 
     rank = get_process_rank()
-    check_writable(shards / "shard")
-    pieces = list_shards(images, SHARD_SIZE if size is None else size)
+    check_writable(folder / "shard")
+    shards = list_shards(images, SHARD_SIZE if size is None else size)
     hasher = Hasher.load(model, find_device(device, rank.local))
-    with counting_bar(f"encoding, process {rank.rank} of {rank.world}", "shards") as counted:
-        done = encode_shards(hasher, pieces, shards, problems, rank=rank, on_shard=counted)
+    with counting_bar(f"encoding, process {rank.rank} of {rank.world}", "shards") as count:
+        done = encode_shards(hasher, shards, folder, problems, rank=rank, on_shard=count)
     rate = f" at {done.images / done.seconds:,.0f} images/s" if done.images >= 100 else ""
     who = f"Process {rank.rank} of {rank.world}: " if rank.world > 1 else ""
-    facts = {
-        "written": done.written,
-        "there": done.existing,
-        "images": done.images,
-        "bits": hasher.bits,
-        "folder": str(shards),
-    }
+    summary = {"written": done.written, "existing": done.existing, "images": done.images, "bits": hasher.bits}
     return (
-        facts,
-        f"{who}{done.written:,} shards written, {done.existing:,} were there; {done.images:,} images encoded{rate}.",
+        {**summary, "folder": str(folder)},
+        f"{who}{done.written:,} shards written, {done.existing:,} existed; {done.images:,} images encoded{rate}.",
     )
-
-
-def find_device(wanted: str | None, local: int | None = None) -> str:
-    """Return where networks run: as wanted, or a GPU if there is one, for the `local`-th process of a machine its own."""
-    import torch
-
-    if wanted is None and not torch.cuda.is_available():
-        return "cpu"
-    if wanted is None:
-        return "cuda" if local is None else f"cuda:{local % torch.cuda.device_count()}"
-    try:
-        torch.zeros(1, device=wanted)
-    except (RuntimeError, AssertionError):
-        raise InputError(f"There is no device {wanted} here; try cpu.") from None
-    return wanted
