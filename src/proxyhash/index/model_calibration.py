@@ -53,7 +53,9 @@ def calibrate_model(
 
 def _codes(hasher: "Hasher", dataset: Dataset, images: Indices, progress: Progress) -> tuple[Indices, Packed]:
     """Return which images could be read, and their codes."""
-    kept, embeddings = hasher.embed(Subset(dataset.images, images), on_error="skip", skipped=SkippedItems(), progress=progress)
+    kept, embeddings = hasher.embed(
+        Subset(dataset.images, images), on_error="skip", skipped=SkippedItems(), progress=progress
+    )
     return images[kept], pack(binarize(embeddings))
 
 
