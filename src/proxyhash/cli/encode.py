@@ -77,6 +77,7 @@ def _encode_file(model: Path, images: Path, output: Path, problems: "Problems", 
     import numpy as np
 
     from proxyhash.data import FileImages, load_dataset
+    from proxyhash.models.device import find_device
     from proxyhash.models.hasher import Hasher
 
     check_writable(output)
@@ -99,6 +100,7 @@ def _encode_shards(
     model: Path, images: Path, shards: Path, size: int | None, problems: "Problems", device: str | None
 ) -> Said:
     from proxyhash.data.shards import PIECE, list_pieces
+    from proxyhash.models.device import find_device
     from proxyhash.models.hasher import Hasher
     from proxyhash.models.shard_encoding import encode_pieces
 
@@ -112,18 +114,3 @@ def _encode_shards(
     who = f"Process {rank.rank} of {rank.world}: " if rank.world > 1 else ""
     facts = {"written": done.written, "there": done.there, "images": done.images, "bits": hasher.bits, "folder": str(shards)}
     return facts, f"{who}{done.written:,} shards written, {done.there:,} were there; {done.images:,} images encoded{rate}."
-
-
-def find_device(wanted: str | None, local: int | None = None) -> str:
-    """Return where networks run: as wanted, or a GPU if there is one, for the `local`-th process of a machine its own."""
-    import torch
-
-    if wanted is None and not torch.cuda.is_available():
-        return "cpu"
-    if wanted is None:
-        return "cuda" if local is None else f"cuda:{local % torch.cuda.device_count()}"
-    try:
-        torch.zeros(1, device=wanted)
-    except (RuntimeError, AssertionError):
-        raise InputError(f"There is no device {wanted} here; try cpu.") from None
-    return wanted

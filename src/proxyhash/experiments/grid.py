@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from proxyhash.experiments.trial import Trial, parse_method
-from proxyhash.methods import get_method
+from proxyhash.experiments.trial import Trial
+from proxyhash.methods import get_method, parse_method
 from proxyhash.training.config import OptimConfig
 from proxyhash.utils.config import from_mapping
 from proxyhash.utils.errors import InputError

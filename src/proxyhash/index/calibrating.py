@@ -35,7 +35,7 @@ def calibrate_model(
     if data is None and trained_on.get("tags"):
         dataset = dataset.with_frequent_tags(trained_on["tags"])
     name = protocol or (history.get("protocol") if data is None else None)
-    split = make_split(dataset, name, seed=history.get("seed", 0), round=trained_on.get("round", 0))
+    split = make_split(dataset, name, seed=history.get("seed", 0), round=trained_on.get("fold", 0))
     if not len(split.validation):
         raise InputError(f"The protocol {split.protocol} holds no validation images out; choose another with --protocol.")
     queries, q = _codes(hasher, dataset, _some(split.validation, MOST_QUERIES), progress)
