@@ -1,8 +1,8 @@
-"""How the cost of a query grows with the number of codes: exact search by groups, and faiss's inverted lists.
+"""Growth of the cost of a query with the number of codes: exact clustered search, and faiss's inverted lists.
 
-Codes are made in pieces and are never all in memory at once, beside the structure that holds them: 64 bits around the centre
-of a class, each bit flipped with a chance of 3 in 16: 12 bits, as far as images of CIFAR-100 lie from their proxies. Items
-take turns over the classes. The centres of the groups, and of the lists, are those of the classes, as proxies are.
+Codes are generated in parts, so that they are never all in memory beside the structure that holds them. A code has 64 bits,
+each flipped from the centroid of its class with probability 3/16: 12 bits, as far as images of CIFAR-100 lie from their
+proxies. Items take turns over the classes. Clusters and lists have the centroids of the classes, as proxies are.
 """
 
 import gc
@@ -51,14 +51,14 @@ def _measured(rule: str, items: int, classes: int) -> Measured:
     queries = centroids[random.integers(0, classes, QUERIES)] ^ _noise(random, QUERIES)[:, None]
     where = f"{rule}, {items:,} codes"
     truth = np.empty((QUERIES, K), np.int64)
-    yield from _by_groups(where, centroids, items, queries, truth)
-    gc.collect()  # the groups are not needed any more, and the lists want their memory
+    yield from _by_clusters(where, centroids, items, queries, truth)
+    gc.collect()  # the clusters are not needed any more, and the lists need their memory
     yield from _by_lists(where, centroids, items, queries, truth)
 
 
-def _by_groups(where: str, centroids: Words, items: int, queries: Words, truth: NDArray[np.int64]) -> Measured:
+def _by_clusters(where: str, centroids: Words, items: int, queries: Words, truth: NDArray[np.int64]) -> Measured:
     """Search exactly; `truth` takes the distances (Q, K) that are found."""
-    segment, built = timed(_grouped, centroids, items)
+    segment, built = timed(_clustered, centroids, items)
     found, compared = segment.nearest(queries, K)
     truth[:] = found.distances.reshape(truth.shape)
     seconds = _seconds(partial(segment.nearest, k=K, threads=1), queries)
@@ -78,7 +78,7 @@ def _by_lists(where: str, centroids: Words, items: int, queries: Words, truth: N
     seconds = _seconds(lambda query: lists.search(query.view(np.uint8), K), queries)
     compared = lists.nprobe * items / len(centroids) + len(centroids)
     note = f"{lists.nprobe} of {len(centroids):,} lists, {100 * recall:.1f} % of the {K} nearest"
-    yield "codes compared by IVF", Row(f"{where}: codes and centres compared by IVF", compared, "", True, built, note=note)
+    yield "codes compared by IVF", Row(f"{where}: codes and centroids compared by IVF", compared, "", True, built, note=note)
     yield "ms of IVF", Row(f"{where}: ms a query by IVF, one thread", 1000 * seconds, "", True, built, note=note)
 
 
@@ -97,7 +97,7 @@ def _pieces(centroids: Words, items: int) -> Iterator[tuple[NDArray[np.int64], N
         yield own, centroids[own, 0] ^ _noise(random, len(own))
 
 
-def _grouped(centroids: Words, items: int) -> ClusteredSegment:
+def _clustered(centroids: Words, items: int) -> ClusteredSegment:
     def feed(sink: Sink) -> None:
         first = 0
         for own, codes in _pieces(centroids, items):

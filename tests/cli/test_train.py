@@ -69,7 +69,7 @@ def test_digits_reach_the_floor(models: Path, capsys: pytest.CaptureFixture[str]
     assert numbers["map"] > 0.75
     assert numbers["map"] == numbers["metrics"][0]["value"]
     assert numbers["accuracy"] > 0.9
-    assert 0 < numbers["binarisation_error"] < 0.5
+    assert 0 < numbers["binarization_error"] < 0.5
     shorter = run(f"evaluate model {models}/8", capsys)
     assert "179 queries, 1,618 items" in shorter
     assert "Accuracy by nearest proxy: 0." in shorter
@@ -292,7 +292,7 @@ def test_a_system_that_does_not_search_by_bits_is_measured_and_has_no_index(
 ) -> None:
     run(f"{TRAIN} --bits 8 --epochs 2 --method softmax-pq -o {tmp_path}/model", capsys)
     numbers = json.loads(run(f"evaluate model {tmp_path}/model --json", capsys))
-    assert numbers["binarisation_error"] is None
+    assert numbers["binarization_error"] is None
     assert "real distances" in numbers["metrics"][0]["name"]
     assert numbers["map"] > 0.3
     assert "Binarisation" not in run(f"evaluate model {tmp_path}/model", capsys)

@@ -55,7 +55,7 @@ def search(
     radius
         Find all items within so many bits instead.
     rerank
-        Order that many candidates by the query's real-valued embedding, which settles ties.
+        Sort that many candidates by the query's real-valued embedding, which settles ties.
     nprobe
         Search only that many clusters, by faiss: faster on very large indexes, but items may be missed.
     threshold
@@ -109,15 +109,15 @@ def _find_keys(index: "Index", keys: tuple[str, ...], find: "Find") -> "list[Mat
 
 
 def _draw(query_paths: "list[Path | None]", found: "list[Matches]", show: Path) -> None:
-    from proxyhash.index.contact_sheet import Picture, draw_sheet
+    from proxyhash.index.contact_sheet import SheetImage, draw_sheet
 
     rows = []
     for path, matches in zip(query_paths, found, strict=True):
         note = "no match" if matches.matched is False else f"{len(matches):,} found"
-        row = [Picture(path, matches.query, note, query=True)]
+        row = [SheetImage(path, matches.query, note, query=True)]
         for match in matches:
             labels = ", ".join(match.labels)
-            row.append(Picture(match.path, match.key, f"{match.distance} bits{labels and ', ' + labels}"))
+            row.append(SheetImage(match.path, match.key, f"{match.distance} bits{labels and ', ' + labels}"))
         rows.append(row)
     draw_sheet(rows, show)
 

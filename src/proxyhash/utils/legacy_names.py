@@ -185,6 +185,7 @@ RECORD_FORMAT = "proxyhash.record/1"
 RECORD_FILE_PATTERN = r"-[0-9a-f]{12}\.json$"  # one file per record
 RECORD_TRIAL = {"lengths": "code_lengths", "round": "fold", "plan": "optim"}
 RECORD_PROTOCOL = {"judged_on": "eval_on"}
+RECIPE = {"data": "dataset", "rounds": "folds", "judged_on": "eval_on", "plan": "optim", "plans": "optim_by_method"}
 
 DEFAULT_IN_TOML = '"default"'  # TOML has no null
 LEGACY_TUNED_FOLD_FILE = "chosen-round-{}.toml"
@@ -196,14 +197,37 @@ def upgrade_record(content: Mapping[str, Any], current_format: str) -> dict[str,
     """Return a record of release 0.1 in today's format; other content is returned as it is."""
     if content.get("format") != RECORD_FORMAT:
         return dict(content)
-    trial = _rename(content["trial"], RECORD_TRIAL)
+    upgraded = {
+        "format": current_format,
+        "trial": upgrade_trial(content["trial"]),
+        "protocol": _rename(content["protocol"], RECORD_PROTOCOL),
+        "metrics": rename_metrics(content["metrics"]),
+    }
+    return {name: value for name, value in content.items() if name != "key"} | upgraded
+
+
+def upgrade_trial(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the trial of a record in today's names."""
+    trial = _rename(content, RECORD_TRIAL)
     trial["settings"] = upgrade_method_settings(trial["method"], trial["settings"])
     trial["label"] = upgrade_label(trial["label"])
     trial["optim"] = None if trial["optim"] is None else upgrade_optim_config(trial["optim"])
-    protocol = _rename(content["protocol"], RECORD_PROTOCOL)
-    upgraded = {"trial": trial, "protocol": protocol, "metrics": rename_metrics(content["metrics"])}
-    kept = {name: value for name, value in content.items() if name != "key"}
-    return kept | upgraded | {"format": current_format}
+    return trial
+
+
+def upgrade_recipe(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe in today's names; one of release 0.1 has the key `data`."""
+    if "data" not in content:
+        return dict(content)
+    recipe = _rename(content, RECIPE)
+    recipe["methods"] = list(map(upgrade_label, recipe["methods"]))
+    recipe["optim"] = upgrade_optim_config(recipe.get("optim", {}))
+    tables = recipe.get("settings", {}), recipe.get("optim_by_method", {})
+    recipe["settings"] = {
+        upgrade_label(row): upgrade_method_settings(row.partition(":")[0], own) for row, own in tables[0].items()
+    }
+    recipe["optim_by_method"] = {upgrade_label(row): upgrade_optim_config(own) for row, own in tables[1].items()}
+    return recipe
 
 
 def upgrade_label(label: str) -> str:
