@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyhash.codes import reference
+from helpers import hamming_reference
 from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.clusters.centroids import assign_clusters, choose_centroids, scan_fraction
 from proxyhash.index.clusters.clustered import build_clustered_segment
@@ -48,7 +48,7 @@ def test_nearest_equals_full_scan_with_item_ids(
     centroids = some_codes(clusters, width, seed + 2, tied) if clusters else None
     segment = segment_of(db, item_ids, centroids)
     found, _ = segment.nearest(np.ascontiguousarray(to_words(q).T), k, threads=2)
-    near, index = reference.top_k(q, db, k)
+    near, index = hamming_reference.top_k(q, db, k)
     np.testing.assert_array_equal(found.distances, near.ravel())
     np.testing.assert_array_equal(found.item_ids, item_ids[index].ravel())
     stored = segment.codes(found.slots)
@@ -62,7 +62,7 @@ def test_range_search_is_complete(
     db, q = some_codes(items, width, seed, tied), some_codes(queries, width, seed + 1, tied)
     segment = segment_of(db, np.arange(items), some_codes(clusters, width, seed + 2, tied) if clusters else None)
     found = segment.range_search(np.ascontiguousarray(to_words(q).T), radius, threads=2)
-    for row, (near, index) in enumerate(reference.within(q, db, radius)):
+    for row, (near, index) in enumerate(hamming_reference.range_search(q, db, radius)):
         rows = slice(found.offsets[row], found.offsets[row + 1])
         np.testing.assert_array_equal(found.distances[rows], near)
         np.testing.assert_array_equal(found.item_ids[rows], index)
@@ -90,7 +90,7 @@ def test_shell_at_the_limit_is_compared_for_lower_ids() -> None:
 
 def test_codes_are_assigned_to_the_nearest_centroid() -> None:
     codes, centroids = some_codes(3000, 12, 0, tied=False), some_codes(70, 12, 1, tied=False)
-    _, nearest = reference.top_k(codes, centroids, 1)
+    _, nearest = hamming_reference.top_k(codes, centroids, 1)
     np.testing.assert_array_equal(assign_clusters(codes, centroids), nearest[:, 0])
     assert not assign_clusters(codes, None).any()
 
@@ -104,7 +104,7 @@ def test_centroids_are_chosen_for_clustered_codes_only(start: str | None) -> Non
     chosen = choose_centroids(sample, 100_000, middle[:10] if start else None)
     assert chosen.codes is not None
     assert chosen.scan_fraction < 0.08
-    to_middle, _ = reference.top_k(middle, chosen.codes, 1)
+    to_middle, _ = hamming_reference.top_k(middle, chosen.codes, 1)
     assert (to_middle == 0).mean() > 0.9  # the majority of a cluster is its middle
 
     uniform = choose_centroids(random.integers(0, 256, (8000, 8), dtype=np.uint8), 100_000, None)

@@ -21,10 +21,9 @@ from proxyhash.experiments.metrics import record_metrics
 from proxyhash.experiments.records import Record, RecordStore, settings_key
 from proxyhash.experiments.trial import Trial
 from proxyhash.methods import TrainingData, get_method
-from proxyhash.models.backbones import create_backbone, trained_on
-from proxyhash.models.feature_cache import Features, cached_features
-from proxyhash.models.hasher import Hasher
-from proxyhash.models.joined import joined
+from proxyhash.models.backbones import create_backbone, pretraining_data
+from proxyhash.models.feature_cache import CachedFeatures, cached_features
+from proxyhash.models.hasher import Hasher, concat_hashers
 from proxyhash.models.runtime import Floats
 from proxyhash.training.checkpoint import CHECKPOINT, SETTINGS, CheckpointManager
 from proxyhash.training.config import TrainConfig
@@ -130,12 +129,12 @@ class TrialRunner:
 
     def _embed(self, hashers: list[Hasher], split: Split) -> tuple[list[Floats], NDArray[np.bool_]]:
         """Return the embeddings (N, outputs) of each code length, computed in one pass, and which images could be read."""
-        whole = joined(hashers)
+        whole = concat_hashers(hashers)
         with tempfile.TemporaryDirectory(prefix="proxyhash-") as folder:
             if self.grid.finetune:  # otherwise features are in the cache
-                whole.quicken(Path(folder) / "network.onnx")
+                whole.use_onnx(Path(folder) / "network.onnx")
             embeddings, readable = embed_split(whole, self.dataset, split, self.progress)
-        ends = np.cumsum([hasher.head.outputs for hasher in hashers])
+        ends = np.cumsum([hasher.head.out_features for hasher in hashers])
         return np.split(embeddings, ends[:-1], axis=1), readable
 
     def _fit(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
@@ -155,9 +154,9 @@ class TrialRunner:
             encoded = EncodedSplit(encoder.encode_queries(queries), encoder.encode(queries), codes, bits)
             yield bits, record_metrics(encoded, dataset, split), fitted
 
-    def _features(self) -> Features:
+    def _features(self) -> CachedFeatures:
         name = self.grid.backbone
-        backbone = create_backbone(name, pretrained=trained_on(name) is not None).eval()
+        backbone = create_backbone(name, pretrained=pretraining_data(name) is not None).eval()
         transform = resolve_transform(self.dataset, backbone, self.grid.image_size)
         return cached_features(self.dataset, backbone, transform, progress=self.progress)
 
@@ -171,7 +170,7 @@ class TrialRunner:
     @cached_property
     def _protocols(self) -> dict[int, dict[str, Any]]:
         """Protocol of each fold; cached, because the fingerprint of a split takes time."""
-        return {fold: {**split.record(), "eval_on": self.grid.eval_on} for fold, split in self.splits.items()}
+        return {fold: {**split.as_dict(), "eval_on": self.grid.eval_on} for fold, split in self.splits.items()}
 
     def _trial(self, trial: Trial) -> dict[str, Any]:
         return trial.as_dict(tags=self.dataset.kind == "tags")

@@ -1,4 +1,4 @@
-"""The same answers as the kernels', slowly and plainly in NumPy: what the tests compare with."""
+"""Hamming search in plain NumPy, to which the kernels are compared."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,26 +7,26 @@ from proxyhash.codes.bits import Packed
 
 
 def distances(queries: Packed, database: Packed) -> NDArray[np.int16]:
-    """Hamming distances (Q, N)."""
+    """Return Hamming distances (Q, N)."""
     counts: NDArray[np.int16] = np.bitwise_count(queries[:, None] ^ database).sum(axis=2, dtype=np.int16)
     return counts
 
 
 def histograms(queries: Packed, database: Packed) -> NDArray[np.int64]:
-    """How many items lie at each distance, (Q, 8 bytes + 1)."""
+    """Return the number of items at each distance, (Q, 8 * bytes + 1)."""
     bins = 8 * queries.shape[1] + 1
     return np.array([np.bincount(row, minlength=bins) for row in distances(queries, database)]).reshape(-1, bins)
 
 
 def top_k(queries: Packed, database: Packed, k: int) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-    """Distances and positions (Q, min(k, N)) of the nearest items, ties by position."""
+    """Return distances and indices (Q, min(k, N)) of the nearest items, ties by position."""
     all_distances = distances(queries, database)
     order = np.argsort(all_distances, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(all_distances, order, axis=1), order
 
 
-def within(queries: Packed, database: Packed, radius: int) -> list[tuple[NDArray[np.int16], NDArray[np.int64]]]:
-    """Distances and positions of all items within `radius` of each query, nearest first, ties by position."""
+def range_search(queries: Packed, database: Packed, radius: int) -> list[tuple[NDArray[np.int16], NDArray[np.int64]]]:
+    """Return distances and indices of all items within `radius` of each query, nearest first, ties by position."""
     found = []
     for row in distances(queries, database):
         inside = np.flatnonzero(row <= radius)
