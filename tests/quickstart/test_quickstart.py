@@ -30,7 +30,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     for module in (hasher, feature_cache):
-        monkeypatch.setattr(module, "onnx_available", lambda: False)
+        monkeypatch.setattr(module, "is_onnx_available", lambda: False)
 
 
 Quickstart = Callable[[str], dict[str, Any]]
@@ -107,7 +107,7 @@ def test_partly_labeled_with_a_long_tail_and_singletons(quickstart: Quickstart, 
     assert (facts["classes"], facts["shared"], facts["unlabeled"]) == (6, 4, 10)
     assert said["choices"]["method"] == "shclm"
     assert said["numbers"]["indexed"] == 60
-    assert Hasher.load("photos-quickstart/model").names == ("few", "lone", "many", "single", "some", "two")
+    assert Hasher.load("photos-quickstart/model").class_names == ("few", "lone", "many", "single", "some", "two")
 
 
 def test_no_labels_at_all(quickstart: Quickstart, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_second_run_does_nothing_again_and_new_images_start_anew(
     write_class_folders(tmp_path / "photos", {"a": 0, "b": 0, "c": 0, "d": 12})
     more = quickstart("photos --epochs 2")
     assert more["numbers"]["indexed"] == 47
-    assert Hasher.load("photos-quickstart/model").names == ("a", "b", "c", "d")
+    assert Hasher.load("photos-quickstart/model").class_names == ("a", "b", "c", "d")
     assert len(list(Path("photos-quickstart/results").glob("shclm-*.json"))) == 1
 
 

@@ -91,7 +91,7 @@ def _show_proxies(console: Console, digits: Any, bits: int, seed: int, output: P
 def _write_images(folder: Path) -> None:
     """Write each digit once, to a folder of its class: dark on light, as on paper."""
     from proxyhash.data import ArrayImages
-    from proxyhash.data.folder_export import write_folder
+    from proxyhash.data.folder_export import write_image_folder
     from proxyhash.data.readers.digits import load_digits
 
     if not folder.exists():
@@ -99,7 +99,7 @@ def _write_images(folder: Path) -> None:
         assert isinstance(digits.images, ArrayImages)
         images = ArrayImages(255 - digits.images.pixels, "digit")
         with progress_bars() as progress:
-            write_folder(replace(digits, images=images), folder, enlarge=SCALE, progress=progress)
+            write_image_folder(replace(digits, images=images), folder, enlarge=SCALE, progress=progress)
 
 
 def _steps(places: "Places", bits: int, seed: int) -> "list[Step]":

@@ -106,7 +106,7 @@ def _gallery(model: Path, data_dir: Path | None, progress: "Progress") -> "Galle
     from proxyhash.report.gallery import make_gallery
 
     hasher = Hasher.load(model)
-    if hasher.record.get("protocol") is None and "data" in hasher.record:  # fitted without labels
-        dataset = load_dataset(hasher.record["data"]["path"], data_dir=data_dir, progress=progress)
+    if hasher.metadata.get("protocol") is None and "data" in hasher.metadata:  # fitted without labels
+        dataset = load_dataset(hasher.metadata["data"]["path"], data_dir=data_dir, progress=progress)
         return make_gallery(hasher, dataset, None, progress=progress)
     return make_gallery(hasher, *load_eval_data(hasher, data_dir=data_dir, progress=progress), progress=progress)

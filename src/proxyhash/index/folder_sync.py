@@ -16,7 +16,7 @@ from proxyhash.index.results import AddResult
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
-    from proxyhash.data import FileImages, Problems
+    from proxyhash.data import FileImages, SkippedItems
 
 COMMIT_IMAGES = 4096  # in a transaction; a kill loses at most one transaction
 COMMIT_SECONDS = 10.0  # or as many images as are encoded in this time
@@ -59,7 +59,7 @@ class FolderSync(Protocol):
 def add_folder(
     index: Index,
     folder: Path,
-    problems: "Problems",
+    problems: "SkippedItems",
     *,
     prefix: str = "",
     prune: bool = False,
@@ -93,7 +93,7 @@ def add_folder(
     return AddResult(added - replaced, replaced, plan.unchanged, removed, len(plan.to_encode) - added, seconds)
 
 
-def plan_sync(known: dict[str, FileStat], images: "FileImages", prefix: str, problems: "Problems") -> SyncPlan:
+def plan_sync(known: dict[str, FileStat], images: "FileImages", prefix: str, problems: "SkippedItems") -> SyncPlan:
     """Compare the files of a folder with those that the index knows."""
     keys = [prefix + name for name in images.names]
     stats = [_file_stat(images.path(number)) for number in range(len(images))]
@@ -103,7 +103,7 @@ def plan_sync(known: dict[str, FileStat], images: "FileImages", prefix: str, pro
     return SyncPlan(keys, stats, np.array(to_encode, np.int64), len(keys) - len(changed), deleted)
 
 
-def _is_utf8(key: str, problems: "Problems") -> bool:
+def _is_utf8(key: str, problems: "SkippedItems") -> bool:
     """Return whether a key can be stored: some file systems allow names that are not text."""
     try:
         key.encode()
@@ -131,7 +131,7 @@ def _check_foreign_keys(sync: FolderSync, keys: Sequence[str], own: Container[st
 
 
 def _encode_batches(
-    index: Index, images: "FileImages", to_encode: Int64s, problems: "Problems", on_progress: OnProgress
+    index: Index, images: "FileImages", to_encode: Int64s, problems: "SkippedItems", on_progress: OnProgress
 ) -> Iterator[tuple[Int64s, Packed]]:
     """Yield the indices of images and their codes, enough for a transaction at a time."""
     if not len(to_encode):

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proxyhash.codes.bits import Packed, binarize, pack
-from proxyhash.data import Dataset, Problems, load_dataset, make_split
-from proxyhash.data.images import Indices, Some
+from proxyhash.data import Dataset, SkippedItems, load_dataset, make_split
+from proxyhash.data.images import Indices, Subset
 from proxyhash.index.calibration import Calibration, calibrate
 from proxyhash.index.model_store import load_hasher
-from proxyhash.models.card import card_renewed
+from proxyhash.models.card import refresh_card
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import permutation
@@ -32,28 +32,30 @@ def calibrate_model(
     hasher = load_hasher(model)
     if hasher.folder != model:
         raise InputError(f"{model} is the copy of a shared model; save it to a folder of your own and calibrate that.")
-    history, trained_on = hasher.record.get("protocol", {}), hasher.record.get("data", {})
+    history, trained_on = hasher.metadata.get("protocol", {}), hasher.metadata.get("data", {})
     if data is None and "path" not in trained_on:
         raise InputError(f"{model} does not say what it was trained with; name the data with --data.")
     dataset = load_dataset(data or trained_on["path"], data_dir=data_dir, progress=progress)
     if data is None and trained_on.get("tags"):
         dataset = dataset.with_frequent_tags(trained_on["tags"])
     name = protocol or (history.get("protocol") if data is None else None)
-    split = make_split(dataset, name, seed=history.get("seed", 0), round=trained_on.get("fold", 0))
+    split = make_split(dataset, name, seed=history.get("seed", 0), fold=trained_on.get("fold", 0))
     if not len(split.validation):
         raise InputError(f"The protocol {split.protocol} holds no validation images out; choose another with --protocol.")
     queries, q = _codes(hasher, dataset, _sample(split.validation, MAX_QUERIES), progress)
     items, db = _codes(hasher, dataset, _sample(split.validation_database, MAX_ITEMS), progress)
     labels = dataset.require_labels().values
     found = calibrate(q, labels[queries], db, labels[items], hasher.bits)
-    with card_renewed(model):
+    with refresh_card(model):
         found.save(model)
     return found
 
 
 def _codes(hasher: "Hasher", dataset: Dataset, images: Indices, progress: Progress) -> tuple[Indices, Packed]:
     """Return which images could be read, and their codes."""
-    kept, embeddings = hasher.embed_readable(Some(dataset.images, images), Problems(), progress=progress)
+    kept, embeddings = hasher.embed(
+        Subset(dataset.images, images), on_error="skip", skipped=SkippedItems(), progress=progress
+    )
     return images[kept], pack(binarize(embeddings))
 
 

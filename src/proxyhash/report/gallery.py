@@ -58,7 +58,7 @@ def make_gallery(
     nu, readable = embed_split(hasher, dataset, split, progress)
     split = drop_indices(split, np.flatnonzero(~readable))
     chosen = np.sort(generator(0, "gallery").permutation(len(split.query))[:queries])
-    asked, codes = split.query[chosen], hasher.head.codes(nu)
+    asked, codes = split.query[chosen], hasher.head.encode(nu)
     found = top_k(codes[asked], codes[split.database], min(matches, len(split.database)))
     rows = []
     for image, near, places in zip(asked, found.distances, found.indices, strict=True):
@@ -67,7 +67,7 @@ def make_gallery(
         answers = zip(others, near, right, strict=True)
         matched = (_thumb(dataset, int(other), int(bits), is_right) for other, bits, is_right in answers)
         rows.append((_thumb(dataset, int(image)), *matched))
-    return Gallery(f"{hasher.record['order']['method']}, {hasher.bits} bits", tuple(rows))
+    return Gallery(f"{hasher.metadata['order']['method']}, {hasher.bits} bits", tuple(rows))
 
 
 def _random_queries(dataset: Dataset, queries: int) -> Split:
