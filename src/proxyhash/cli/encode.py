@@ -78,6 +78,7 @@ def _encode_file(model: Path, images: Path, output: Path, problems: "Problems", 
 
     from proxyhash.data import FileImages, load_dataset
     from proxyhash.models.hasher import Hasher
+    from proxyhash.models.runtime import find_device
 
     check_writable(output)
     hasher = Hasher.load(model, find_device(device))
@@ -100,6 +101,7 @@ def _encode_shards(
 ) -> Said:
     from proxyhash.data.shards import PIECE, list_pieces
     from proxyhash.models.hasher import Hasher
+    from proxyhash.models.runtime import find_device
     from proxyhash.models.shard_encoding import encode_pieces
 
     rank = get_process_rank()
@@ -112,18 +114,3 @@ def _encode_shards(
     who = f"Process {rank.rank} of {rank.world}: " if rank.world > 1 else ""
     facts = {"written": done.written, "there": done.there, "images": done.images, "bits": hasher.bits, "folder": str(shards)}
     return facts, f"{who}{done.written:,} shards written, {done.there:,} were there; {done.images:,} images encoded{rate}."
-
-
-def find_device(wanted: str | None, local: int | None = None) -> str:
-    """Return where networks run: as wanted, or a GPU if there is one, for the `local`-th process of a machine its own."""
-    import torch
-
-    if wanted is None and not torch.cuda.is_available():
-        return "cpu"
-    if wanted is None:
-        return "cuda" if local is None else f"cuda:{local % torch.cuda.device_count()}"
-    try:
-        torch.zeros(1, device=wanted)
-    except (RuntimeError, AssertionError):
-        raise InputError(f"There is no device {wanted} here; try cpu.") from None
-    return wanted

@@ -1,7 +1,7 @@
 """`proxyhash report`: records as a page that people look at."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -10,10 +10,6 @@ from proxyhash.cli.parameters import Json
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import atomic_write, check_writable
 from proxyhash.utils.errors import InputError
-
-if TYPE_CHECKING:
-    from proxyhash.report.gallery import Gallery
-    from proxyhash.utils.progress import Progress
 
 
 def report(
@@ -55,6 +51,7 @@ def report(
     """
     from proxyhash.experiments import read_records
     from proxyhash.report import compare, to_csv, to_markdown, write_page
+    from proxyhash.report.gallery import load_gallery
 
     if fill:
         changed = {str(file): _filled(file) for file in fill}
@@ -74,7 +71,7 @@ def report(
         raise InputError(f"There are no records in {results}; proxyhash benchmark makes them.")
     if output.suffix == ".html":
         with progress_bars() as progress:
-            galleries = [_gallery(model, data_dir, progress) for model in gallery]
+            galleries = [load_gallery(model, data_dir=data_dir, progress=progress) for model in gallery]
         write_page(comparisons, output, title=title, galleries=galleries)
     else:
         with atomic_write(output) as temporary:
@@ -97,16 +94,3 @@ def _filled(file: Path) -> bool:
         with atomic_write(file) as temporary:
             temporary.write_text(made, encoding="utf-8")
     return made != text
-
-
-def _gallery(model: Path, data_dir: Path | None, progress: "Progress") -> "Gallery":
-    from proxyhash.data import load_dataset
-    from proxyhash.models.hasher import Hasher
-    from proxyhash.report.gallery import make_gallery
-    from proxyhash.training.measure import what_it_was_trained_for
-
-    hasher = Hasher.load(model)
-    if hasher.record.get("protocol") is None and "data" in hasher.record:  # fitted without labels
-        dataset = load_dataset(hasher.record["data"]["path"], data_dir=data_dir, progress=progress)
-        return make_gallery(hasher, dataset, None, progress=progress)
-    return make_gallery(hasher, *what_it_was_trained_for(hasher, data_dir=data_dir, progress=progress), progress=progress)

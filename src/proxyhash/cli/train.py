@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from proxyhash.cli.encode import find_device
 from proxyhash.cli.output import print_result, status_console
 from proxyhash.cli.parameters import Flag, Int, Json
 from proxyhash.cli.progress import progress_bars
@@ -141,6 +140,7 @@ def train(
     """
     from proxyhash.data import load_dataset, make_split
     from proxyhash.experiments.trial import parse_method
+    from proxyhash.models.runtime import find_device
     from proxyhash.training.fit import ShallowOrder, is_shallow
     from proxyhash.training.plan import Plan
     from proxyhash.training.processes import join_processes

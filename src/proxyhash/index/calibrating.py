@@ -6,10 +6,11 @@ import numpy as np
 
 from proxyhash.codes.bits import Packed, pack, signs
 from proxyhash.data import Dataset, Problems, load_dataset, make_split
-from proxyhash.data.images import Indices, Some
+from proxyhash.data.images import Indices
 from proxyhash.index.calibration import Calibration, calibrate
 from proxyhash.index.model_store import load_hasher
 from proxyhash.models.card import card_renewed
+from proxyhash.models.hasher import EmbedBatches
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import permutation
@@ -23,8 +24,13 @@ def calibrate_model(
     protocol: str | None = None,
     data_dir: Path | None = None,
     progress: Progress = no_progress,
+    *,
+    embed_batches: EmbedBatches | None = None,
 ) -> Calibration:
-    """Measure the model in a folder by its own protocol's validation set, store the result there, and return it."""
+    """Measure the model in a folder by its own protocol's validation set, store the result there, and return it.
+
+    `embed_batches` replaces that of the hasher; it must give embeddings with the same signs.
+    """
     hasher = load_hasher(model)
     if hasher.folder != model:
         raise InputError(f"{model} is the copy of a shared model; save it to a folder of your own and calibrate that.")
@@ -38,8 +44,9 @@ def calibrate_model(
     split = make_split(dataset, name, seed=history.get("seed", 0), round=trained_on.get("round", 0))
     if not len(split.validation):
         raise InputError(f"The protocol {split.protocol} holds no validation images out; choose another with --protocol.")
-    queries, q = _codes(hasher, dataset, _some(split.validation, MOST_QUERIES), progress)
-    items, db = _codes(hasher, dataset, _some(split.validation_database, MOST_ITEMS), progress)
+    embed = embed_batches or hasher.embed_batches
+    queries, q = _codes(embed, dataset, _some(split.validation, MOST_QUERIES), progress)
+    items, db = _codes(embed, dataset, _some(split.validation_database, MOST_ITEMS), progress)
     labels = dataset.require_labels().values
     found = calibrate(q, labels[queries], db, labels[items], hasher.bits)
     with card_renewed(model):
@@ -47,13 +54,10 @@ def calibrate_model(
     return found
 
 
-def _codes(hasher: "object", dataset: Dataset, images: Indices, progress: Progress) -> tuple[Indices, Packed]:
-    """Return which images could be read, and their codes."""
-    from proxyhash.models.hasher import Hasher
-
-    assert isinstance(hasher, Hasher)
-    kept, nu = hasher.embed_readable(Some(dataset.images, images), Problems(), progress=progress)
-    return images[kept], pack(signs(nu))
+def _codes(embed_batches: EmbedBatches, dataset: Dataset, images: Indices, progress: Progress) -> tuple[Indices, Packed]:
+    """Return the readable images (n,) and their codes (n, bytes)."""
+    batches = list(embed_batches(dataset.images, Problems(), indices=images, progress=progress))
+    return np.concatenate([kept for kept, _ in batches]), pack(signs(np.concatenate([nu for _, nu in batches])))
 
 
 def _some(images: Indices, most: int) -> Indices:

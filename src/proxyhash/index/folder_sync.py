@@ -20,6 +20,7 @@ from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.data import FileImages, Problems
+    from proxyhash.models.hasher import EmbedBatches
 
 COMMIT_IMAGES = 4096  # in a transaction, or
 COMMIT_SECONDS = 10.0  # as many as are encoded in this time: what a kill loses at most
@@ -67,11 +68,13 @@ def add_folder(
     prefix: str = "",
     prune: bool = False,
     counted: Counted = lambda *_: None,
+    embed_batches: "EmbedBatches | None" = None,
 ) -> Added:
     """Encode the images of a folder that are new or changed, and store them under `prefix` and their path in the folder.
 
     With `prune`, items of this folder whose files are gone are removed. Images that cannot be read are counted in
-    `problems`; if such a file was in the index, its old code stays.
+    `problems`; if such a file was in the index, its old code stays. `embed_batches` replaces that of the hasher; it must
+    give embeddings with the same signs.
     """
     from proxyhash.data import FileImages, load_dataset
 
@@ -86,7 +89,7 @@ def add_folder(
     if len(listing.wanted):
         filing.begin()
     added = replaced = 0
-    for numbers, codes in _encoded(index, dataset.images, listing.wanted, problems, counted):
+    for numbers, codes in _encoded(index, dataset.images, listing.wanted, problems, counted, embed_batches):
         facts = [listing.facts[number] or FileFacts(-1, -1) for number in numbers]
         labels = [dataset.labels_of(int(number)) for number in numbers]
         replaced += filing.store(codes, [listing.keys[number] for number in numbers], labels, facts)
@@ -176,7 +179,12 @@ def _refuse_foreign(filing: Filing, keys: Sequence[str], own: Container[str]) ->
 
 
 def _encoded(
-    index: Index, images: "FileImages", wanted: NDArray[np.int64], problems: "Problems", counted: Counted
+    index: Index,
+    images: "FileImages",
+    wanted: NDArray[np.int64],
+    problems: "Problems",
+    counted: Counted,
+    embed_batches: "EmbedBatches | None",
 ) -> Iterator[tuple[NDArray[np.int64], Packed]]:
     """Yield which images were encoded and their codes, enough at a time to be worth a transaction."""
     if not len(wanted):
@@ -185,11 +193,11 @@ def _encoded(
     codes: list[Packed] = []
     since, total = time.monotonic(), len(wanted)
     counted(0, total)
-    hasher = index.hasher
+    embed = embed_batches or index.hasher.embed_batches
     progress = lambda _, fraction: counted(round(fraction * total), total)  # noqa: E731
-    for some, nu in hasher.embed_batches(images, problems, indices=wanted, progress=progress):
+    for some, nu in embed(images, problems, indices=wanted, progress=progress):
         numbers.append(some)
-        codes.append(pack(signs(nu)) if len(some) else np.zeros((0, (hasher.bits + 7) // 8), np.uint8))
+        codes.append(pack(signs(nu)) if len(some) else np.zeros((0, (index.bits + 7) // 8), np.uint8))
         if sum(map(len, numbers)) >= COMMIT_IMAGES or time.monotonic() - since > COMMIT_SECONDS:
             yield np.concatenate(numbers), np.concatenate(codes)
             numbers, codes, since = [], [], time.monotonic()

