@@ -23,11 +23,11 @@ from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalized
 from proxyhash.models.onnx_export import export_onnx
 from proxyhash.models.runtime import OnnxRunner, TorchRunner
-from proxyhash.training.learner import Learner
-from proxyhash.training.plan import Plan
-from proxyhash.training.run_folder import RunFolder
-from proxyhash.training.sources import FeatureSource, ImageSource
-from proxyhash.training.trainer import Material, Trainer
+from proxyhash.training.checkpoint import CheckpointManager
+from proxyhash.training.config import OptimConfig
+from proxyhash.training.inputs import FeatureSource, ImageSource
+from proxyhash.training.model import MultiHeadModel
+from proxyhash.training.trainer import Trainer, TrainSubset
 from proxyhash.utils.memory import keep_freed_memory
 from proxyhash.utils.parallel import available_threads
 from reporting import Row, options_of, run, timed
@@ -68,12 +68,16 @@ def _finetune() -> tuple[float, float, float]:
     images = ArrayImages(random.integers(0, 256, (BATCH * STEPS, 32, 32, 3), dtype=np.uint8))
     labels = np.arange(len(images)) % CLASSES
     objective = build_method("random", TrainingData.from_arrays(BITS, None, labels), {})
-    plan = Plan.finetune(epochs=1, batch=BATCH)
-    learner = Learner(Normalized(create_backbone("efficientnet_lite0")), [HashHead(HeadShape(1280, BITS))], [objective])
+    plan = OptimConfig.finetune(epochs=1, batch_size=BATCH)
+    learner = MultiHeadModel(
+        Normalized(create_backbone("efficientnet_lite0")), [HashHead(HeadShape(1280, BITS))], [objective]
+    )
     learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     with tempfile.TemporaryDirectory() as folder:
-        source = ImageSource(images, find_transform("small", SIZE), Plan())
-        trainer = Trainer(learner, plan, source, Material(np.arange(len(images)), labels), RunFolder(Path(folder)))
+        source = ImageSource(images, find_transform("small", SIZE), OptimConfig())
+        trainer = Trainer(
+            learner, plan, source, TrainSubset(np.arange(len(images)), labels), CheckpointManager(Path(folder))
+        )
         clock = _Clock()
         for owner, name in (
             (learner, "forward"),
@@ -83,8 +87,8 @@ def _finetune() -> tuple[float, float, float]:
         ):
             setattr(owner, name, clock.around(getattr(owner, name)))
         seconds: list[float] = []
-        usual = trainer._epoch
-        trainer._epoch = lambda *given: seconds.append(timed(usual, *given)[1])  # type: ignore[method-assign]
+        usual = trainer._train_epoch
+        trainer._train_epoch = lambda *given: seconds.append(timed(usual, *given)[1])  # type: ignore[method-assign]
         trainer.fit()
     return seconds[0], clock.seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
@@ -125,7 +129,7 @@ def _use_cache(folder: str) -> tuple[float, float, float]:
 
     def epoch() -> float:
         features = cached_features(dataset, backbone, transform, folder=Path(folder))
-        for batch in FeatureSource(features.values).training(batches, 0):
+        for batch in FeatureSource(features.values).train_batches(batches, 0):
             batch.sum()
         return features.values.nbytes / 1e6
 

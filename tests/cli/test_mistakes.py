@@ -195,7 +195,7 @@ def test_data_that_moved_since_the_training(sentence: Sentence) -> None:
 
 
 def test_an_interrupted_training_and_another_command_to_go_on(sentence: Sentence, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = Trainer._judge
+    judge = Trainer._end_epoch
 
     def interrupted(trainer: Trainer, *rest: Any) -> None:
         judge(trainer, *rest)

@@ -133,7 +133,7 @@ COLORS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200), "
 def test_a_folder_of_images_is_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_photos(tmp_path / "photos", COLORS, 20)
     (tmp_path / "photos" / "red" / "bad.png").write_bytes(b"no image")
-    plan = "--backbone convnet --bits 6 --epochs 8 --batch 16 --hidden 32"
+    plan = "--backbone convnet --bits 6 --epochs 8 --batch-size 16 --hidden-dim 32"
     out = run(f"train {tmp_path}/photos {plan} --triplet 1 -o {tmp_path}/model", capsys)
     assert "Left out: unreadable image: 1 (red/bad.png)" in out
     assert json.loads(run(f"evaluate model {tmp_path}/model --json", capsys))["map"] > 0.9
@@ -150,7 +150,7 @@ def test_tagged_images_are_trained_on(tmp_path: Path, capsys: pytest.CaptureFixt
     tags = {"red": "warm;color", "green": "color", "blue": "cold;color", "neutral": "cold"}
     rows = [f"{name}/{number}.png,{tags[name]}" for name in COLORS for number in range(20)]
     (tmp_path / "metadata.csv").write_text("\n".join(["file_name,tags", *rows]))
-    plan = "--backbone convnet --bits 8 --epochs 6 --batch 16 --hidden 32"
+    plan = "--backbone convnet --bits 8 --epochs 6 --batch-size 16 --hidden-dim 32"
     run(f"train {tmp_path} {plan} -o {tmp_path}/../tagged", capsys)
     numbers = json.loads(run(f"evaluate model {tmp_path}/../tagged --json", capsys))
     assert numbers["map"] > 0.8
@@ -176,7 +176,7 @@ def test_resume_needs_the_same_command_and_a_refused_one_changes_nothing(
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     longer = command.replace("--epochs 1", "--epochs 2")
     assert "was started with epochs = 1, not 2; resume" in error(f"{longer} --resume", capsys)
-    assert "rate" in error(f"{command} --resume --rate 0.1", capsys)
+    assert "rate" in error(f"{command} --resume --lr 0.1", capsys)
     assert "There is no run to resume in" in error(f"{command}2 --resume", capsys)
     error(f"{command} --tau -1", capsys)
     error(f"{command} --transform paper-cifr", capsys)
@@ -189,7 +189,7 @@ def test_a_failed_run_leaves_the_good_model(tmp_path: Path, capsys: pytest.Captu
     command = f"{TRAIN} --method random --bits 8 --epochs 1 -o {tmp_path}/model"
     run(command, capsys)
     before = {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()}
-    message = error(f"{command} --rate 1e38 --tau 1e38", capsys)
+    message = error(f"{command} --lr 1e38 --tau 1e38", capsys)
     assert "start again with a lower learning rate; the last checkpoint is in" in message
     assert {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()} == before
 
@@ -229,8 +229,8 @@ def test_a_failed_run_leaves_the_good_model(tmp_path: Path, capsys: pytest.Captu
         ("train digits --epochs 0 -o new", "epochs must be at least 1, not 0."),
         ("train digits --validation half -o new", "half"),
         ("train digits --backbone convnet --transform tiny -o new", "There is no transform 'tiny'"),
-        ("train digits --finetune --backbone-rate 0 -o new", "--backbone-rate is the rate of --finetune"),
-        ("train digits --backbone-rate 0.1 -o new", "--backbone-rate is the rate of --finetune"),
+        ("train digits --finetune --backbone-lr 0 -o new", "--backbone-lr is the learning rate of --finetune"),
+        ("train digits --backbone-lr 0.1 -o new", "--backbone-lr is the learning rate of --finetune"),
         ("train digits --tags 3 -o new", "digits has no tags to choose the most frequent from."),
         ("train digits --device tpu -o new", "There is no device tpu here; try cpu."),
         ("train digits --tensorboard file -o new", "Cannot write file"),

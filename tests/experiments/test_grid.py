@@ -19,7 +19,7 @@ def test_seeds_turn_slowest_and_each_length_is_a_trial() -> None:
 def test_a_network_that_is_trained_whole_has_all_lengths() -> None:
     grid = Grid("digits", ("shclm",), (8, 16), folds=(0, 2), finetune=True)
     assert [(trial.code_lengths, trial.fold) for trial in grid.trials()] == [((8, 16), 0), ((8, 16), 2)]
-    assert all(trial.optim.backbone_rate > 0 for trial in grid.trials())
+    assert all(trial.optim.backbone_lr > 0 for trial in grid.trials())
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_network_that_is_trained_whole_has_all_lengths() -> None:
         ({"folds": (-1,)}, "folds must be at least 0, not -1."),
         ({"eval_on": "train"}, "A grid is evaluated on test or validation, not 'train'."),
         ({"finetune": True}, "LSH trains no network and cannot be fine-tuned."),
-        ({"optim": {"epoch": 3}}, "A training plan has no setting epoch; it has epochs"),
+        ({"optim": {"epoch": 3}}, "OptimConfig has no setting 'epoch'; did you mean epochs?"),
         ({"settings": {"shclm": {"tua": 3.0}}}, "has no setting 'tua'; did you mean tau?"),
         ({"settings": {"dpsh": {}}}, "The grid has settings for dpsh, which is not among its methods."),
     ],

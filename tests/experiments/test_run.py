@@ -14,7 +14,7 @@ from proxyhash.experiments import Grid, Record, read_records, run_grid, runner
 from proxyhash.experiments.runner import TrialRunner
 from proxyhash.experiments.trial import Trial
 from proxyhash.models.hasher import Hasher
-from proxyhash.training.run_folder import CHECKPOINT
+from proxyhash.training.checkpoint import CHECKPOINT
 from proxyhash.training.train import train_hashers
 from proxyhash.utils.errors import InputError
 

@@ -19,7 +19,7 @@ from proxyhash.experiments.tuning import (
     tuned_grids,
 )
 from proxyhash.methods import list_methods
-from proxyhash.training.plan import Plan
+from proxyhash.training.config import OptimConfig
 from proxyhash.utils.errors import InputError
 
 GRID = Grid("digits", ("lsh", "itq-cca", "shclm"), (8,), backbone="convnet", optim={"epochs": 1, "hidden": 16}, seeds=3)
@@ -38,7 +38,7 @@ def test_every_method_has_a_few_tries_that_it_can_make(name: str, tags: bool) ->
     assert 1 <= len(proposed) <= MAX_CANDIDATES
     assert len(set(proposed)) == len(proposed)
     for each in proposed:
-        Trial(each.label, *parse_method(each.label), (8,), 0, 0, Plan.frozen(**dict(each.optim)))
+        Trial(each.label, *parse_method(each.label), (8,), 0, 0, OptimConfig.frozen(**dict(each.optim)))
 
 
 def test_the_best_on_held_out_images_is_chosen(tmp_path: Path) -> None:
@@ -133,8 +133,8 @@ def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> No
         next(trial for trial in grid.with_tuned(tmp_path / TUNED_FILE).trials() if trial.label == label)
         for label in grid.methods
     )
-    assert plain.optim.rate == dict(best["shclm"].optim)["rate"]
-    assert bits.optim.rate == dict(best["shclm:loss=bits"].optim)["rate"]
+    assert plain.optim.lr == dict(best["shclm"].optim)["rate"]
+    assert bits.optim.lr == dict(best["shclm:loss=bits"].optim)["rate"]
     assert plain.settings["tau"] > 0
     assert (bits.settings["loss"], bits.settings["tau"]) == ("bits", 0.0), "what was tried, not what another row chose"
 
@@ -146,7 +146,7 @@ def test_a_grid_starts_from_what_was_chosen(tmp_path: Path) -> None:
     )
     trial = next(each for each in GRID.with_tuned(chosen).trials() if each.method == "shclm")
     assert trial.settings == {"tau": 4.0, "loss": "nca"}
-    assert (trial.optim.rate, trial.optim.epochs) == (0.001, 1)
+    assert (trial.optim.lr, trial.optim.epochs) == (0.001, 1)
     own = replace(GRID, settings={"shclm": {"tau": 9.0}}).with_tuned(chosen)
     assert own.settings == {"shclm": {"tau": 9.0}}
     chosen.write_text("bits = 3\n")

@@ -32,7 +32,7 @@ def _photos(folder: str, first: int) -> Callable[[], None]:
 
 def _model(name: str, seed: int) -> Callable[[], None]:
     def make() -> None:
-        small = "--backbone convnet --image-size 16 --bits 32 --epochs 4 --hidden 32"
+        small = "--backbone convnet --image-size 16 --bits 32 --epochs 4 --hidden-dim 32"
         main(f"train photos/ {small} --seed {seed} -o {name}".split())
         shutil.rmtree(f"{name}.run")
 

@@ -1,7 +1,7 @@
 """A training run of fractions of a second, for tests; as a script, one that is killed or that shares its work.
 
-python small_run.py FOLDER PLAN --stop SIGKILL --at STEP    train until the step, then be killed
-torchrun ... small_run.py FOLDER PLAN...                    train each plan, and write what every process saw
+python small_training.py FOLDER CONFIG --stop SIGKILL --at STEP    train until the step, then be killed
+torchrun ... small_training.py FOLDER CONFIG...                  train each one, and write what every process saw
 """
 
 import argparse
@@ -24,13 +24,13 @@ from proxyhash.data.transforms import find_transform
 from proxyhash.methods import TrainingData, build_method
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.network import HeadShape, Normalized
-from proxyhash.training.embedding import Judged, validation_metrics
-from proxyhash.training.learner import Learner
-from proxyhash.training.plan import Plan
+from proxyhash.training.checkpoint import CheckpointManager
+from proxyhash.training.config import OptimConfig
+from proxyhash.training.inputs import FeatureSource, ImageSource, InputSource
+from proxyhash.training.model import MultiHeadModel
 from proxyhash.training.processes import Processes, join_processes
-from proxyhash.training.run_folder import RunFolder
-from proxyhash.training.sources import FeatureSource, ImageSource, Source
-from proxyhash.training.trainer import Material, Trainer
+from proxyhash.training.trainer import Trainer, TrainSubset
+from proxyhash.training.validation import EvalSubset, compute_validation_metrics
 from proxyhash.utils.errors import ProxyhashWarning
 
 TRAIN, ALL, BITS = 160, 220, 12
@@ -44,8 +44,8 @@ class RecordingTrainer(Trainer):
 
     losses: list[float] = field(default_factory=list)
 
-    def _step(self, learner: Learner, optimizer: torch.optim.Optimizer, batch: Indices, inputs: Tensor) -> float:
-        self.losses.append(super()._step(learner, optimizer, batch, inputs))
+    def _step(self, model: MultiHeadModel, optimizer: torch.optim.Optimizer, batch: Indices, inputs: Tensor) -> float:
+        self.losses.append(super()._step(model, optimizer, batch, inputs))
         return self.losses[-1]
 
 
@@ -53,15 +53,15 @@ class RecordingTrainer(Trainer):
 class RecordingSource:
     """A source that remembers which images it gave."""
 
-    source: Source
+    source: InputSource
     given: list[list[int]] = field(default_factory=list)
 
-    def training(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:
+    def train_batches(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:
         self.given += [batch.tolist() for batch in batches]
-        return self.source.training(batches, epoch)
+        return self.source.train_batches(batches, epoch)
 
-    def testing(self, batches: Sequence[Indices]) -> Iterator[Tensor]:
-        return self.source.testing(batches)
+    def eval_batches(self, batches: Sequence[Indices]) -> Iterator[Tensor]:
+        return self.source.eval_batches(batches)
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
@@ -86,21 +86,23 @@ def small_trainer(
         warnings.simplefilter("ignore", ProxyhashWarning)
         objective = build_method(method, data, settings or {})
     backbone = create_backbone("convnet", pretrained=False)
-    plan = Plan(**{"epochs": 3, "batch": 32, "rate": 5e-3, "hidden": 24, **changes})
+    optim = OptimConfig(**{"epochs": 3, "batch_size": 32, "lr": 5e-3, "hidden_dim": 24, **changes})
     trunk: nn.Module = Normalized(backbone) if finetune else nn.Identity()
     width = backbone.facts.width if finetune else 64
-    head = objective.build_head(HeadShape(width, BITS, plan.hidden, plan.dropout))
-    source: Source = ImageSource(ArrayImages(pixels), TRANSFORM, Plan()) if finetune else FeatureSource(flat(pixels))
-    validation = Judged(np.arange(TRAIN, ALL), labels[TRAIN:], labels[TRAIN:])
-    searched = Judged(np.arange(TRAIN), labels[:TRAIN], labels[:TRAIN])
+    head = objective.build_head(HeadShape(width, BITS, optim.hidden_dim, optim.dropout))
+    source: InputSource = (
+        ImageSource(ArrayImages(pixels), TRANSFORM, OptimConfig()) if finetune else FeatureSource(flat(pixels))
+    )
+    validation = EvalSubset(np.arange(TRAIN, ALL), labels[TRAIN:], labels[TRAIN:])
+    searched = EvalSubset(np.arange(TRAIN), labels[:TRAIN], labels[:TRAIN])
     processes = processes or Processes()
     return RecordingTrainer(
-        Learner(trunk, [head], [objective], freeze_statistics=plan.freeze_statistics),
-        plan,
+        MultiHeadModel(trunk, [head], [objective], freeze_bn=optim.freeze_bn),
+        optim,
         RecordingSource(source),
-        Material(np.arange(TRAIN), labels[:TRAIN]),
-        RunFolder(folder, processes.first),
-        lambda learner: validation_metrics(learner, source, validation, searched, [BITS]),
+        TrainSubset(np.arange(TRAIN), labels[:TRAIN]),
+        CheckpointManager(folder, processes.first),
+        lambda model: compute_validation_metrics(model, source, validation, searched, [BITS]),
         processes,
     )
 
@@ -109,8 +111,8 @@ def flat(pixels: np.ndarray) -> np.ndarray:
     return (pixels[..., 0].reshape(len(pixels), 64) / 64).astype(np.float32)
 
 
-def stopped(folder: Path, plan: dict[str, Any], stop: signal.Signals, at: int) -> None:
-    trainer = small_trainer(folder, **plan)
+def stopped(folder: Path, config: dict[str, Any], stop: signal.Signals, at: int) -> None:
+    trainer = small_trainer(folder, **config)
     steps = 0
 
     def count(work: str, _: float) -> None:
@@ -123,10 +125,10 @@ def stopped(folder: Path, plan: dict[str, Any], stop: signal.Signals, at: int) -
     trainer.fit()
 
 
-def shared(folder: Path, plans: list[dict[str, Any]]) -> None:
+def shared(folder: Path, configs: list[dict[str, Any]]) -> None:
     processes = join_processes()
-    for number, plan in enumerate(plans):
-        trainer = small_trainer(folder / str(number), processes=processes, **plan)
+    for number, config in enumerate(configs):
+        trainer = small_trainer(folder / str(number), processes=processes, **config)
         weights = trainer.fit().state_dict()
         assert isinstance(trainer.source, RecordingSource)
         seen = {"losses": trainer.losses, "given": trainer.source.given, "weights": weights}
@@ -136,12 +138,12 @@ def shared(folder: Path, plans: list[dict[str, Any]]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("plans", nargs="+", type=json.loads)
+    parser.add_argument("configs", nargs="+", type=json.loads)
     parser.add_argument("--stop")
     parser.add_argument("--at", type=int)
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.stop:
-        stopped(options.folder, options.plans[0], signal.Signals[options.stop], options.at)
+        stopped(options.folder, options.configs[0], signal.Signals[options.stop], options.at)
     else:
-        shared(options.folder, options.plans)
+        shared(options.folder, options.configs)

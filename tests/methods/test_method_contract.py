@@ -8,14 +8,14 @@ import pytest
 from helpers.digits import digits, retrieval
 from proxyhash.evaluation import mean_average_precision
 from proxyhash.methods import HeadEncoder, LinearEncoder, TrainingData, get_method, list_methods
+from proxyhash.training.config import OptimConfig
 from proxyhash.training.features import fit_method
-from proxyhash.training.plan import Plan
 from proxyhash.utils.errors import InputError
 
 FLOOR = {"lsh": 0.25, "itq": 0.5, "random": 0.5, "learned": 0.6}  # what labels add is asked of all others
 
 
-SHORT = Plan.frozen(epochs=8, hidden=128, batch=128)  # of the deep ones: seconds, not minutes
+SHORT = OptimConfig.frozen(epochs=8, hidden_dim=128, batch_size=128)  # of the deep ones: seconds, not minutes
 
 
 def training_data() -> TrainingData:

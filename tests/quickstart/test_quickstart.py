@@ -25,7 +25,7 @@ from proxyhash.training.trainer import Trainer
 def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Work in an empty folder with an empty cache, without ONNX exports and mostly without figures, which take seconds."""
     if request.node.name != "test_class_folders_are_trained_evaluated_and_indexed":
-        monkeypatch.setattr("proxyhash.report.page.make_figures", lambda _: iter(()))
+        monkeypatch.setattr("proxyhash.report.page.draw_figures", lambda _: iter(()))
     torch.set_num_threads(1)
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
@@ -162,7 +162,7 @@ def test_interrupted_training_resumes(
     quickstart: Quickstart, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_class_folders(tmp_path / "photos", dict.fromkeys("abc", 12))
-    judge, epochs = Trainer._judge, []
+    judge, epochs = Trainer._end_epoch, []
 
     def interrupted(trainer: Trainer, *rest: Any) -> None:
         judge(trainer, *rest)

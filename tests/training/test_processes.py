@@ -11,37 +11,37 @@ import pytest
 import torch
 
 from helpers.small_training import STEPS, RecordingSource, small_trainer
+from proxyhash.training.checkpoint import BEST, CHECKPOINT, LOG
 from proxyhash.training.processes import Processes
-from proxyhash.training.run_folder import BEST, CHECKPOINT, LOG
 
 MODULE = "helpers.small_training"
-PLANS: dict[str, dict[str, Any]] = {
-    "proxies": {"hidden": 0, "dropout": 0.0},
-    "joint with triplets": {"hidden": 0, "dropout": 0.0, "settings": {"triplet": 1.0}},
-    "learned proxies": {"hidden": 0, "dropout": 0.0, "method": "learned", "ema": 0.9},
+CONFIGS: dict[str, dict[str, Any]] = {
+    "proxies": {"hidden_dim": 0, "dropout": 0.0},
+    "joint with triplets": {"hidden_dim": 0, "dropout": 0.0, "settings": {"triplet": 1.0}},
+    "learned proxies": {"hidden_dim": 0, "dropout": 0.0, "method": "learned", "ema_decay": 0.9},
     "fine-tuned, statistics frozen": {
-        "finetune": True, "backbone_rate": 1e-3, "hidden": 0, "dropout": 0.0, "freeze_statistics": True, "batch": 33
+        "finetune": True, "backbone_lr": 1e-3, "hidden_dim": 0, "dropout": 0.0, "freeze_bn": True, "batch_size": 33
     },
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Train every plan with two processes."""
+    """Train every configuration with two processes."""
     folder = tmp_path_factory.mktemp("two")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*launch, "-m", MODULE, str(folder), *map(json.dumps, PLANS.values())], capture_output=True, text=True, check=False
+        [*launch, "-m", MODULE, str(folder), *map(json.dumps, CONFIGS.values())], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return folder
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", CONFIGS)
 def test_two_processes_take_the_steps_of_one(name: str, folder: Path, tmp_path: Path) -> None:
     torch.set_num_threads(1)
-    number = list(PLANS).index(name)
-    one = small_trainer(tmp_path, **PLANS[name])
+    number = list(CONFIGS).index(name)
+    one = small_trainer(tmp_path, **CONFIGS[name])
     weights = one.fit().state_dict()
     first, second = (torch.load(folder / f"{number}-{rank}.pt", weights_only=True) for rank in (0, 1))
 
@@ -61,7 +61,7 @@ def test_two_processes_take_the_steps_of_one(name: str, folder: Path, tmp_path: 
 
 
 def test_one_process_writes(folder: Path) -> None:
-    for number in range(len(PLANS)):
+    for number in range(len(CONFIGS)):
         lines = (folder / str(number) / LOG).read_text().splitlines()
         assert [json.loads(line)["epoch"] for line in lines] == [1, 2, 3]
         assert {file.name for file in (folder / str(number)).iterdir()} == {BEST, CHECKPOINT, LOG}
@@ -89,10 +89,10 @@ def test_alone_nothing_is_exchanged() -> None:
 @pytest.mark.slow
 def test_the_same_command_runs_under_torchrun(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("proxyhash")), "train", "digits", "--backbone", "convnet", "--finetune"]
-    plan = ["--bits", "8", "--epochs", "2", "--triplet", "1", "--dropout", "0", "-o", str(tmp_path / "model")]
+    options = ["--bits", "8", "--epochs", "2", "--triplet", "1", "--dropout", "0", "-o", str(tmp_path / "model")]
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
     done = subprocess.run(
-        [*launch, *command, *plan],
+        [*launch, *command, *options],
         capture_output=True,
         text=True,
         check=False,

@@ -5,14 +5,14 @@ import pytest
 
 from proxyhash.data import load_dataset, make_split
 from proxyhash.models.backbones import create_backbone
-from proxyhash.training.train import suitable_transform, without
+from proxyhash.training.train import resolve_transform, without
 
 
 @pytest.mark.parametrize("name", [None, "small"])
 def test_digits_are_never_mirrored(name: str | None) -> None:
     digits, backbone = load_dataset("digits"), create_backbone("convnet", pretrained=False)
-    assert not suitable_transform(digits, backbone, name=name).flip
-    assert suitable_transform(replace(digits, mirrors=True), backbone, name=name).flip
+    assert not resolve_transform(digits, backbone, name=name).flip
+    assert resolve_transform(replace(digits, mirrors=True), backbone, name=name).flip
 
 
 def test_what_cannot_be_read_is_in_no_part() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -14,16 +13,17 @@ from PIL import Image
 from helpers.small_training import BITS, STEPS, TRAIN, RecordingTrainer, digits, small_trainer
 from proxyhash.data.images import FileImages
 from proxyhash.data.transforms import find_transform
-from proxyhash.training.interruption import Interruption
-from proxyhash.training.plan import Plan
-from proxyhash.training.run_folder import CHECKPOINT, LOG
-from proxyhash.training.sources import ImageSource
+from proxyhash.training.checkpoint import CHECKPOINT, LOG
+from proxyhash.training.config import OptimConfig
+from proxyhash.training.inputs import ImageSource
+from proxyhash.training.interruption import InterruptHandler
 from proxyhash.training.trainer import TrainingStoppedError
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.random import generator
 
 MODULE = "helpers.small_training"
-FROZEN: dict[str, Any] = {"dropout": 0.3, "ema": 0.9}
-FINETUNED: dict[str, Any] = {"finetune": True, "backbone_rate": 2e-3, "hidden": 0, "dropout": 0.2, "ema": 0.8}
+FROZEN: dict[str, Any] = {"dropout": 0.3, "ema_decay": 0.9}
+FINETUNED: dict[str, Any] = {"finetune": True, "backbone_lr": 2e-3, "hidden_dim": 0, "dropout": 0.2, "ema_decay": 0.8}
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +31,8 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def stop_at(folder: Path, plan: dict[str, Any], stop: str, step: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", MODULE, str(folder), json.dumps(plan), "--stop", stop, "--at", str(step)]
+def stop_at(folder: Path, config: dict[str, Any], stop: str, step: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", MODULE, str(folder), json.dumps(config), "--stop", stop, "--at", str(step)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -48,18 +48,17 @@ def log_of(folder: Path) -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize(
-    ("plan", "seconds"),
+    ("config", "seconds"),
     [(FROZEN, 1e-9), (FINETUNED, 0.05), pytest.param(FINETUNED, 1e-9, marks=pytest.mark.slow),
      pytest.param(FROZEN, 1000.0, marks=pytest.mark.slow)],
     ids=["frozen", "fine-tuned", "fine-tuned, every step", "frozen, only epochs"],
 )  # fmt: skip
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, plan: dict[str, Any], seconds: float) -> None:
-    whole = small_trainer(tmp_path / "whole", **plan).fit()
-    step = int(np.random.default_rng().integers(2, STEPS))
-    print(f"killed at step {step}")  # shown if the test fails
-    done = stop_at(tmp_path / "killed", plan | {"checkpoint_seconds": seconds}, "SIGKILL", step)
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, config: dict[str, Any], seconds: float) -> None:
+    whole = small_trainer(tmp_path / "whole", **config).fit()
+    step = int(generator(0, "killed at", int(seconds * 1e9)).integers(2, STEPS))
+    done = stop_at(tmp_path / "killed", config | {"checkpoint_seconds": seconds}, "SIGKILL", step)
     assert done.returncode == -9
-    resumed = small_trainer(tmp_path / "killed", **plan, checkpoint_seconds=seconds)
+    resumed = small_trainer(tmp_path / "killed", **config, checkpoint_seconds=seconds)
     assert same_weights(resumed.fit(), whole)
     assert len(resumed.losses) <= STEPS - (step - 1 if seconds < 1e-6 else 0)
     assert len(resumed.losses) < STEPS or step <= 5
@@ -85,7 +84,7 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
 
 
 def test_the_best_epoch_is_used(tmp_path: Path) -> None:
-    trainer = small_trainer(tmp_path, hidden=0)
+    trainer = small_trainer(tmp_path, hidden_dim=0)
     judged = iter([0.3, 0.9, 0.5])
     seen = []
 
@@ -96,7 +95,7 @@ def test_the_best_epoch_is_used(tmp_path: Path) -> None:
     trainer.validate = validate
     used = trainer.fit().state_dict()
     assert all(torch.equal(used[name], tensor) for name, tensor in seen[1].items())
-    trainer = small_trainer(tmp_path / "without", hidden=0)
+    trainer = small_trainer(tmp_path / "without", hidden_dim=0)
     trainer.validate = None
     used = trainer.fit().state_dict()
     assert all(torch.equal(used[name], tensor) for name, tensor in seen[2].items())
@@ -104,7 +103,7 @@ def test_the_best_epoch_is_used(tmp_path: Path) -> None:
 
 def fail_at(trainer: RecordingTrainer, step: int, failure: torch.Tensor | Exception) -> None:
     """Let the loss of a step be another, or fail."""
-    usual = trainer.learner.loss
+    usual = trainer.model.loss
 
     def loss(*arguments: Any) -> torch.Tensor:
         if len(trainer.losses) == step:
@@ -113,7 +112,7 @@ def fail_at(trainer: RecordingTrainer, step: int, failure: torch.Tensor | Except
             return usual(*arguments) * failure
         return usual(*arguments)
 
-    trainer.learner.loss = loss  # type: ignore[method-assign, assignment]
+    trainer.model.loss = loss  # type: ignore[method-assign, assignment]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +125,7 @@ def fail_at(trainer: RecordingTrainer, step: int, failure: torch.Tensor | Except
         ),
         (
             RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 1 bytes"),
-            "start again with a smaller --batch",
+            "start again with a smaller --batch-size",
         ),
     ],
 )
@@ -144,8 +143,8 @@ def test_what_stops_a_run_is_one_sentence_and_leaves_a_checkpoint(
 
 
 def test_a_gradient_that_is_not_finite_never_reaches_the_weights(tmp_path: Path) -> None:
-    trainer = small_trainer(tmp_path, clip=0.0, checkpoint_seconds=1e-9)
-    for weights in trainer.learner.heads.parameters():
+    trainer = small_trainer(tmp_path, grad_clip=0.0, checkpoint_seconds=1e-9)
+    for weights in trainer.model.heads.parameters():
         weights.register_hook(lambda gradient: gradient * (torch.inf if len(trainer.losses) == 3 else 1))
     with pytest.raises(TrainingStoppedError, match="The gradient became"):
         trainer.fit()
@@ -165,7 +164,9 @@ def test_a_vanished_image_is_named_and_its_return_continues_the_run(tmp_path: Pa
     pixels, _ = digits()
     for number, image in enumerate(pixels):
         Image.fromarray(image).save(tmp_path / f"{number}.png")
-    images = ImageSource(FileImages(tmp_path, [f"{n}.png" for n in range(len(pixels))]), find_transform("small", 8), Plan())
+    images = ImageSource(
+        FileImages(tmp_path, [f"{n}.png" for n in range(len(pixels))]), find_transform("small", 8), OptimConfig()
+    )
 
     def trainer(folder: str) -> RecordingTrainer:
         made = small_trainer(tmp_path / folder, **FINETUNED, epochs=2)
@@ -199,21 +200,21 @@ def test_progress_says_how_it_goes(tmp_path: Path) -> None:
 
 
 def test_classes_stand_side_by_side_where_triplets_are_formed(tmp_path: Path) -> None:
-    trainer = small_trainer(tmp_path, settings={"triplet": 1.0, "per_class": 4}, batch=34)
-    labels = trainer.material.targets
+    trainer = small_trainer(tmp_path, settings={"triplet": 1.0, "per_class": 4}, batch_size=34)
+    labels = trainer.train_subset.targets
     for batch in trainer._batches(0):
         assert len(batch) == 32
         assert all(len(set(labels[batch[first : first + 4]].tolist())) == 1 for first in range(0, 32, 4))
     assert [b.tolist() for b in trainer._batches(1)] == [b.tolist() for b in trainer._batches(1)]
-    trainer.plan = small_trainer(tmp_path, batch=4096).plan
+    trainer.optim = small_trainer(tmp_path, batch_size=4096).optim
     (whole,) = trainer._batches(0)  # a set smaller than a batch is one batch
     assert len(whole) >= TRAIN
 
 
 def test_frozen_statistics_stay(tmp_path: Path) -> None:
     for frozen in (True, False):
-        trainer = small_trainer(tmp_path / str(frozen), **FINETUNED, epochs=1, freeze_statistics=frozen)
-        before = {name: tensor.clone() for name, tensor in trainer.learner.trunk.state_dict().items()}
+        trainer = small_trainer(tmp_path / str(frozen), **FINETUNED, epochs=1, freeze_bn=frozen)
+        before = {name: tensor.clone() for name, tensor in trainer.model.trunk.state_dict().items()}
         after = trainer.fit().trunk.state_dict()
         means = [name for name in before if name.endswith("running_mean")]
         assert len(means) == 3
@@ -235,7 +236,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
 
 
 def test_digits_are_learned(tmp_path: Path) -> None:
-    trainer = small_trainer(tmp_path, finetune=True, backbone_rate=3e-3, hidden=0, epochs=12, dropout=0.0)
+    trainer = small_trainer(tmp_path, finetune=True, backbone_lr=3e-3, hidden_dim=0, epochs=12, dropout=0.0)
     trainer.fit()
     best = max(entry[f"map_{BITS}"] for entry in log_of(tmp_path))
     assert best > 0.6  # of 160 images; chance is 0.1
@@ -252,11 +253,11 @@ def _usual_ctrl_c() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_usual_ctrl_c")
 def test_the_second_ctrl_c_acts_as_usual() -> None:
-    with Interruption() as interruption:
-        interruption.check("not yet")
+    with InterruptHandler() as interruption:
+        interruption.raise_if_requested("not yet")
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt, match="at last"):
-            interruption.check("at last")
+            interruption.raise_if_requested("at last")
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):

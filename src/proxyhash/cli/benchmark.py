@@ -34,7 +34,7 @@ def benchmark(
     finetune: Annotated[bool, Flag] = False,
     eval_on: Literal["test", "validation"] | None = None,
     epochs: Int | None = None,
-    batch: Int | None = None,
+    batch_size: Int | None = None,
     recipe: Path | None = None,
     tuned: Path | None = None,
     data_dir: Path | None = None,
@@ -76,8 +76,8 @@ def benchmark(
         Take the test, or rehearse on images held out of the training set, to choose settings.
     epochs
         Passes of the methods that train networks.
-    batch
-        Images a step of these.
+    batch_size
+        Images per step of these.
     recipe
         A .toml file with any of this, and with settings of the methods; options given here change it.
     tuned
@@ -94,7 +94,7 @@ def benchmark(
     given: dict[str, Any] = {"dataset": dataset, "methods": _names(methods), "bits": _numbers("bits", bits), "seeds": seeds}
     given |= {"protocol": protocol, "folds": _numbers("folds", folds), "tags": tags, "backbone": backbone}
     given |= {"image_size": image_size, "finetune": finetune or None, "eval_on": eval_on}
-    grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs, batch)
+    grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs, batch_size)
     records = run_shown(grid, output, tuned=tuned, data_dir=data_dir, models=models)
     if json_:
         print(json.dumps([asdict(record) for record in records], indent=1))
@@ -194,14 +194,14 @@ def _choices(heading: str, best: "dict[str, Candidate]") -> list[str]:
     return [*([heading] if heading else []), *(f"{row}: {' '.join([label, *plan])}" for row, label, plan in rows)]
 
 
-def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None, batch: int | None = None) -> "Grid":
+def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None, batch_size: int | None = None) -> "Grid":
     """Return the grid of a recipe, of the options, or of a recipe that options change."""
     from proxyhash.experiments import Grid
 
     if recipe is None and not {"dataset", "methods"} <= given.keys():
         raise InputError("Say what to compare: --dataset and --methods, or a --recipe.")
     grid = Grid(**given) if recipe is None else replace(Grid.from_toml(recipe), **given)
-    changes = {name: value for name, value in (("epochs", epochs), ("batch", batch)) if value is not None}
+    changes = {name: value for name, value in (("epochs", epochs), ("batch_size", batch_size)) if value is not None}
     return replace(grid, optim={**grid.optim, **changes}) if changes else grid
 
 

@@ -29,7 +29,7 @@ def train(
     tau: float | None = None,
     margin: float | None = None,
     backbone: str = "efficientnet_lite0",
-    scratch: Annotated[bool, Flag] = False,
+    no_pretrained: Annotated[bool, Flag] = False,
     finetune: Annotated[bool, Flag] = False,
     image_size: Int | None = None,
     transform: str | None = None,
@@ -38,17 +38,17 @@ def train(
     validation: Literal["images", "classes", "none"] | None = None,
     tags: Int | None = None,
     epochs: Int | None = None,
-    batch: Int | None = None,
-    rate: float | None = None,
-    backbone_rate: float | None = None,
-    hidden: Int | None = None,
+    batch_size: Int | None = None,
+    lr: float | None = None,
+    backbone_lr: float | None = None,
+    hidden_dim: Int | None = None,
     dropout: float | None = None,
-    growth: float | None = None,
-    ema: float | None = None,
+    progressive_resize: float | None = None,
+    ema_decay: float | None = None,
     seed: Int = 0,
     data_dir: Path | None = None,
     device: str | None = None,
-    freeze_statistics: Annotated[bool, Flag] = False,
+    freeze_bn: Annotated[bool, Flag] = False,
     tensorboard: Path | None = None,
     resume: Annotated[bool, Flag] = False,
     strict: Annotated[bool, Flag] = False,
@@ -86,7 +86,7 @@ def train(
         Of the triplet loss, in bits, or below 1 as a share of the code; by default a sixteenth of it.
     backbone
         The network: efficientnet_lite0, _lite1, _lite2, alexnet, convnet, or timm/NAME.
-    scratch
+    no_pretrained
         Start from random weights.
     finetune
         Train the backbone too, instead of a head on its frozen features.
@@ -105,28 +105,28 @@ def train(
         Keep only so many of the most frequent tags.
     epochs
         Passes over the training images.
-    batch
-        Images a step.
-    rate
-        The learning rate of the head.
-    backbone_rate
-        The learning rate of the backbone, with --finetune.
-    hidden
-        Units of the hidden layer before the code; 0 for none.
+    batch_size
+        Images per step.
+    lr
+        Learning rate of the head.
+    backbone_lr
+        Learning rate of the backbone, with --finetune.
+    hidden_dim
+        Units of the hidden layer of the head; 0 for none.
     dropout
         The share of the hidden layer that is left out in each step.
-    ema
-        Keep a running mean of the weights, with this much of the past in each step (0.999, for example).
-    growth
-        The share of their side that images have in the first epoch of --finetune; it grows to 1.
+    ema_decay
+        Decay of an exponential moving average of the weights, e.g. 0.999.
+    progressive_resize
+        Image side in the first epoch of --finetune as a fraction of the full side.
     seed
         The same seed gives the same model.
     data_dir
         Where to look for a named data set first.
     device
         cpu or cuda; by default what there is.
-    freeze_statistics
-        Keep the statistics of the backbone's batch normalization: for batches too small to have good ones.
+    freeze_bn
+        Keep the running statistics of the backbone's batch normalization, for small batches.
     tensorboard
         A folder to write the metrics of each epoch to, for TensorBoard.
     resume
@@ -141,26 +141,28 @@ def train(
     from proxyhash.data import load_dataset, make_split
     from proxyhash.experiments.trial import parse_method
     from proxyhash.models.runtime import find_device
+    from proxyhash.training.config import OptimConfig
     from proxyhash.training.fit import ShallowOrder, is_shallow
-    from proxyhash.training.plan import Plan
     from proxyhash.training.processes import join_processes
-    from proxyhash.training.train import Order
+    from proxyhash.training.train import TrainConfig
 
     lengths = _lengths(bits)
     folders = _folders(output, lengths)
-    if (finetune and backbone_rate == 0) or (backbone_rate and not finetune):
-        raise InputError("--backbone-rate is the rate of --finetune: above 0 with it, and not given without it.")
+    if (finetune and backbone_lr == 0) or (backbone_lr and not finetune):
+        raise InputError("--backbone-lr is the learning rate of --finetune: above 0 with it, and not given without it.")
     method, own = parse_method(method)
     settings = _united(own, _given(tau=tau, triplet=triplet, margin=margin))
-    changes = _given(epochs=epochs, batch=batch, rate=rate, hidden=hidden, dropout=dropout, ema=ema)
-    changes |= _given(backbone_rate=backbone_rate, growth=growth, freeze_statistics=freeze_statistics or None)
-    order: Order | ShallowOrder
+    changes = _given(epochs=epochs, batch_size=batch_size, lr=lr, hidden_dim=hidden_dim, dropout=dropout)
+    changes |= _given(
+        ema_decay=ema_decay, backbone_lr=backbone_lr, progressive_resize=progressive_resize, freeze_bn=freeze_bn or None
+    )
+    order: TrainConfig | ShallowOrder
     if is_shallow(method):
         _refuse_plan(method, changes, finetune=finetune)
-        order = ShallowOrder(lengths, method, settings, backbone, not scratch, image_size, transform, seed)
+        order = ShallowOrder(lengths, method, settings, backbone, not no_pretrained, image_size, transform, seed)
     else:
-        plan = Plan.finetune(**changes, seed=seed) if finetune else Plan.frozen(**changes, seed=seed)
-        order = Order(lengths, method, settings, backbone, not scratch, image_size, transform, plan)
+        plan = OptimConfig.finetune(**changes) if finetune else OptimConfig.frozen(**changes)
+        order = TrainConfig(lengths, method, settings, backbone, not no_pretrained, image_size, transform, plan, seed)
     device = find_device(device)
     first = join_processes().first
     with progress_bars(enabled=first) as progress:
@@ -211,13 +213,13 @@ def _hashers(
 
 def _reporter(order: Any, tensorboard: Path | None, *, heard: bool) -> "Callable[[dict[str, float]], None]":
     """Return what is told of every epoch: it prints a line, and writes for TensorBoard."""
-    from proxyhash.training.tensorboard import tensorboard_listener
+    from proxyhash.training.tensorboard import tensorboard_writer
 
     console = status_console(enabled=heard)
-    board = None if tensorboard is None else tensorboard_listener(tensorboard)
+    board = None if tensorboard is None else tensorboard_writer(tensorboard)
 
     def report(metrics: dict[str, float]) -> None:
-        console.print(_line(metrics, order.plan.epochs))
+        console.print(_line(metrics, order.optim.epochs))
         if board is not None:
             board(metrics)
 

@@ -8,8 +8,9 @@ from typing import Any, Literal, Self
 
 from proxyhash.experiments.trial import Trial, parse_method
 from proxyhash.methods import get_method
-from proxyhash.training.plan import Plan
+from proxyhash.training.config import OptimConfig
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import upgrade_optim_config
 from proxyhash.utils.validation import check_int
 
 
@@ -72,12 +73,14 @@ class Grid:
                     name, own = parse_method(label)
                     settings = {**_row_table(self.settings, name, label), **own}
                     for together in lengths:
-                        yield Trial(label, name, settings, together, seed, number, self.optim_config(label, seed))
+                        yield Trial(label, name, settings, together, seed, number, self.optim_config(label))
 
-    def optim_config(self, label: str, seed: int) -> Plan:
-        """Return how the networks of a row and a seed are trained."""
-        begin = Plan.finetune if self.finetune else Plan.frozen
-        return begin(**{**self.optim, **_row_table(self.optim_by_method, parse_method(label)[0], label), "seed": seed})
+    def optim_config(self, label: str) -> OptimConfig:
+        """Return how the networks of a row are trained."""
+        preset = OptimConfig.finetune if self.finetune else OptimConfig.frozen
+        return preset(
+            **upgrade_optim_config({**self.optim, **_row_table(self.optim_by_method, parse_method(label)[0], label)})
+        )
 
     def with_tuned(self, path: Path) -> Self:
         """Return the grid with what tuning chose for its methods; what the grid says itself stays."""

@@ -21,10 +21,10 @@ from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import joined
 from proxyhash.models.runtime import Floats
+from proxyhash.training.checkpoint import CHECKPOINT, CheckpointManager
 from proxyhash.training.features import fit_method
 from proxyhash.training.measure import PIECE, embed_split
-from proxyhash.training.run_folder import CHECKPOINT, RunFolder
-from proxyhash.training.train import Order, suitable_transform, train_hashers, without
+from proxyhash.training.train import TrainConfig, resolve_transform, train_hashers, without
 from proxyhash.utils.environment import machine, versions
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress
@@ -58,7 +58,7 @@ class TrialRunner:
     def run(self, trial: Trial) -> Iterator[Record]:
         """Train and measure."""
         fit = self._train if get_method(trial.method).trains else self._fit
-        begun = time.monotonic() - RunFolder(self.work_dir(trial)).seconds()
+        begun = time.monotonic() - CheckpointManager(self.work_dir(trial)).elapsed_seconds()
         for bits, metrics, fitted in fit(trial):
             seconds = {"fit": round(fitted - begun, 1), "all": round(time.monotonic() - begun, 1)}
             yield self._record(trial, bits, metrics, seconds)
@@ -66,8 +66,14 @@ class TrialRunner:
     def _train(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
         """Yield length, metrics and the time when the fit was done, for a network."""
         split, grid, run = self.splits[trial.fold], self.grid, self.work_dir(trial)
-        order = Order(
-            trial.code_lengths, trial.method, trial.settings, grid.backbone, image_size=grid.image_size, plan=trial.optim
+        order = TrainConfig(
+            trial.code_lengths,
+            trial.method,
+            trial.settings,
+            grid.backbone,
+            image_size=grid.image_size,
+            optim=trial.optim,
+            seed=trial.seed,
         )
         resume = (run / CHECKPOINT).is_file()
         hashers = train_hashers(self.dataset, split, order, run, resume=resume, progress=self.progress)
@@ -122,7 +128,7 @@ class TrialRunner:
     def _features(self) -> Features:
         name = self.grid.backbone
         backbone = create_backbone(name, pretrained=trained_on(name) is not None).eval()
-        transform = suitable_transform(self.dataset, backbone, self.grid.image_size)
+        transform = resolve_transform(self.dataset, backbone, self.grid.image_size)
         return cached_features(self.dataset, backbone, transform, progress=self.progress)
 
     def _key(self, trial: Trial) -> str:

@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from proxyhash.methods import check_settings, get_method
-from proxyhash.training.plan import Plan
+from proxyhash.training.config import OptimConfig
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import downgrade_optim_config
 
 _NOT_IN_RESULTS = ("checkpoint_seconds",)  # of a plan: how often it is saved changes nothing that it learns
 
@@ -22,7 +23,7 @@ class Trial:
     code_lengths: tuple[int, ...]
     seed: int
     fold: int
-    optim: Plan
+    optim: OptimConfig
 
     def __post_init__(self) -> None:
         """Refuse a setting that the method does not have."""
@@ -32,11 +33,11 @@ class Trial:
         """Return all settings of the method, those that nobody gave at their defaults: others for tags, or if all learns."""
         check_settings(self.method, self.settings)
         settings = get_method(self.method).settings(**self.settings)
-        return asdict(settings.resolve(tags=tags, finetune=self.optim.backbone_rate > 0))
+        return asdict(settings.resolve(tags=tags, finetune=self.optim.backbone_lr > 0))
 
     def as_dict(self, *, tags: bool) -> dict[str, Any]:
         """Return everything that the result on classes or tags may depend on: a changed default is another trial."""
-        plan = {key: value for key, value in asdict(self.optim).items() if key not in _NOT_IN_RESULTS}
+        optim = {key: value for key, value in asdict(self.optim).items() if key not in _NOT_IN_RESULTS}
         return {
             "label": self.label,
             "method": self.method,
@@ -44,7 +45,7 @@ class Trial:
             "lengths": list(self.code_lengths),
             "seed": self.seed,
             "round": self.fold,
-            "plan": plan if get_method(self.method).trains else None,
+            "plan": downgrade_optim_config(optim, self.seed) if get_method(self.method).trains else None,
         }
 
     def title(self) -> str:

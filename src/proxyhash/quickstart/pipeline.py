@@ -22,9 +22,9 @@ from proxyhash.report import compare, write_page
 from proxyhash.report.gallery import load_gallery
 from proxyhash.training.fit import ShallowOrder, fit_hashers
 from proxyhash.training.measure import measure_hasher, what_it_was_trained_for
-from proxyhash.training.plan import Plan
-from proxyhash.training.run_folder import CHECKPOINT
-from proxyhash.training.train import Order, train_hashers
+from proxyhash.training.checkpoint import CHECKPOINT
+from proxyhash.training.config import OptimConfig
+from proxyhash.training.train import TrainConfig, train_hashers
 from proxyhash.utils.progress import Progress
 
 
@@ -100,13 +100,12 @@ class Pipeline:
         config, dataset = self.config, self.dataset
         options = (config.method, {}, config.backbone, True, config.image_size, None)
         if config.uses_labels:
-            changes = {"epochs": config.epochs, "batch": config.batch_size, "seed": config.seed}
-            changes = {name: value for name, value in changes.items() if value is not None}
-            plan = Plan.finetune(**changes) if config.finetune else Plan.frozen(**changes)
+            preset = OptimConfig.finetune if config.finetune else OptimConfig.frozen
+            optim = preset(epochs=config.epochs, batch_size=config.batch_size)
             (hasher,) = train_hashers(
                 dataset,
                 make_split(dataset, seed=config.seed),
-                Order((config.bits,), *options, plan),
+                TrainConfig((config.bits,), *options, optim, config.seed),
                 self.paths.run,
                 resume=resume,
                 device=find_device(None),
@@ -121,7 +120,7 @@ class Pipeline:
 
     def _compare(self, protocol: str | None, progress: Progress) -> dict[str, float]:
         config = self.config
-        changes = {"epochs": config.epochs, "batch": config.batch_size}
+        changes = {"epochs": config.epochs, "batch_size": config.batch_size}
         grid = Grid(
             dataset=self.paths.images,
             methods=(*config.baselines, config.method),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proxyhash.models.storage import CALIBRATION, MEASURED
+from proxyhash.models.storage import CALIBRATION
 from proxyhash.quickstart.config import OutputPaths, QuickstartConfig
 from proxyhash.quickstart.pipeline import Pipeline
 from proxyhash.utils.progress import Progress
@@ -63,7 +63,7 @@ def quickstart_steps(config: QuickstartConfig, paths: OutputPaths, *, title: str
     comparing = ("benchmark", "--dataset", paths.images, "--methods", methods, *_shared_options(config), "-o", results)
     steps = [
         Step("training", training, paths.model, pipeline.train, pipeline.resume_training),
-        Step("evaluating", ("evaluate", "model", model, "--keep"), paths.model / MEASURED, pipeline.evaluate),
+        Step("evaluating", ("evaluate", "model", model, "--keep"), paths.model, pipeline.evaluate),
     ]
     if config.calibrate:
         calibrating = ("index", "calibrate", model)
@@ -83,7 +83,8 @@ def _shared_options(config: QuickstartConfig) -> list[str]:
     """Return the options that training and comparison share."""
     options = ["--bits", str(config.bits), "--backbone", config.backbone]
     options += ["--finetune"] if config.finetune else []
-    for name in ("image_size", "epochs", "batch"):
-        value = getattr(config, "batch_size" if name == "batch" else name)
-        options += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
+    for name in ("image_size", "epochs", "batch_size"):
+        value = getattr(config, name)
+        option = "--batch-size" if name == "batch" else f"--{name.replace('_', '-')}"
+        options += [] if value is None else [option, str(value)]
     return options

@@ -12,14 +12,14 @@ from proxyhash.codes import pack
 from proxyhash.methods import Encoder, HeadEncoder, TrainingData, build_method, check_settings, get_method
 from proxyhash.methods.registry import check_data
 from proxyhash.models.heads import HeadShape
-from proxyhash.training.learner import Learner
-from proxyhash.training.plan import Plan
-from proxyhash.training.run_folder import RunFolder
-from proxyhash.training.sources import FeatureSource
-from proxyhash.training.trainer import Material, Trainer
+from proxyhash.training.checkpoint import CheckpointManager
+from proxyhash.training.config import OptimConfig
+from proxyhash.training.inputs import FeatureSource
+from proxyhash.training.model import MultiHeadModel
+from proxyhash.training.trainer import Trainer, TrainSubset
 
 
-def fit_method(name: str, data: TrainingData, optim: Plan | None = None, **settings: Any) -> Encoder:
+def fit_method(name: str, data: TrainingData, optim: OptimConfig | None = None, **settings: Any) -> Encoder:
     """Fit a method on features.
 
     Parameters
@@ -54,25 +54,26 @@ def fit_method(name: str, data: TrainingData, optim: Plan | None = None, **setti
     check_data(name, data)
     if info.fit is not None:
         return info.fit(data, chosen)
-    return _fit_head(name, data, settings, optim or Plan.frozen(seed=data.seed))
+    return _fit_head(name, data, settings, optim or OptimConfig.frozen())
 
 
-def _fit_head(name: str, data: TrainingData, settings: dict[str, Any], optim: Plan) -> HeadEncoder:
+def _fit_head(name: str, data: TrainingData, settings: dict[str, Any], optim: OptimConfig) -> HeadEncoder:
     """Train a head on the features with the shared trainer."""
     features = data.load_features()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(data.seed)
         method = build_method(name, data, settings)
-        head = method.build_head(HeadShape(features.shape[1], data.bits, optim.hidden, optim.dropout))
+        head = method.build_head(HeadShape(features.shape[1], data.bits, optim.hidden_dim, optim.dropout))
         with tempfile.TemporaryDirectory(prefix="proxyhash-") as run:
             trainer = Trainer(
-                Learner(nn.Identity(), [head], [method]),
+                MultiHeadModel(nn.Identity(), [head], [method]),
                 optim,
                 FeatureSource(features),
-                Material(np.arange(len(features)), data.known_labels().targets()),
-                RunFolder(Path(run), writes=False),
+                TrainSubset(np.arange(len(features)), data.known_labels().targets()),
+                CheckpointManager(Path(run), can_write=False),
                 progress=data.progress,
+                seed=data.seed,
             )
-            learner = trainer.fit()
-    codes = learner.methods[0].training_codes()
-    return HeadEncoder(name, learner.coders[0].eval(), None if codes is None else pack(codes.numpy() >= 0))
+            model = trainer.fit()
+    codes = model.objectives[0].training_codes()
+    return HeadEncoder(name, model.heads[0].eval(), None if codes is None else pack(codes.numpy() >= 0))

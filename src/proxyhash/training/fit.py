@@ -14,7 +14,7 @@ from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashNetwork
 from proxyhash.training.features import fit_method
-from proxyhash.training.train import suitable_transform, without
+from proxyhash.training.train import resolve_transform, without
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -53,7 +53,7 @@ def fit_hashers(
         raise InputError(f"{get_method(order.method).title} learns from labels, and {dataset.name} is used without.")
     pretrained = order.pretrained and trained_on(order.backbone) is not None
     backbone = create_backbone(order.backbone, pretrained=pretrained, seed=order.seed).eval()
-    transform = suitable_transform(dataset, backbone, order.image_size, order.transform)
+    transform = resolve_transform(dataset, backbone, order.image_size, order.transform)
     features = cached_features(dataset, backbone, transform, progress=progress)
     unreadable = np.flatnonzero(~features.readable)
     split = None if split is None else without(split, unreadable)

@@ -6,30 +6,30 @@ from types import FrameType
 from typing import Self
 
 
-class Interruption:
+class InterruptHandler:
     """While it is active, the first Ctrl-C is remembered; the second acts as usual."""
 
     def __init__(self) -> None:
-        self.asked = False
-        self._usual = signal.getsignal(signal.SIGINT)
-        self._listens = threading.current_thread() is threading.main_thread()  # only there can a signal be caught
+        self.is_requested = False
+        self._previous_handler = signal.getsignal(signal.SIGINT)
+        self._is_main_thread = threading.current_thread() is threading.main_thread()  # only there can a signal be caught
 
     def __enter__(self) -> Self:
         """Begin to remember."""
-        if self._listens:
-            signal.signal(signal.SIGINT, self._remember)
+        if self._is_main_thread:
+            signal.signal(signal.SIGINT, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Let Ctrl-C act as usual."""
-        if self._listens:
-            signal.signal(signal.SIGINT, self._usual)
+        if self._is_main_thread:
+            signal.signal(signal.SIGINT, self._previous_handler)
 
-    def check(self, message: str) -> None:
+    def raise_if_requested(self, message: str) -> None:
         """Raise what Ctrl-C would have raised."""
-        if self.asked:
+        if self.is_requested:
             raise KeyboardInterrupt(message)
 
-    def _remember(self, _: int, __: FrameType | None) -> None:
-        self.asked = True
-        signal.signal(signal.SIGINT, self._usual)
+    def _handle(self, _: int, __: FrameType | None) -> None:
+        self.is_requested = True
+        signal.signal(signal.SIGINT, self._previous_handler)

@@ -6,7 +6,7 @@ from pathlib import Path
 from proxyhash.utils.errors import InputError
 
 
-def tensorboard_listener(folder: Path) -> Callable[[dict[str, float]], None]:
+def tensorboard_writer(folder: Path) -> Callable[[dict[str, float]], None]:
     """Return what writes an epoch's metrics to `folder`; whoever reads it need not wait for the end."""
     try:
         from torch.utils.tensorboard import SummaryWriter

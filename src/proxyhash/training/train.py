@@ -1,4 +1,4 @@
-"""The front door of learning: a data set and a protocol in, a hasher for each code length out."""
+"""Training of hashers on a data set."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -21,42 +21,46 @@ from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import Features, cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashNetwork, HeadShape, Normalized
-from proxyhash.training.embedding import Judged, validation_metrics
-from proxyhash.training.learner import Learner
-from proxyhash.training.plan import Plan
+from proxyhash.training.checkpoint import CheckpointManager
+from proxyhash.training.config import OptimConfig
+from proxyhash.training.inputs import FeatureSource, ImageSource, InputSource
+from proxyhash.training.model import MultiHeadModel
 from proxyhash.training.processes import join_processes
-from proxyhash.training.run_folder import RunFolder
-from proxyhash.training.sources import FeatureSource, ImageSource, Source
-from proxyhash.training.trainer import Material, Metrics, Trainer
+from proxyhash.training.trainer import Metrics, Trainer, TrainSubset
+from proxyhash.training.validation import EvalSubset, compute_validation_metrics
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import downgrade_optim_config
 from proxyhash.utils.memory import keep_freed_memory
 from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.validation import check_int
 
-JUDGED_IMAGES = 5_000  # of queries and of the database that an epoch is judged by, when images must be embedded for it
-SMALL = 112  # pixels at which small images are fine-tuned: 4 times less work than 224, and they hold no more detail
+MAX_VAL_IMAGES = 5_000  # Queries, and database images, of the validation of an epoch of fine-tuning.
+SMALL_IMAGE_SIZE = 112  # Size for fine-tuning on small images: a quarter of the work of 224 pixels.
 
 
 @dataclass(frozen=True)
-class Order:
-    """What a person asks for."""
+class TrainConfig:
+    """Configuration of a training run."""
 
     bits: tuple[int, ...]
     method: str = "shclm"
-    settings: dict[str, Any] = field(default_factory=dict)  # of the method
+    settings: dict[str, Any] = field(default_factory=dict)  # Of the method.
     backbone: str = "efficientnet_lite0"
-    pretrained: bool = True  # where the backbone has weights
-    image_size: int | None = None  # None: what suits the backbone and the images
+    pretrained: bool = True  # If the backbone has pretrained weights.
+    image_size: int | None = None  # None: by the backbone and the images.
     transform: str | None = None
-    plan: Plan = field(default_factory=Plan.frozen)
+    optim: OptimConfig = field(default_factory=OptimConfig.frozen)
+    seed: int = 0
 
     @property
-    def finetunes(self) -> bool:
-        """Return whether the backbone is trained too."""
-        return self.plan.backbone_rate > 0
+    def finetune(self) -> bool:
+        """Return whether the backbone is trained."""
+        return self.optim.backbone_lr > 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant, before any work is done for it."""
+        """Check method, settings, code lengths and seed."""
         check_settings(self.method, self.settings)
+        check_int("seed", self.seed, 0)
         if not self.bits or min(self.bits) < 1 or len(set(self.bits)) != len(self.bits):
             raise InputError(f"Code lengths must be different whole numbers from 1 upwards, not {self.bits}.")
 
@@ -64,8 +68,8 @@ class Order:
 def train_hashers(
     dataset: Dataset,
     split: Split,
-    order: Order,
-    run: Path,
+    config: TrainConfig,
+    run_dir: Path,
     *,
     resume: bool = False,
     device: str = "cpu",
@@ -74,54 +78,60 @@ def train_hashers(
 ) -> list[Hasher]:
     """Train one network with a head for each code length, and return a hasher for each.
 
-    The run keeps its checkpoints and its log in the folder `run`. With a validation set the best epoch is used, without one
-    the last.
+    Checkpoints and the log are in the folder `run_dir`. With a validation set the best epoch is used, else the last.
     """
     processes = join_processes()
     backbone = create_backbone(
-        order.backbone, pretrained=order.pretrained and trained_on(order.backbone) is not None, seed=order.plan.seed
+        config.backbone, pretrained=config.pretrained and trained_on(config.backbone) is not None, seed=config.seed
     )
-    transform = suitable_transform(dataset, backbone, order.image_size, order.transform, finetunes=order.finetunes)
+    transform = resolve_transform(dataset, backbone, config.image_size, config.transform, finetune=config.finetune)
     backbone.eval().to(device)
     features = processes.in_turn(lambda: cached_features(dataset, backbone, transform, progress=progress))
     split = without(split, np.flatnonzero(~features.readable))
     if not len(split.train):
         raise InputError(f"None of the images of {dataset.name} that are to be trained on can be read.")
-    classes = seen_classes(dataset, split.train)
+    classes = train_classes(dataset, split.train)
     if len(classes) < 2:
         raise InputError(
             f"{dataset.name} has one class to learn from, and two are needed to tell apart; "
             "without labels: --method itq --protocol none."
         )
-    learner = _learner(dataset, split.train, classes, order, backbone, features, progress)
-    folder = RunFolder(run, processes.first)
-    settings = {"order": asdict(order), "protocol": split.record()}
-    processes.in_turn(lambda: folder.begin(settings, resume=resume))
-    source: Source = FeatureSource(features.values)
-    if order.finetunes:
-        source = ImageSource(dataset.images, transform, order.plan)
-        backbone.set_batch_norm_momentum(order.plan.momentum)
-        learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = _build_model(dataset, split.train, classes, config, backbone, features, progress)
+    folder = CheckpointManager(run_dir, processes.first)
+    settings = {"order": _as_mapping(config), "protocol": split.record()}
+    processes.in_turn(lambda: folder.start(settings, resume=resume))
+    source: InputSource = FeatureSource(features.values)
+    if config.finetune:
+        source = ImageSource(dataset.images, transform, config.optim, config.seed)
+        backbone.set_batch_norm_momentum(config.optim.bn_momentum)
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         keep_freed_memory()
-    limit = JUDGED_IMAGES if order.finetunes else None
+    limit = MAX_VAL_IMAGES if config.finetune else None
     trainer = Trainer(
-        learner,
-        order.plan,
+        model,
+        config.optim,
         source,
-        Material(split.train, _targets(dataset, split.train, classes)),
+        TrainSubset(split.train, _build_targets(dataset, split.train, classes)),
         folder,
-        _validator(dataset, split, classes, order.bits, source, limit) if len(split.validation) else None,
+        _build_validator(dataset, split, classes, config.bits, source, limit) if len(split.validation) else None,
         processes,
         torch.device(device),
         progress,
         report,
+        config.seed,
     )
-    trained = trainer.fit().cpu()
+    model = trainer.fit().cpu()
     names = tuple(dataset.class_names[number] for number in classes)
-    hashers = [_hasher(number, trained, backbone, transform, names, split, order) for number in range(len(order.bits))]
+    hashers = [_build_hasher(number, model, backbone, transform, names, split, config) for number in range(len(config.bits))]
     for hasher in hashers:
-        hasher.record["validation"] = folder.best_epoch(hasher.bits)
+        hasher.record["validation"] = folder.best_epoch_metrics(hasher.bits)
     return hashers
+
+
+def _as_mapping(config: TrainConfig) -> dict[str, Any]:
+    """Return the configuration by the names that it has on disk."""
+    content = asdict(config)
+    return {**content, "plan": downgrade_optim_config(content.pop("optim"), content.pop("seed"))}
 
 
 def without(split: Split, unusable: Indices) -> Split:
@@ -138,89 +148,93 @@ def without(split: Split, unusable: Indices) -> Split:
     )
 
 
-def suitable_transform(
-    dataset: Dataset, backbone: Backbone, size: int | None = None, name: str | None = None, *, finetunes: bool = False
+def resolve_transform(
+    dataset: Dataset, backbone: Backbone, image_size: int | None = None, name: str | None = None, *, finetune: bool = False
 ) -> Transform:
-    """Return how images are prepared: as a person says, or else as suits the images and the backbone."""
+    """Return the named transform, or the default for the images and the backbone."""
     if name is not None:
-        found = find_transform(name, size)
+        found = find_transform(name, image_size)
         return replace(found, flip=found.flip and dataset.mirrors)
-    return default_transform(dataset, size or _suitable_size(dataset, backbone, finetunes))
+    return default_transform(dataset, image_size or _resolve_image_size(dataset, backbone, finetune))
 
 
-def _suitable_size(dataset: Dataset, backbone: Backbone, finetunes: bool) -> int:
+def _resolve_image_size(dataset: Dataset, backbone: Backbone, finetunes: bool) -> int:
     size, pretrained = backbone.facts.image_size, backbone.facts.pretrained_on is not None
     stored = dataset.images.stored(np.zeros(1, np.int64)) if in_memory(dataset.images) else None
     if stored is None or (pretrained and not finetunes):
         return size
-    return min(size, SMALL) if pretrained else stored.shape[1]
+    return min(size, SMALL_IMAGE_SIZE) if pretrained else stored.shape[1]
 
 
-def seen_classes(dataset: Dataset, train: Indices) -> Indices:
-    """Return the classes, or tags, that training sees: not those of which all images are held out or cannot be read."""
+def train_classes(dataset: Dataset, train: Indices) -> Indices:
+    """Return the sorted classes, or tags, of the training images."""
     return dataset.require_labels().subset(train).present_classes()
 
 
-def _learner(
+def _build_model(
     dataset: Dataset,
     train: Indices,
     classes: Indices,
-    order: Order,
+    config: TrainConfig,
     backbone: Backbone,
     features: Features,
     progress: Progress,
-) -> Learner:
-    """Build heads and objectives, the same ones for the same seed."""
+) -> MultiHeadModel:
+    """Build methods and heads; the draws depend on the seed only."""
     labels = dataset.require_labels().subset(train).select_classes(classes)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(order.plan.seed)
+        torch.manual_seed(config.seed)
         objectives, heads = [], []
-        for bits in order.bits:
+        for bits in config.bits:
             data = TrainingData(
                 bits,
                 lambda: features.values[train],
                 labels,
-                seed=order.plan.seed,
+                seed=config.seed,
                 progress=progress,
-                finetune=order.finetunes,
+                finetune=config.finetune,
             )
-            objectives.append(build_method(order.method, data, order.settings))
-            shape = HeadShape(backbone.facts.width, bits, order.plan.hidden, order.plan.dropout)
+            objectives.append(build_method(config.method, data, config.settings))
+            shape = HeadShape(backbone.facts.width, bits, config.optim.hidden_dim, config.optim.dropout)
             heads.append(objectives[-1].build_head(shape))
-    trunk = Normalized(backbone) if order.finetunes else nn.Identity()
-    return Learner(trunk, heads, objectives, freeze_statistics=order.plan.freeze_statistics)
+    trunk = Normalized(backbone) if config.finetune else nn.Identity()
+    return MultiHeadModel(trunk, heads, objectives, freeze_bn=config.optim.freeze_bn)
 
 
-def _targets(dataset: Dataset, images: Indices, classes: Indices) -> NDArray[np.int64] | NDArray[np.float32]:
-    """Return classes as training numbers them (n,), -1 for one that it does not see; or its tags (n, T)."""
+def _build_targets(dataset: Dataset, images: Indices, classes: Indices) -> NDArray[np.int64] | NDArray[np.float32]:
+    """Return class numbers (n,) among `classes`, -1 for others, or tags (n, T)."""
     return dataset.require_labels().subset(images).select_classes(classes).targets()
 
 
-def _validator(
-    dataset: Dataset, split: Split, seen: Indices, lengths: tuple[int, ...], source: Source, limit: int | None
-) -> Callable[[Learner], Metrics]:
-    def judged(images: Indices) -> Judged:
+def _build_validator(
+    dataset: Dataset, split: Split, seen: Indices, lengths: tuple[int, ...], source: InputSource, limit: int | None
+) -> Callable[[MultiHeadModel], Metrics]:
+    def subset(images: Indices) -> EvalSubset:
         chosen = images[np.linspace(0, len(images) - 1, limit).astype(int)] if limit and len(images) > limit else images
         labels = dataset.require_labels().subset(chosen)
         classes = labels.select_classes(seen).values if isinstance(labels, ClassLabels) else None
-        return Judged(chosen, labels.values, classes)
+        return EvalSubset(chosen, labels.values, classes)
 
-    queries, database = judged(split.validation), judged(split.validation_database)
-    return lambda learner: validation_metrics(learner, source, queries, database, lengths, split.top)
+    queries, database = subset(split.validation), subset(split.validation_database)
+    return lambda model: compute_validation_metrics(model, source, queries, database, lengths, split.top)
 
 
-def _hasher(
+def _build_hasher(
     number: int,
-    learner: Learner,
+    model: MultiHeadModel,
     backbone: Backbone,
     transform: Transform,
     names: tuple[str, ...],
     split: Split,
-    order: Order,
+    config: TrainConfig,
 ) -> Hasher:
-    trained = learner.trunk.backbone if isinstance(learner.trunk, Normalized) else backbone
-    network = HashNetwork(trained, learner.coders[number]).eval().float()
-    record = {"order": {**asdict(order), "bits": order.bits[number]}, "lengths": order.bits, "protocol": split.record()}
-    codes = learner.methods[number].training_codes()
+    trained = model.trunk.backbone if isinstance(model.trunk, Normalized) else backbone
+    network = HashNetwork(trained, model.heads[number]).eval().float()
+    record = {
+        "order": {**_as_mapping(config), "bits": config.bits[number]},
+        "lengths": config.bits,
+        "protocol": split.record(),
+    }
+    codes = model.objectives[number].training_codes()
     packed = None if codes is None else pack(codes.cpu().numpy() >= 0)
-    return Hasher(network, transform, names, learner.methods[number].proxies(), record, training_codes=packed)
+    return Hasher(network, transform, names, model.objectives[number].proxies(), record, training_codes=packed)

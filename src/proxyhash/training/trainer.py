@@ -1,4 +1,4 @@
-"""The training loop, from top to bottom."""
+"""Training loop."""
 
 import math
 import time
@@ -13,14 +13,14 @@ from torch import Tensor
 
 from proxyhash.data.decoding import UnreadableImageError
 from proxyhash.data.images import Indices
-from proxyhash.training.batches import class_balanced_batches, shuffled_batches
-from proxyhash.training.embedding import embed
-from proxyhash.training.interruption import Interruption
-from proxyhash.training.learner import Learner, MovingAverage, optimizer_for, set_rates
-from proxyhash.training.plan import Plan
+from proxyhash.training.checkpoint import CheckpointManager, TrainerState, TrainProgress
+from proxyhash.training.config import OptimConfig
+from proxyhash.training.inputs import InputSource
+from proxyhash.training.interruption import InterruptHandler
+from proxyhash.training.model import ModelEma, MultiHeadModel, build_optimizer, set_lr
 from proxyhash.training.processes import Processes
-from proxyhash.training.run_folder import RunFolder, Running, State
-from proxyhash.training.sources import Source
+from proxyhash.training.samplers import class_balanced_batches, shuffled_batches
+from proxyhash.training.validation import embed_subset
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import generator
@@ -29,157 +29,169 @@ Metrics = dict[str, float]
 
 
 class TrainingStoppedError(InputError):
-    """Training could not go on; the message says why and what is left."""
+    """Training had to stop; the message gives the reason and the folder of the last checkpoint."""
 
 
 @dataclass(frozen=True)
-class Material:
-    """The images that are learned from: `images` (n,) into the source, with `targets` (n,) of classes or (n, T) of tags."""
+class TrainSubset:
+    """Training images: `indices` (n,) into the source, and `targets`, classes (n,) or tags (n, T)."""
 
-    images: Indices
+    indices: Indices
     targets: NDArray[np.int64] | NDArray[np.float32]
 
 
 @dataclass
 class Trainer:
-    """Trains a learner by a plan. `validate` judges the weights after an epoch; a higher "map" is better."""
+    """Training of a model, with a checkpoint after every epoch and every `checkpoint_seconds`.
 
-    learner: Learner
-    plan: Plan
-    source: Source
-    material: Material
-    run: RunFolder
-    validate: Callable[[Learner], Metrics] | None = None
-    processes: Processes = field(default_factory=Processes)
+    `validate` returns metrics of the weights after an epoch; the epoch with the highest "map" is used. `report` is called
+    with the metrics of every epoch.
+    """
+
+    model: MultiHeadModel
+    optim: OptimConfig
+    source: InputSource
+    train_subset: TrainSubset
+    checkpoints: CheckpointManager
+    validate: Callable[[MultiHeadModel], Metrics] | None = None
+    distributed: Processes = field(default_factory=Processes)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     progress: Progress = no_progress
-    report: Callable[[Metrics], None] = lambda _: None  # is told of every epoch
+    report: Callable[[Metrics], None] = lambda _: None
+    seed: int = 0
 
-    def fit(self) -> Learner:
-        """Train to the end of the plan, from the last checkpoint if there is one; return the weights to use."""
-        learner, plan = self.learner.to(self.device), self.plan
-        running = Running(learner, optimizer_for(learner, plan), MovingAverage(learner, plan.ema) if plan.ema else None)
-        self.run.restore(running)
-        self.run.save(running)  # whatever stops the run, there is something to go on from
+    def fit(self) -> MultiHeadModel:
+        """Train for all epochs, from the last checkpoint if there is one; return the model with the weights to use."""
+        model, optim = self.model.to(self.device), self.optim
+        ema = ModelEma(model, optim.ema_decay) if optim.ema_decay else None
+        state = TrainerState(model, build_optimizer(model, optim), ema)
+        self.checkpoints.restore(state)
+        self.checkpoints.save(state)  # Whatever stops the run, it can be resumed.
         try:
-            with Interruption() as interruption:
-                while running.state.epoch < plan.epochs:
-                    self._epoch(running, interruption)
+            with InterruptHandler() as interrupt:
+                while state.progress.epoch < optim.epochs:
+                    self._train_epoch(state, interrupt)
         except UnreadableImageError as error:
-            raise TrainingStoppedError(f"{error} Put it back and go on with --resume; {self._left()}") from error
+            raise TrainingStoppedError(f"{error} Put it back and go on with --resume; {self._checkpoint_note()}") from error
         except (RuntimeError, MemoryError) as error:
-            if not _out_of_memory(error):
+            if not _is_out_of_memory(error):
                 raise
             raise TrainingStoppedError(
-                f"Memory ran out with batches of {plan.batch}: free some and go on with --resume, "
-                f"or start again with a smaller --batch; {self._left()}"
+                f"Memory ran out with batches of {optim.batch_size}: free some and go on with --resume, "
+                f"or start again with a smaller --batch-size; {self._checkpoint_note()}"
             ) from error
-        self.processes.barrier()
+        self.distributed.barrier()
         if self.validate is not None:
-            self.run.load_best(running.judged)
-        return running.judged.eval()
+            self.checkpoints.load_best(state.eval_model)
+        return state.eval_model.eval()
 
-    def _epoch(self, running: Running, interruption: Interruption) -> None:
-        """Take the steps of an epoch that are still to be taken, and judge what came of them."""
-        learner, state = running.learner.train(), running.state
-        batches = self._batches(state.epoch)
-        todo = batches[state.step :]
-        inputs = self.source.training([self.material.images[self._share(batch)] for batch in todo], state.epoch)
-        begun = saved = time.monotonic()
-        before, seen = state.seconds, 0
-        for batch, ours in zip(todo, inputs, strict=True):
-            done = (state.epoch + state.step / len(batches)) / self.plan.epochs
-            set_rates(running.optimizer, self.plan.rate_factor(done))
-            self._seed(state)
-            state.loss += self._step(learner, running.optimizer, batch, ours)
-            if running.average is not None:
-                running.average.update(learner)
-            state.step, seen = state.step + 1, seen + len(batch)
-            state.seconds = before + time.monotonic() - begun
-            self.progress(_status(state, seen / (time.monotonic() - begun)), done)
-            if interruption.asked or time.monotonic() - saved > self.plan.checkpoint_seconds:
-                self.run.save(running)
+    def _train_epoch(self, state: TrainerState, interrupt: InterruptHandler) -> None:
+        """Take the remaining steps of an epoch, validate and write a checkpoint."""
+        model, progress = state.model.train(), state.progress
+        batches = self._batches(progress.epoch)
+        remaining = batches[progress.step :]
+        shards = [self.train_subset.indices[self._shard(batch)] for batch in remaining]
+        inputs = self.source.train_batches(shards, progress.epoch)
+        start = saved = time.monotonic()
+        seconds_before, seen = progress.seconds, 0
+        for batch, shard_inputs in zip(remaining, inputs, strict=True):
+            done = (progress.epoch + progress.step / len(batches)) / self.optim.epochs
+            set_lr(state.optimizer, self.optim.lr_factor(done))
+            self._seed_step(progress)
+            progress.loss += self._step(model, state.optimizer, batch, shard_inputs)
+            if state.ema is not None:
+                state.ema.update_parameters(model)
+            progress.step, seen = progress.step + 1, seen + len(batch)
+            progress.seconds = seconds_before + time.monotonic() - start
+            self.progress(_format_status(progress, seen / (time.monotonic() - start)), done)
+            if interrupt.is_requested or time.monotonic() - saved > self.optim.checkpoint_seconds:
+                self.checkpoints.save(state)
                 saved = time.monotonic()
-            interruption.check(self._left())
-        self._judge(running, {"loss": state.loss / len(batches), "images_per_second": seen / (time.monotonic() - begun)})
-        state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
-        state.seconds = before + time.monotonic() - begun
-        self.run.save(running)
-        interruption.check(self._left())
+            interrupt.raise_if_requested(self._checkpoint_note())
+        speed = seen / (time.monotonic() - start)
+        self._end_epoch(state, {"loss": progress.loss / len(batches), "images_per_second": speed})
+        progress.epoch, progress.step, progress.loss = progress.epoch + 1, 0, 0.0
+        progress.seconds = seconds_before + time.monotonic() - start
+        self.checkpoints.save(state)
+        interrupt.raise_if_requested(self._checkpoint_note())
 
-    def _step(self, learner: Learner, optimizer: torch.optim.Optimizer, batch: Indices, inputs: Tensor) -> float:
-        """Take one step: embed our share, see everyone's, step down the loss of the whole batch."""
+    def _step(self, model: MultiHeadModel, optimizer: torch.optim.Optimizer, batch: Indices, inputs: Tensor) -> float:
+        """Embed this process's shard of a batch, gather all embeddings, and take a step by the loss of the whole batch."""
         inputs = inputs.to(self.device)
         if inputs.ndim == 4:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
-            ours = learner(inputs)
-        nus = [self.processes.gather(nu.float(), len(batch)) for nu in ours]
-        targets = torch.from_numpy(self.material.targets[batch]).to(self.device)
-        loss = learner.loss(nus, targets, torch.from_numpy(batch).to(self.device))
-        value = self._finite("loss", loss)
+            shard_embeddings = model(inputs)
+        embeddings = [self.distributed.gather(nu.float(), len(batch)) for nu in shard_embeddings]
+        targets = torch.from_numpy(self.train_subset.targets[batch]).to(self.device)
+        loss = model.loss(embeddings, targets, torch.from_numpy(batch).to(self.device))
+        value = self._check_finite("loss", loss)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        self.processes.add_gradients([*learner.trunk.parameters(), *learner.heads.parameters()])
-        self.processes.average_gradients(learner.objectives.parameters())
-        self._finite("gradient", torch.nn.utils.clip_grad_norm_(learner.parameters(), self.plan.clip or math.inf))
+        self.distributed.add_gradients([*model.trunk.parameters(), *model.heads.parameters()])
+        self.distributed.average_gradients(model.objectives.parameters())
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.optim.grad_clip or math.inf)
+        self._check_finite("gradient", norm)
         optimizer.step()
         return value
 
-    def _finite(self, what: str, number: Tensor) -> float:
-        """Return a number; stop before the step that would spoil the weights."""
+    def _check_finite(self, what: str, number: Tensor) -> float:
+        """Return a finite number; stop before the step if it is not finite."""
         value = number.item()
         if not math.isfinite(value):
-            raise TrainingStoppedError(f"The {what} became {value}: start again with a lower learning rate; {self._left()}")
+            raise TrainingStoppedError(
+                f"The {what} became {value}: start again with a lower learning rate; {self._checkpoint_note()}"
+            )
         return value
 
-    def _seed(self, state: State) -> None:
-        """Let what a step draws (dropout) depend on where it is, not on what was drawn before: resuming needs no memory."""
-        stream = generator(self.plan.seed, "steps", state.epoch, state.step, self.processes.rank)
+    def _seed_step(self, progress: TrainProgress) -> None:
+        """Seed torch by epoch and step, so that dropout does not depend on earlier draws and resuming is exact."""
+        stream = generator(self.seed, "steps", progress.epoch, progress.step, self.distributed.rank)
         torch.manual_seed(int(stream.integers(2**62)))
 
     def _batches(self, epoch: int) -> Sequence[Indices]:
-        """Return the batches of an epoch: the same ones whenever and wherever it is run."""
-        random = generator(self.plan.seed, "batches", epoch)
-        per_class = max(objective.per_class for objective in self.learner.methods)
-        if not per_class:
-            return shuffled_batches(len(self.material.images), self.plan.batch, random)
-        groups = -(-np.bincount(self.material.targets.astype(np.int64)) // per_class)  # of each class
-        together = max(1, min(self.plan.batch // per_class, int(groups.sum())))
-        return class_balanced_batches(self.material.targets, together * per_class, per_class, random)
+        """Return the batches of an epoch, a function of the seed and the epoch."""
+        random = generator(self.seed, "batches", epoch)
+        samples_per_class = max(objective.per_class for objective in self.model.objectives)
+        if not samples_per_class:
+            return shuffled_batches(len(self.train_subset.indices), self.optim.batch_size, random)
+        groups = -(-np.bincount(self.train_subset.targets.astype(np.int64)) // samples_per_class)  # Of each class.
+        groups_per_batch = max(1, min(self.optim.batch_size // samples_per_class, int(groups.sum())))
+        batch_size = groups_per_batch * samples_per_class
+        return class_balanced_batches(self.train_subset.targets, batch_size, samples_per_class, random)
 
-    def _share(self, batch: Indices) -> Indices:
-        return batch[self.processes.share(len(batch))]
+    def _shard(self, batch: Indices) -> Indices:
+        return batch[self.distributed.share(len(batch))]
 
-    def _judge(self, running: Running, metrics: Metrics) -> None:
-        """Do what is done between epochs, validate, keep the weights if they are the best so far, and log."""
-        begun, state = time.monotonic(), running.state
-        self._seed(state)
-        for number, (objective, head) in enumerate(zip(running.learner.methods, running.learner.coders, strict=True)):
-            objective.on_epoch_end(partial(self._embed_training, running.learner, number), head)
-        if running.average is not None:
-            running.average.copy_buffers(running.learner)
-        metrics = {"epoch": state.epoch + 1, **metrics}
+    def _end_epoch(self, state: TrainerState, metrics: Metrics) -> None:
+        """Call the objectives' hooks, validate, save the best weights and log."""
+        start, progress = time.monotonic(), state.progress
+        self._seed_step(progress)
+        for number, (objective, head) in enumerate(zip(state.model.objectives, state.model.heads, strict=True)):
+            objective.on_epoch_end(partial(self._embed_train_subset, state.model, number), head)
+        if state.ema is not None:
+            state.ema.copy_buffers(state.model)
+        metrics = {"epoch": progress.epoch + 1, **metrics}
         if self.validate is not None:
-            metrics |= self.validate(running.judged)
-            if metrics["map"] > state.best:
-                state.best = metrics["map"]
-                self.run.keep_best(running.judged)
-        self.run.log({**metrics, "validation_seconds": round(time.monotonic() - begun, 2)})
+            metrics |= self.validate(state.eval_model)
+            if metrics["map"] > progress.best:
+                progress.best = metrics["map"]
+                self.checkpoints.save_best(state.eval_model)
+        self.checkpoints.log_epoch({**metrics, "validation_seconds": round(time.monotonic() - start, 2)})
         self.report(metrics)
 
-    def _embed_training(self, learner: Learner, number: int) -> Tensor:
-        return torch.from_numpy(embed(learner, self.source, self.material.images)[number])
+    def _embed_train_subset(self, model: MultiHeadModel, number: int) -> Tensor:
+        return torch.from_numpy(embed_subset(model, self.source, self.train_subset.indices)[number])
 
-    def _left(self) -> str:
-        return f"the last checkpoint is in {self.run.path}."
-
-
-def _status(state: State, rate: float) -> str:
-    best = f", best mAP {state.best:.3f}" if state.best >= 0 else ""
-    return f"training: loss {state.loss / state.step:.3f}{best}, {rate:,.0f} images/s"
+    def _checkpoint_note(self) -> str:
+        return f"the last checkpoint is in {self.checkpoints.path}."
 
 
-def _out_of_memory(error: BaseException) -> bool:
-    """Return whether memory ran out; on a CPU torch says so in words only."""
+def _format_status(progress: TrainProgress, speed: float) -> str:
+    best = f", best mAP {progress.best:.3f}" if progress.best >= 0 else ""
+    return f"training: loss {progress.loss / progress.step:.3f}{best}, {speed:,.0f} images/s"
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory ran out; on a CPU only the text of torch's error says so."""
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)

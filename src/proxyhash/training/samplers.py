@@ -26,7 +26,9 @@ def shuffled_batches(images: int, batch_size: int, random: np.random.Generator) 
     return np.array_split(random.permutation(images), -(-images // batch_size))
 
 
-def class_balanced_batches(labels: ArrayLike, batch_size: int, per_class: int, random: np.random.Generator) -> list[Indices]:
+def class_balanced_batches(
+    labels: ArrayLike, batch_size: int, samples_per_class: int, random: np.random.Generator
+) -> list[Indices]:
     """Return batches of P = batch_size / per_class classes with `per_class` images each, side by side, for `labels` (N,).
 
     A class's images are cut into groups of `per_class`; its last group is filled up with its first images, so a class
@@ -34,28 +36,32 @@ def class_balanced_batches(labels: ArrayLike, batch_size: int, per_class: int, r
     sit the epoch out, others in each epoch. A batch holds a class twice only if the class has more groups than there are
     batches, as when there are fewer than P classes.
     """
-    per_class = check_int("per_class", per_class, minimum=2)
-    batch_size = check_int("batch_size", batch_size, minimum=per_class)
-    if batch_size % per_class:
-        raise InputError(f"A batch of {batch_size} images cannot hold {per_class} of each class: make it a multiple.")
-    groups, classes = _groups(_classes(labels), per_class, random)
-    together = batch_size // per_class
+    samples_per_class = check_int("per_class", samples_per_class, minimum=2)
+    batch_size = check_int("batch_size", batch_size, minimum=samples_per_class)
+    if batch_size % samples_per_class:
+        raise InputError(
+            f"A batch of {batch_size} images cannot hold {samples_per_class} of each class: make it a multiple."
+        )
+    groups, classes = _group_by_class(_check_labels(labels), samples_per_class, random)
+    together = batch_size // samples_per_class
     batches = len(groups) // together
     if batches == 0:
-        raise InputError(f"{len(groups)} groups of {per_class} images do not fill a batch of {batch_size}: make it smaller.")
+        raise InputError(
+            f"{len(groups)} groups of {samples_per_class} images do not fill a batch of {batch_size}: make it smaller."
+        )
     dealt = random.permutation(len(groups))[: batches * together]
-    piles = _piles(classes[dealt], batches)
-    return [groups[dealt[chosen]].ravel() for chosen in _deal(piles, batches, together, random)]
+    piles = _stack_by_class(classes[dealt], batches)
+    return [groups[dealt[chosen]].ravel() for chosen in _deal_batches(piles, batches, together, random)]
 
 
-def _classes(labels: ArrayLike) -> NDArray[np.generic]:
+def _check_labels(labels: ArrayLike) -> NDArray[np.generic]:
     c = np.asarray(labels)
     if c.ndim != 1 or len(c) == 0:
         raise InputError(f"Labels must be one class an image, not of shape {c.shape}; for tags, use shuffled batches.")
     return c
 
 
-def _groups(labels: NDArray[np.generic], size: int, random: np.random.Generator) -> tuple[Indices, Indices]:
+def _group_by_class(labels: NDArray[np.generic], size: int, random: np.random.Generator) -> tuple[Indices, Indices]:
     """Cut each class into random groups (G, size) of its images; return them and their class numbers (G,)."""
     _, numbers = np.unique(labels, return_inverse=True)
     members = np.split(np.argsort(numbers, kind="stable"), np.cumsum(np.bincount(numbers))[:-1])
@@ -65,13 +71,13 @@ def _groups(labels: NDArray[np.generic], size: int, random: np.random.Generator)
     return np.concatenate(groups), np.repeat(np.arange(len(members)), counts)
 
 
-def _piles(classes: Indices, height: int) -> list[Indices]:
+def _stack_by_class(classes: Indices, height: int) -> list[Indices]:
     """Stack the positions of each class in piles of at most `height`, which can be dealt one a batch."""
     by_class = np.split(np.argsort(classes, kind="stable"), np.cumsum(np.bincount(classes))[:-1])
     return [stack[i : i + height] for stack in by_class for i in range(0, len(stack), height)]
 
 
-def _deal(piles: list[Indices], batches: int, together: int, random: np.random.Generator) -> Iterator[Indices]:
+def _deal_batches(piles: list[Indices], batches: int, together: int, random: np.random.Generator) -> Iterator[Indices]:
     """Yield `together` positions a batch, each from another pile, until all are empty.
 
     Piles are drawn in proportion to what they still hold, and those that must give to every batch to come always. There

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyhash import InputError
-from proxyhash.training.batches import class_balanced_batches, shuffled_batches
+from proxyhash.training.samplers import class_balanced_batches, shuffled_batches
 from proxyhash.utils.random import generator
 
 

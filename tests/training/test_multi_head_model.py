@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from proxyhash.methods import TrainingData, build_method
+from proxyhash.models.backbones import create_backbone
+from proxyhash.models.network import HashHead, HeadShape, Normalized
+from proxyhash.training.config import OptimConfig
+from proxyhash.training.model import ModelEma, MultiHeadModel, build_optimizer, set_lr
+
+
+def build_model(method: str = "learned", lengths: tuple[int, ...] = (8, 12)) -> MultiHeadModel:
+    torch.manual_seed(0)
+    trunk = Normalized(create_backbone("convnet", pretrained=False))
+    objectives = [build_method(method, TrainingData.from_arrays(bits, None, np.arange(4)), {}) for bits in lengths]
+    return MultiHeadModel(trunk, [HashHead(HeadShape(256, bits, hidden=16)) for bits in lengths], objectives)
+
+
+def test_every_length_hashes_the_same_features() -> None:
+    model = build_model().eval()
+    pixels = torch.rand(5, 3, 8, 8) * 255
+    short, long = model(pixels)
+    assert (short.shape, long.shape) == ((5, 8), (5, 12))
+    torch.testing.assert_close(long, model.heads[1](model.trunk(pixels)))
+    targets = torch.tensor([0, 1, 2, 3, 0])
+    losses = [objective(nu, targets, targets) for objective, nu in zip(model.objectives, (short, long), strict=True)]
+    torch.testing.assert_close(model.loss([short, long], targets, targets), (losses[0] + losses[1]) / 2)
+
+
+def test_each_part_has_its_rate_and_only_matrices_decay() -> None:
+    model = build_model()
+    optim = OptimConfig(lr=0.1, backbone_lr=0.01, weight_decay=0.5)
+    optimizer = build_optimizer(model, optim)
+    found = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+    assert len(found) == len(list(model.parameters()))
+    for name, parameter in model.named_parameters():
+        group = found[id(parameter)]
+        assert group["peak"] == (0.01 if name.startswith("trunk") else 0.1)
+        decays = parameter.ndim > 1 and not name.startswith("objectives")
+        assert group["weight_decay"] == (0.5 if decays else 0.0), name
+    set_lr(optimizer, 0.25)
+    assert {group["lr"] for group in optimizer.param_groups} == {0.0025, 0.025}
+
+
+def test_fixed_proxies_are_not_optimized() -> None:
+    model = build_model("random")
+    optimized = {id(p) for group in build_optimizer(model, OptimConfig()).param_groups for p in group["params"]}
+    assert not optimized & {id(p) for p in model.objectives.parameters()}
+
+
+def test_the_average_follows_the_weights_and_copies_the_statistics() -> None:
+    model = build_model(lengths=(8,))
+    ema = ModelEma(model, 0.9)
+    start = model.heads[0].layers[-1].weight.detach().clone()  # type: ignore[index, union-attr]
+    expected = start.clone()
+    for step in range(1, 31):
+        with torch.no_grad():
+            model.heads[0].layers[-1].weight.add_(1.0)  # type: ignore[index, union-attr]
+        model.trunk.backbone.layers[1].running_mean.fill_(float(step))  # type: ignore[union-attr, index]
+        ema.update_parameters(model)
+        decay = min(0.9, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * (start + step)
+    torch.testing.assert_close(ema.module.heads[0].layers[-1].weight, expected)  # type: ignore[index, union-attr]
+    assert ema.module.trunk.backbone.layers[1].running_mean[0] == 30  # type: ignore[union-attr, index]
+    assert not any(parameter.requires_grad for parameter in ema.module.parameters())
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_frozen_statistics_belong_to_the_trunk_alone(frozen: bool) -> None:
+    model = MultiHeadModel(nn.Sequential(nn.BatchNorm1d(4)), [HashHead(HeadShape(4, 2, hidden=3))], [], freeze_bn=frozen)
+    model.train()
+    assert model.trunk[0].training is not frozen  # type: ignore[index]
+    assert model.heads[0].layers[1].training  # type: ignore[index, union-attr]
+    assert not model.eval().training
