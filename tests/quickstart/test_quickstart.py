@@ -162,15 +162,15 @@ def test_interrupted_training_resumes(
     quickstart: Quickstart, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_class_folders(tmp_path / "photos", dict.fromkeys("abc", 12))
-    judge, epochs = Trainer._end_epoch, []
+    end_epoch, epochs = Trainer._end_epoch, []
 
     def interrupted(trainer: Trainer, *rest: Any) -> None:
-        judge(trainer, *rest)
+        end_epoch(trainer, *rest)
         epochs.append(1)
         if len(epochs) == 3:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Trainer, "_judge", interrupted)
+    monkeypatch.setattr(Trainer, "_end_epoch", interrupted)
     with pytest.raises(SystemExit) as stop:
         main("quickstart photos --epochs 4".split())
     assert stop.value.code == 130

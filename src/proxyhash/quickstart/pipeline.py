@@ -20,10 +20,10 @@ from proxyhash.quickstart.config import OutputPaths, QuickstartConfig
 from proxyhash.quickstart.embedding import CachedEmbedder
 from proxyhash.report import compare, write_page
 from proxyhash.report.gallery import load_gallery
-from proxyhash.training.fit import ShallowOrder, fit_hashers
-from proxyhash.training.measure import measure_hasher, what_it_was_trained_for
 from proxyhash.training.checkpoint import CHECKPOINT
 from proxyhash.training.config import OptimConfig
+from proxyhash.training.fit import ShallowOrder, fit_hashers
+from proxyhash.training.measure import measure_hasher, what_it_was_trained_for
 from proxyhash.training.train import TrainConfig, train_hashers
 from proxyhash.utils.progress import Progress
 
@@ -98,21 +98,34 @@ class Pipeline:
 
     def _train(self, progress: Progress, *, resume: bool) -> dict[str, Any]:
         config, dataset = self.config, self.dataset
-        options = (config.method, {}, config.backbone, True, config.image_size, None)
         if config.uses_labels:
             preset = OptimConfig.finetune if config.finetune else OptimConfig.frozen
-            optim = preset(epochs=config.epochs, batch_size=config.batch_size)
+            train_config = TrainConfig(
+                bits=(config.bits,),
+                method=config.method,
+                backbone=config.backbone,
+                image_size=config.image_size,
+                optim=preset(epochs=config.epochs, batch_size=config.batch_size),
+                seed=config.seed,
+            )
             (hasher,) = train_hashers(
                 dataset,
                 make_split(dataset, seed=config.seed),
-                TrainConfig((config.bits,), *options, optim, config.seed),
+                train_config,
                 self.paths.run,
                 resume=resume,
-                device=find_device(None),
+                device=find_device(),
                 progress=progress,
             )
         else:
-            (hasher,) = fit_hashers(dataset, None, ShallowOrder((config.bits,), *options, config.seed), progress=progress)
+            fit_config = ShallowOrder(
+                bits=(config.bits,),
+                method=config.method,
+                backbone=config.backbone,
+                image_size=config.image_size,
+                seed=config.seed,
+            )
+            (hasher,) = fit_hashers(dataset, None, fit_config, progress=progress)
         hasher.record["data"] = {"path": str(Path(self.paths.images).resolve()), "tags": None, "round": 0}
         progress("saving and exporting", 0.0)
         hasher.save(self.paths.model)

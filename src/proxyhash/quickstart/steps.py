@@ -85,6 +85,5 @@ def _shared_options(config: QuickstartConfig) -> list[str]:
     options += ["--finetune"] if config.finetune else []
     for name in ("image_size", "epochs", "batch_size"):
         value = getattr(config, name)
-        option = "--batch-size" if name == "batch" else f"--{name.replace('_', '-')}"
-        options += [] if value is None else [option, str(value)]
+        options += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
     return options
