@@ -132,7 +132,7 @@ def codes_of_images(model: Path, data_dir: Path | None) -> tuple[Packed, dict[st
     hasher = Hasher.load(model)
     dataset = load_dataset("cifar100", data_dir=data_dir)
     features = cached_features(dataset, hasher.network.features.backbone, hasher.transform).values
-    packed = codes.pack(codes.signs(hasher.hash_features(features)))
+    packed = codes.pack(codes.binarize(hasher.hash_features(features)))
     seen = np.isin(dataset.require_classes().values, [dataset.class_names.index(name) for name in hasher.names])
     test = np.random.default_rng(0).permutation(dataset.part("query"))
     queries = {

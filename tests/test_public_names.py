@@ -19,7 +19,8 @@ PUBLIC = {
     "ProxyhashWarning": None,
     "class_mean_similarity": "(features, labels)",
     "design_proxies": (
-        "(classes, bits, kind, similarity, seed, *, tammes_restarts, rotation_restarts, solver, floor, threads, progress)"
+        "(classes, bits, kind, similarity, seed, *, tammes_restarts, rotation_restarts, solver, min_distance, "
+        "distance_share, threads, progress)"
     ),
     "list_kinds": "()",
     "tag_similarity": "(tags)",

@@ -36,21 +36,21 @@ def test_rounds_are_tuned_one_by_one_and_make_one_row(tmp_path: Path, capsys: py
     main(f"tune {asked} -o {tmp_path}/tuning".split())
     said = capsys.readouterr().out
     assert [line.split(":")[0] for line in said.splitlines()] == [
-        "chosen-round-0.toml",
+        "chosen-fold-0.toml",
         "itq-cca",
-        "chosen-round-1.toml",
+        "chosen-fold-1.toml",
         "itq-cca",
         f"Use it with --tuned {tmp_path}/tuning",
     ]
     main(f"tune {asked} --json -o {tmp_path}/tuning".split())
-    assert json.loads(capsys.readouterr().out)["chosen"].keys() == {"chosen-round-0.toml", "chosen-round-1.toml"}
+    assert json.loads(capsys.readouterr().out)["chosen"].keys() == {"chosen-fold-0.toml", "chosen-fold-1.toml"}
     main(f"benchmark {asked} --tuned {tmp_path}/tuning -o {tmp_path}/records".split())
     _, _, row = capsys.readouterr().out.splitlines()
     assert row.startswith("itq-cca ")
     assert "±" in row
     with pytest.raises(SystemExit):
         main(f"benchmark {asked.replace('0,1', '0,2')} --tuned {tmp_path}/tuning -o {tmp_path}/records".split())
-    assert "chosen-round-2.toml: No such file or directory." in capsys.readouterr().err
+    assert "chosen-fold-2.toml: No such file or directory." in capsys.readouterr().err
 
 
 def test_options_change_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,7 +59,7 @@ def test_options_change_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[s
     main(f"benchmark --recipe {recipe} --bits 12 --eval-on validation --json -o {tmp_path}/records".split())
     records = json.loads(capsys.readouterr().out)
     assert [(record["trial"]["method"], record["bits"]) for record in records] == [("lsh", 12), ("itq", 12)]
-    assert {record["protocol"]["judged_on"] for record in records} == {"validation"}
+    assert {record["protocol"]["eval_on"] for record in records} == {"validation"}
 
 
 @pytest.mark.parametrize(

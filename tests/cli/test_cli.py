@@ -53,12 +53,12 @@ def test_proxies_are_designed_printed_saved_and_drawn(
     assert (tmp_path / "again.svg").read_text().startswith("<?xml")
 
 
-def test_codes_and_floors_are_designed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_code_and_joint_are_designed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out, _ = run(capsys, *"proxies --classes 21 --bits 16 --kind code".split())
     assert "8 bits (no set has more than 8)" in out
     half = np.random.default_rng(0).random((21, 21))
     np.save(tmp_path / "s.npy", half + half.T)
-    command = f"proxies --classes 21 --bits 16 --kind joint --floor 5 --similarity {tmp_path}/s.npy --json"
+    command = f"proxies --classes 21 --bits 16 --kind joint --min-distance 5 --similarity {tmp_path}/s.npy --json"
     assert json.loads(run(capsys, *command.split())[0])["quality"]["min_distance"] >= 5
 
 
@@ -84,8 +84,8 @@ def test_json_is_all_there_is_on_standard_output(capsys: pytest.CaptureFixture[s
         ),
         ("proxies --classes 4 --bits 8 --knd hclm", "--knd"),
         ("proxies --classes 5 --bits 2 --kind code", "5 classes cannot have different codes of 2 bits"),
-        ("proxies --classes 21 --bits 16 --kind joint --floor 9", "A floor of 9 bits is out of reach"),
-        ("proxies --classes 21 --bits 16 --kind joint --floor 0", "floor must be at least 1, not 0."),
+        ("proxies --classes 21 --bits 16 --kind joint --min-distance 9", "A minimal distance of 9 bits is out of reach"),
+        ("proxies --classes 21 --bits 16 --kind joint --min-distance 0", "min_distance must be at least 1, not 0."),
         ("proxies --classes 4 --bits 8 --similarity absent.npy", "There is no file absent.npy."),
         ("proxies --classes 4 --bits 8 --similarity text.npy", "text.npy is not a .npy file with a matrix of numbers."),
         ("proxies --classes 4 --bits 8 --similarity pickled.npy", "is not a .npy file with a matrix of numbers."),

@@ -39,7 +39,7 @@ def test_any_form_of_the_codes_gives_the_same_numbers(
     assert low <= expected.value <= high
 
 
-def test_the_table_names_the_protocol_and_the_lonely_queries(
+def test_the_table_names_the_protocol_and_queries_without_relevant_items(
     search: tuple[np.ndarray, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     q, q_labels, db, db_labels = search

@@ -206,7 +206,10 @@ def test_a_failed_run_leaves_the_good_model(tmp_path: Path, capsys: pytest.Captu
             "tau is given twice: with --method and as --tau.",
         ),
         ("train digits --backbone convnet --method joint:flor=0.5 -o new", "has no setting 'flor'"),
-        ("train digits --backbone convnet --method joint:floor -o new", "typed name:setting=value, not joint:floor."),
+        (
+            "train digits --backbone convnet --method joint:distance_share -o new",
+            "typed name:setting=value, not joint:distance_share.",
+        ),
         ("train digits --backbone convnt -o new", "There is no backbone 'convnt'; try 'convnet'."),
         ("train digits --backbone convnet --protocol cifar -o new", "There is no protocol 'cifar' for digits"),
         (
@@ -275,9 +278,9 @@ def test_without_tensorboard_one_sentence_says_so(
 def test_other_systems_train_networks_by_their_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(f"{TRAIN} --bits 8 --epochs 1 --method dpsh -o {tmp_path}/model", capsys)
     assert Hasher.load(tmp_path / "model").record["order"]["method"] == "dpsh"
-    run(f"{TRAIN} --bits 16 --epochs 1 --method joint:floor=0.5 --tau 4 -o {tmp_path}/joint", capsys)
+    run(f"{TRAIN} --bits 16 --epochs 1 --method joint:distance_share=0.5 --tau 4 -o {tmp_path}/joint", capsys)
     order = Hasher.load(tmp_path / "joint").record["order"]
-    assert (order["method"], order["settings"]["floor"], order["settings"]["tau"]) == ("joint", 0.5, 4.0)
+    assert (order["method"], order["settings"]["distance_share"], order["settings"]["tau"]) == ("joint", 0.5, 4.0)
     assert "has no setting 'tau'" in error(f"{TRAIN} --bits 8 --method dpsh --tau 3 -o {tmp_path}/other", capsys)
     listed = {row["name"]: row for row in json.loads(run("methods --json", capsys))}
     assert (listed["itq"]["family"], listed["dpsh"]["year"]) == ("shallow", 2016)

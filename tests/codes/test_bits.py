@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from proxyhash import InputError, codes
-from proxyhash.codes.bits import words
+from proxyhash.codes.bits import to_words
 
 
 @given(arrays(np.bool_, st.tuples(st.integers(0, 5), st.integers(1, 200))))
@@ -39,15 +39,15 @@ def test_the_bit_order_by_hand() -> None:
 
 def test_zero_has_the_sign_plus_one() -> None:
     assert codes.pack([[-0.5, 0.0, -0.0, 2.0]]).tolist() == codes.pack([[-1, 1, 1, 1]]).tolist()
-    assert codes.signs([[0.0, 1.0], [0.0, 0.0]]).all()
-    assert codes.pack(codes.signs([[0.0, 0.0, 0.0]])).tolist() == [[7]]
+    assert codes.binarize([[0.0, 1.0], [0.0, 0.0]]).all()
+    assert codes.pack(codes.binarize([[0.0, 0.0, 0.0]])).tolist() == [[7]]
 
 
 def test_words_of_64_bit_codes_are_a_view_and_others_are_padded() -> None:
     packed = np.arange(24, dtype=np.uint8).reshape(3, 8)
-    assert np.shares_memory(words(packed), packed)
-    assert words(packed[:, :3]).tolist() == [[0x020100, 0x0A0908, 0x121110]]
-    assert words(np.ones((2, 9), np.uint8)).shape == (2, 2)
+    assert np.shares_memory(to_words(packed), packed)
+    assert to_words(packed[:, :3]).tolist() == [[0x020100, 0x0A0908, 0x121110]]
+    assert to_words(np.ones((2, 9), np.uint8)).shape == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_words_of_64_bit_codes_are_a_view_and_others_are_padded() -> None:
         (lambda: codes.pack(np.ones((2, 0))), "1 to 4096 bits, not 0"),
         (lambda: codes.pack(np.ones((1, 4097))), "1 to 4096 bits, not 4097"),
         (lambda: codes.pack([[1.0, np.nan]]), "not finite"),
-        (lambda: codes.signs([[np.inf]]), "finite numbers"),
+        (lambda: codes.binarize([[np.inf]]), "finite numbers"),
         (lambda: codes.unpack(np.zeros((1, 2), np.uint8), 17), "17 bits take 3 bytes each, not 2"),
         (lambda: codes.unpack(np.zeros((1, 2)), 16), "must be packed"),
         (lambda: codes.unpack(np.zeros((1, 2), np.uint8), 0), "bits must be at least 1"),

@@ -28,8 +28,8 @@ def test_distances_and_histograms_are_the_reference_s(
     queries: int, items: int, width: int, seed: int, tied: bool, threads: int
 ) -> None:
     q, db = some_codes(queries, width, seed, tied), some_codes(items, width, seed + 1, tied)
-    np.testing.assert_array_equal(codes.distances(q, db, threads=threads), reference.distances(q, db))
-    np.testing.assert_array_equal(codes.histograms(q, db, threads=threads), reference.histograms(q, db))
+    np.testing.assert_array_equal(codes.hamming_distances(q, db, threads=threads), reference.distances(q, db))
+    np.testing.assert_array_equal(codes.distance_histograms(q, db, threads=threads), reference.histograms(q, db))
 
 
 @given(**CASES, k=st.integers(1, 500))
@@ -48,7 +48,7 @@ def test_what_lies_within_a_radius_is_the_reference_s(
     queries: int, items: int, width: int, seed: int, tied: bool, threads: int, radius: int
 ) -> None:
     q, db = some_codes(queries, width, seed, tied), some_codes(items, width, seed + 1, tied)
-    found = codes.within(q, db, radius, threads=threads)
+    found = codes.range_search(q, db, radius, threads=threads)
     assert len(found) == queries
     for row, (near, position) in enumerate(reference.within(q, db, radius)):
         np.testing.assert_array_equal(found[row][0], near)
@@ -70,7 +70,7 @@ def test_many_blocks_and_many_queries_agree_with_faiss(width: int) -> None:
 
     radius = int(expected[:, 3].max())
     limits, far, _ = index.range_search(q, radius + 1)  # faiss's radius is exclusive
-    inside = codes.within(q, db, radius)
+    inside = codes.range_search(q, db, radius)
     np.testing.assert_array_equal(np.diff(inside.starts), np.diff(limits))
     np.testing.assert_array_equal(np.sort(inside.distances), np.sort(far))
 
@@ -85,7 +85,7 @@ def test_a_large_k_is_answered_for_few_queries_at_a_time(monkeypatch: pytest.Mon
         nearest(rows, database, k, near, position)
 
     monkeypatch.setattr(kernels, "nearest_rows", listen)
-    monkeypatch.setattr(search, "_CANDIDATES_AT_ONCE", 1200)
+    monkeypatch.setattr(search, "_MAX_CANDIDATES", 1200)
     found = codes.top_k(q, db, 300, threads=1)
     assert max(sizes) == 2
     np.testing.assert_array_equal(found.indices, reference.top_k(q, db, 300)[1])
@@ -94,10 +94,10 @@ def test_a_large_k_is_answered_for_few_queries_at_a_time(monkeypatch: pytest.Mon
 def test_results_print_themselves() -> None:
     q, db = some_codes(2, 2, 0, tied=False), some_codes(9, 2, 1, tied=False)
     assert repr(codes.top_k(q, db, 3)).startswith("Neighbors(3 of each of 2 queries, ")
-    assert repr(codes.within(q, db, 16)) == "WithinRadius(18 items for 2 queries)"
+    assert repr(codes.range_search(q, db, 16)) == "WithinRadius(18 items for 2 queries)"
 
 
-@pytest.mark.parametrize("function", [codes.distances, codes.histograms, lambda q, d: codes.top_k(q, d, 1)])
+@pytest.mark.parametrize("function", [codes.hamming_distances, codes.distance_histograms, lambda q, d: codes.top_k(q, d, 1)])
 @pytest.mark.parametrize(
     ("queries", "database", "sentence"),
     [
@@ -118,6 +118,6 @@ def test_bad_numbers_are_named() -> None:
     with pytest.raises(InputError, match="k must be at least 1"):
         codes.top_k(code, code, 0)
     with pytest.raises(InputError, match="radius must be at least 0"):
-        codes.within(code, code, -1)
+        codes.range_search(code, code, -1)
     with pytest.raises(InputError, match="threads must be at least 1"):
-        codes.distances(code, code, threads=0)
+        codes.hamming_distances(code, code, threads=0)

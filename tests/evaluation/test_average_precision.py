@@ -73,7 +73,7 @@ def some_search(seed: int, tagged: bool) -> tuple[np.ndarray, np.ndarray, np.nda
 def test_counts_are_those_of_a_full_matrix_on_any_number_of_threads(tagged: bool) -> None:
     q, q_labels, db, db_labels = some_search(1, tagged)
     relevant = (q_labels @ db_labels.T) > 0 if tagged else q_labels[:, None] == db_labels
-    distances = codes.distances(q, db)
+    distances = codes.hamming_distances(q, db)
     for threads in (1, 2):
         counts = count_ties(q, q_labels, db, db_labels, threads=threads)
         for distance in range(17):
@@ -89,7 +89,7 @@ def test_counts_of_many_queries_and_items_are_those_of_a_full_matrix(tagged: boo
     if not tagged:
         q_labels, db_labels = random.integers(0, 7, 60), random.integers(0, 6, 20_000)
     relevant = (q_labels @ db_labels.T) > 0 if tagged else q_labels[:, None] == db_labels
-    distances = codes.distances(q, db)
+    distances = codes.hamming_distances(q, db)
     counts = count_ties(q, q_labels, db, db_labels)
     for found, weights in ((counts.items, np.ones_like(relevant)), (counts.relevant, relevant)):
         expected = [np.bincount(*row, minlength=65) for row in zip(distances, weights, strict=True)]

@@ -3,8 +3,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from proxyhash import InputError, codes
-from proxyhash.codes.tables import pack_symbols
-from proxyhash.evaluation import classify_codes, nearest_proxy_accuracy
+from proxyhash.codes.adc import pack_subcodes
+from proxyhash.evaluation import classify_codes
 
 
 def test_softmax_regression_is_scikit_learn_s() -> None:
@@ -23,12 +23,12 @@ def test_softmax_regression_is_scikit_learn_s() -> None:
 
 
 def test_symbols_are_seen_one_hot() -> None:
-    """Classes by single values of a symbol that no linear function of its bits tells apart: exclusive or."""
-    symbols = np.array([[0], [1], [2], [3]] * 10, np.uint8)
-    classes = (symbols[:, 0] == 1) | (symbols[:, 0] == 2)
-    packed = pack_symbols(symbols, 2)
+    """Classes by single values of a subcode that no linear function of its bits tells apart: exclusive or."""
+    subcodes = np.array([[0], [1], [2], [3]] * 10, np.uint8)
+    classes = (subcodes[:, 0] == 1) | (subcodes[:, 0] == 2)
+    packed = pack_subcodes(subcodes, 2)
     assert classify_codes(packed, classes, packed, classes, 2).value < 1
-    assert classify_codes(packed, classes, packed, classes, 2, symbol=2).value == 1
+    assert classify_codes(packed, classes, packed, classes, 2, subcode_bits=2).value == 1
 
 
 def test_an_unseen_class_is_never_right_and_is_reported() -> None:
@@ -38,10 +38,3 @@ def test_an_unseen_class_is_never_right_and_is_reported() -> None:
     assert result.without_relevant == 1
     with pytest.raises(InputError, match="query labels have shape"):
         classify_codes(packed, [0], packed, [0, 1], 2)
-
-
-def test_nearest_proxy_by_hand() -> None:
-    proxies = [[1, 1], [-1, 1]]
-    assert nearest_proxy_accuracy([[0.9, 0.2], [-0.1, 0.3], [0.2, 0.9]], [0, 1, 1], proxies).value == pytest.approx(2 / 3)
-    with pytest.raises(InputError, match="do not fit"):
-        nearest_proxy_accuracy([[1.0]], [0], proxies)

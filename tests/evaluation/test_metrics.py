@@ -39,7 +39,7 @@ def test_stable_is_the_database_s_order(search: Search) -> None:
     relevant = relevant_matrix(q_labels, db_labels)
     result = evaluation.mean_average_precision(q, q_labels, db, db_labels, top=60, ties="stable")
     for row, score in enumerate(result.per_query):
-        order = np.argsort(codes.distances(q[row : row + 1], db)[0], kind="stable")[:60]
+        order = np.argsort(codes.hamming_distances(q[row : row + 1], db)[0], kind="stable")[:60]
         ranks = np.flatnonzero(relevant[row][order]) + 1
         total = (np.arange(1, len(ranks) + 1) / ranks).sum()
         assert score == pytest.approx(total / max(1, relevant[row].sum()))
@@ -61,13 +61,13 @@ def test_precision_and_recall_by_hand() -> None:
     np.testing.assert_allclose(precision.precision_at(counts, 4), [(1 + 2 * 2 / 4) / 4, 0])
     np.testing.assert_allclose(precision.precision_at(counts, 100), [3 / 7, 0])
     np.testing.assert_allclose(precision.recall_at(counts, 4), [2 / 3, 0])
-    np.testing.assert_allclose(precision.precision_within(counts, 0), [0.5, 0])
-    np.testing.assert_allclose(precision.precision_within(counts, 1), [0.5, 0])
+    np.testing.assert_allclose(precision.precision_within_radius(counts, 0), [0.5, 0])
+    np.testing.assert_allclose(precision.precision_within_radius(counts, 1), [0.5, 0])
     recall, shares = precision.precision_recall(counts)
     np.testing.assert_allclose(recall, [1 / 3, 1, 1])
     np.testing.assert_allclose(shares, [1 / 2, 1 / 2, 3 / 7])
     # Within distance 0: the hit comes first or second, each half of the time.
-    np.testing.assert_allclose(precision.average_precision_within(counts, 0), [(1 + 1 / 2) / 2, 0])
+    np.testing.assert_allclose(precision.average_precision_within_radius(counts, 0), [(1 + 1 / 2) / 2, 0])
 
 
 def test_one_pass_gives_the_same_as_single_metrics(search: Search) -> None:
@@ -81,10 +81,12 @@ def test_one_pass_gives_the_same_as_single_metrics(search: Search) -> None:
     for metric in single:
         np.testing.assert_array_equal(results[metric.name].per_query, metric.per_query)
     counts = count_ties(*search)
-    np.testing.assert_array_equal(results["precision within radius 2"].per_query, precision.precision_within(counts, 2))
+    np.testing.assert_array_equal(
+        results["precision within radius 2"].per_query, precision.precision_within_radius(counts, 2)
+    )
 
 
-def test_the_name_carries_the_protocol_and_lonely_queries_are_reported() -> None:
+def test_the_name_carries_the_protocol_and_queries_without_relevant_items_are_reported() -> None:
     packed = codes.pack([[1, -1], [1, 1]])
     metric = evaluation.mean_average_precision(packed, [0, 9], packed, [0, 0], top=2, denominator="capped")
     assert repr(metric) == (
@@ -122,7 +124,7 @@ def test_shuffling_the_database_changes_no_metric(search: Search) -> None:
 def test_the_radius_can_be_chosen(search: Search) -> None:
     counts = count_ties(*search)
     for radius in (0, 3):
-        ours = evaluation.precision_within(*search, radius)
-        np.testing.assert_array_equal(ours.per_query, precision.precision_within(counts, radius))
-        ours = evaluation.mean_average_precision_within(*search, radius)
-        np.testing.assert_array_equal(ours.per_query, precision.average_precision_within(counts, radius))
+        ours = evaluation.precision_within_radius(*search, radius)
+        np.testing.assert_array_equal(ours.per_query, precision.precision_within_radius(counts, radius))
+        ours = evaluation.mean_average_precision_within_radius(*search, radius)
+        np.testing.assert_array_equal(ours.per_query, precision.average_precision_within_radius(counts, radius))

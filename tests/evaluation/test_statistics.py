@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from proxyhash import InputError
-from proxyhash.evaluation import Metric, bootstrap_interval, paired_test, per_class
+from proxyhash.evaluation import Metric, bootstrap_interval, mean_per_class, paired_test
 
 
 def metric(scores: np.ndarray, name: str = "mAP") -> Metric:
@@ -41,6 +41,6 @@ def test_equal_systems_do_not_differ_and_different_metrics_are_refused() -> None
 
 
 def test_means_per_class_by_hand() -> None:
-    assert per_class(metric(np.array([1.0, 0.0, 0.5])), ["cat", "cat", "dog"]) == {"cat": 0.5, "dog": 0.5}
+    assert mean_per_class(metric(np.array([1.0, 0.0, 0.5])), ["cat", "cat", "dog"]) == {"cat": 0.5, "dog": 0.5}
     with pytest.raises(InputError, match="do not fit 3 queries"):
-        per_class(metric(np.zeros(3)), [0, 1])
+        mean_per_class(metric(np.zeros(3)), [0, 1])

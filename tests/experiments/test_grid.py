@@ -69,12 +69,12 @@ def test_a_recipe_says_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ('dataset = "digits"\nmethod = ["lsh"]', "has an unknown key method; a recipe has dataset, methods, bits"),
-        ("dataset = digits", "is not a recipe: "),
-        ('methods = ["lsh"]', "is not a recipe: "),
-        ('dataset = "digits"\nmethods = "lsh"', "methods must be a list"),
-        ('dataset = "digits"\nmethods = ["lsh"]\nseeds = "two"', "seeds must be a whole number, not 'two'."),
-        ('dataset = "digits"\nmethods = ["lsh"]\noptim = 3', "optim must be a table"),
+        ('dataset = "digits"\nmethod = ["lsh"]', "has no setting 'method'; did you mean methods?"),
+        ("dataset = digits", "is not a TOML file: "),
+        ('methods = ["lsh"]', "missing required field `dataset`"),
+        ('dataset = "digits"\nmethods = "lsh"', "Expected `array`, got `str` - at `$.methods`."),
+        ('dataset = "digits"\nmethods = ["lsh"]\nseeds = "two"', "Expected `int`, got `str` - at `$.seeds`."),
+        ('dataset = "digits"\nmethods = ["lsh"]\noptim = 3', "Expected `object`, got `int` - at `$.optim`."),
     ],
 )
 def test_a_bad_recipe_is_refused_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:

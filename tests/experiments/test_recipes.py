@@ -13,7 +13,7 @@ from proxyhash.experiments import Grid, read_records, run_grid
 from proxyhash.experiments.recipes import read_recipe
 from proxyhash.report import compare, write_page
 
-SMALL = {"epochs": 1, "hidden": 16, "batch": 32}  # of a network: what is tried here is the way, not the result
+SMALL = {"epochs": 1, "hidden_dim": 16, "batch_size": 32}  # of a network: what is tried here is the way, not the result
 
 
 @pytest.fixture(autouse=True)

@@ -11,14 +11,15 @@ import torch
 from PIL import Image
 
 from proxyhash.experiments import Grid, Record, read_records, run_grid, runner
+from proxyhash.experiments.records import RECORDS_FILE, RecordStore
 from proxyhash.experiments.runner import TrialRunner
 from proxyhash.experiments.trial import Trial
 from proxyhash.models.hasher import Hasher
 from proxyhash.training.checkpoint import CHECKPOINT
 from proxyhash.training.train import train_hashers
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import InputError, ProxyhashWarning
 
-GRID = Grid("digits", ("lsh", "itq", "shclm"), (8,), backbone="convnet", optim={"epochs": 2, "hidden": 64})
+GRID = Grid("digits", ("lsh", "itq", "shclm"), (8,), backbone="convnet", optim={"epochs": 2, "hidden_dim": 64})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,15 +41,16 @@ def test_records_say_what_was_run_and_measured(finished: tuple[Path, list[Record
     lsh, itq, shclm = (record.metrics["map"] for record in records)
     assert 0.1 < lsh < itq < shclm
     ours = records[2]
-    assert ours.trial["plan"]["epochs"] == 2
+    assert ours.trial["optim"]["epochs"] == 2
     assert ours.trial["settings"]["tau"] == 6.0
     assert 0.5 < ours.metrics["accuracy"] <= 1
-    assert sum(ours.metrics["binarisation_histogram"]) == ours.protocol["sizes"]["query"]
+    assert sum(ours.metrics["binarization_histogram"]) == ours.protocol["sizes"]["query"]
     assert sum(ours.metrics["proxy_histogram"]) == 10 * 8
     assert len([count for count in ours.metrics["proxy_histogram"] if count]) == 2, "signs are one of two weights"
     assert ours.metrics["proxies"]["min_distance"] >= 2
     assert {"python", "torch", "numpy"} <= ours.versions.keys()
-    assert {record.file_name for record in records} == {path.name for path in folder.iterdir()}, "nothing else is left"
+    assert [path.name for path in folder.iterdir()] == [RECORDS_FILE], "nothing else is left"
+    assert read_records(folder) == records
 
 
 def test_what_is_recorded_is_not_run_again(finished: tuple[Path, list[Record]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,18 +68,30 @@ def test_what_is_recorded_is_not_run_again(finished: tuple[Path, list[Record]], 
     wider = run_grid(replace(GRID, bits=(8, 12), methods=("itq",)), folder)
     assert [(trial.method, trial.code_lengths) for trial in ran] == [("itq", (12,))]
     assert wider[0] == records[1]
-    (folder / wider[1].file_name).unlink()
+    lines = (folder / RECORDS_FILE).read_bytes().splitlines(keepends=True)
+    (folder / RECORDS_FILE).write_bytes(b"".join(lines[:3]))
 
 
-def test_a_damaged_record_is_made_again(finished: tuple[Path, list[Record]]) -> None:
+def test_incomplete_last_record_is_computed_again(finished: tuple[Path, list[Record]]) -> None:
     folder, records = finished
-    path = folder / records[0].file_name
-    path.write_text(path.read_text()[:100])
+    path = folder / RECORDS_FILE
+    path.write_bytes(path.read_bytes()[:-100])
     again = run_grid(GRID, folder)
-    assert again[0].metrics == records[0].metrics
+    assert [record.metrics for record in again] == [record.metrics for record in records]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(read_records(folder)) == 3
+        assert read_records(folder) == again
+
+
+def test_stale_record_is_used_with_a_warning_and_computed_again_if_asked(tmp_path: Path) -> None:
+    lsh = replace(GRID, methods=("lsh",))
+    (record,) = run_grid(lsh, tmp_path)
+    RecordStore(tmp_path).append(replace(record, metrics={"map": 0.0}, stale="another rounding"))
+    with pytest.warns(ProxyhashWarning, match=r"1 of 1 records are stale \(another rounding\); --rerun-stale"):
+        assert run_grid(lsh, tmp_path)[0].metrics == {"map": 0.0}
+    (again,) = run_grid(lsh, tmp_path, rerun_stale=True)
+    assert (again.metrics, again.stale) == (record.metrics, None)
+    assert run_grid(lsh, tmp_path) == [again]
 
 
 def test_a_stopped_grid_goes_on_where_it_was(
@@ -94,7 +108,7 @@ def test_a_stopped_grid_goes_on_where_it_was(
 
     with pytest.raises(PulledPlugError):
         run_grid(GRID, tmp_path, progress=stop)
-    assert len(list(tmp_path.glob("*.json"))) == 2
+    assert len(read_records(tmp_path)) == 2
     (checkpoint,) = tmp_path.glob(f"{runner.WORK_FOLDER}/*/{CHECKPOINT}")
     content = torch.load(checkpoint, weights_only=True)
     assert content["state"]["seconds"] > 0
@@ -118,7 +132,7 @@ def test_settings_are_chosen_on_the_training_set(tmp_path: Path) -> None:
     """A rehearsal asks with images of the training set, and has records of its own."""
     (rehearsed,) = run_grid(replace(GRID, methods=("itq",), eval_on="validation"), tmp_path)
     (test,) = run_grid(replace(GRID, methods=("itq",)), tmp_path)
-    assert rehearsed.protocol["judged_on"] == "validation"
+    assert rehearsed.protocol["eval_on"] == "validation"
     assert rehearsed.key != test.key
     assert rehearsed.protocol["sizes"]["train"] == rehearsed.protocol["sizes"]["database"]
     assert rehearsed.protocol["sizes"]["train"] + rehearsed.protocol["sizes"]["query"] == test.protocol["sizes"]["train"]
@@ -126,7 +140,7 @@ def test_settings_are_chosen_on_the_training_set(tmp_path: Path) -> None:
 
 def test_unseen_classes_are_also_classified(tmp_path: Path) -> None:
     records = run_grid(replace(GRID, methods=("itq",), protocol="transfer", folds=(0, 3)), tmp_path)
-    assert [record.trial["round"] for record in records] == [0, 3]
+    assert [record.trial["fold"] for record in records] == [0, 3]
     records += run_grid(replace(GRID, methods=("hbmp-regress", "softmax-pq"), protocol="transfer"), tmp_path)
     assert all(0.3 < record.metrics["classification"] <= 1 for record in records)
     assert records[0].protocol["fingerprint"] != records[1].protocol["fingerprint"]
@@ -138,7 +152,7 @@ def test_models_are_kept_if_asked(tmp_path: Path) -> None:
     assert [record.bits for record in records] == [8, 12]
     assert len({record.key for record in records}) == 1
     for record in records:
-        folder = tmp_path / "models" / record.file_name.removesuffix(".json")
+        folder = tmp_path / "models" / record.name
         assert Hasher.load(folder).bits == record.bits
 
 

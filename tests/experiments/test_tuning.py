@@ -6,23 +6,15 @@ import pytest
 
 from proxyhash.data import load_dataset, make_split
 from proxyhash.experiments import Grid, read_records
-from proxyhash.experiments.rehearsal import validation_split
+from proxyhash.experiments.run import validation_split
 from proxyhash.experiments.trial import Trial, parse_method
-from proxyhash.experiments.tuning import (
-    BASE_LR,
-    LR_FACTORS,
-    MAX_CANDIDATES,
-    TUNED_FILE,
-    initial_candidates,
-    lr_candidates,
-    tune,
-    tuned_grids,
-)
+from proxyhash.experiments.tuned import TUNED_FILE, tuned_grids
+from proxyhash.experiments.tuning import BASE_LR, LR_FACTORS, MAX_CANDIDATES, initial_candidates, lr_candidates, tune
 from proxyhash.methods import list_methods
 from proxyhash.training.config import OptimConfig
 from proxyhash.utils.errors import InputError
 
-GRID = Grid("digits", ("lsh", "itq-cca", "shclm"), (8,), backbone="convnet", optim={"epochs": 1, "hidden": 16}, seeds=3)
+GRID = Grid("digits", ("lsh", "itq-cca", "shclm"), (8,), backbone="convnet", optim={"epochs": 1, "hidden_dim": 16}, seeds=3)
 
 
 @pytest.fixture(autouse=True)
@@ -44,9 +36,9 @@ def test_every_method_has_a_few_tries_that_it_can_make(name: str, tags: bool) ->
 def test_the_best_on_held_out_images_is_chosen(tmp_path: Path) -> None:
     best = tune(GRID, tmp_path)[tmp_path / TUNED_FILE]
     records = read_records(tmp_path)
-    assert {record.protocol["judged_on"] for record in records} == {"validation"}
+    assert {record.protocol["eval_on"] for record in records} == {"validation"}
     scores = {
-        (record.trial["label"], record.trial["plan"]["rate"]): record.metrics["map"]
+        (record.trial["label"], record.trial["optim"]["lr"]): record.metrics["map"]
         for record in records
         if record.trial["method"] == "shclm"
     }
@@ -54,7 +46,7 @@ def test_the_best_on_held_out_images_is_chosen(tmp_path: Path) -> None:
     favorite = max(first, key=lambda each: first[each])
     others = {(favorite[0], round(times * BASE_LR, 6)) for times in LR_FACTORS}
     assert scores.keys() - first.keys() == others, "only it is tried at other rates"
-    assert (best["shclm"].label, dict(best["shclm"].optim)["rate"]) == max(scores, key=lambda each: scores[each])
+    assert (best["shclm"].label, dict(best["shclm"].optim)["lr"]) == max(scores, key=lambda each: scores[each])
     text = (tmp_path / TUNED_FILE).read_text()
     assert all(f"{value:.4f}" in text for value in scores.values()), "every try is reported"
     assert best["itq-cca"].optim == ()
@@ -66,7 +58,7 @@ def test_what_was_chosen_for_others_stays(tmp_path: Path) -> None:
     tune(replace(GRID, methods=("itq-cca",)), tmp_path)
     after = tomllib.loads((tmp_path / TUNED_FILE).read_text())
     assert after["settings"].keys() == {"shclm", "itq-cca"}
-    assert after["plans"] == tomllib.loads(before)["plans"]
+    assert after["optim_by_method"] == tomllib.loads(before)["optim_by_method"]
     tune(replace(GRID, methods=("shclm",)), tmp_path)
     again = (tmp_path / TUNED_FILE).read_text()
     assert tomllib.loads(again) == after
@@ -77,29 +69,29 @@ def test_what_was_chosen_for_others_stays(tmp_path: Path) -> None:
 def test_each_round_is_tuned_by_itself_on_classes_that_its_test_does_not_search(tmp_path: Path) -> None:
     grid = replace(GRID, methods=("lsh", "itq-cca"), protocol="transfer", folds=(1, 2))
     found = tune(grid, tmp_path)
-    assert [path.name for path in found] == ["chosen-round-1.toml", "chosen-round-2.toml"]
+    assert [path.name for path in found] == ["chosen-fold-1.toml", "chosen-fold-2.toml"]
     records = [record for record in read_records(tmp_path) if record.trial["method"] == "lsh"]
-    assert sorted(record.trial["round"] for record in records) == [1, 2]
+    assert sorted(record.trial["fold"] for record in records) == [1, 2]
     digits = load_dataset("digits")
     for record in records:
-        number = record.trial["round"]
+        number = record.trial["fold"]
         test = make_split(digits, "transfer", round=number)
         tried = validation_split(test)
-        assert (record.protocol["judged_on"], record.protocol["fingerprint"]) == ("validation", tried.fingerprint())
+        assert (record.protocol["eval_on"], record.protocol["fingerprint"]) == ("validation", tried.fingerprint())
         classes = digits.require_classes().values
         searched, judged, trained = (set(classes[part]) for part in (test.database, tried.database, tried.train))
         assert judged, "some of the seen classes are kept from training"
         assert judged.isdisjoint(trained | searched)
-        assert f"{record.metrics['map']:.4f}" in (tmp_path / f"chosen-round-{number}.toml").read_text()
+        assert f"{record.metrics['map']:.4f}" in (tmp_path / f"chosen-fold-{number}.toml").read_text()
 
 
 def test_rounds_start_from_what_each_of_them_chose(tmp_path: Path) -> None:
     grid = replace(GRID, methods=("itq-cca",), protocol="transfer", folds=(1, 2), seeds=1)
     for number in grid.folds:
-        (tmp_path / f"chosen-round-{number}.toml").write_text(f"[settings.itq-cca]\nridge = {number}.5\n")
+        (tmp_path / f"chosen-fold-{number}.toml").write_text(f"[settings.itq-cca]\nridge = {number}.5\n")
     trials = [trial for each in tuned_grids(grid, tmp_path) for trial in each.trials()]
     assert [(trial.fold, trial.settings) for trial in trials] == [(1, {"ridge": 1.5}), (2, {"ridge": 2.5})]
-    with pytest.raises(InputError, match=r"Cannot read .*chosen-round-3\.toml: No such file or directory\."):
+    with pytest.raises(InputError, match=r"Cannot read .*chosen-fold-3\.toml: No such file or directory\."):
         tuned_grids(replace(grid, folds=(1, 3)), tmp_path)
 
 
@@ -108,8 +100,8 @@ def test_choices_are_named_by_their_folder_or_their_file(tmp_path: Path) -> None
     expected = [replace(GRID, settings={"shclm": {"tau": 4.0}})]
     assert tuned_grids(GRID, tmp_path) == tuned_grids(GRID, tmp_path / TUNED_FILE) == expected
     assert tuned_grids(GRID, None) == [GRID]
-    (tmp_path / "chosen-round-0.toml").write_text("")
-    with pytest.raises(InputError, match="has choices for rounds and for a protocol without them; name the file"):
+    (tmp_path / "chosen-fold-0.toml").write_text("")
+    with pytest.raises(InputError, match="has settings for each fold and for a protocol without folds; name the file"):
         tuned_grids(GRID, tmp_path)
 
 
@@ -117,8 +109,8 @@ def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> No
     joint = initial_candidates("shclm:triplet=1")
     assert [each.label.partition("triplet=1:")[2].split("=")[0] for each in joint] == ["margin"] * len(joint)
     assert initial_candidates("shclm", tags=True) != initial_candidates("shclm"), "tags want another tau"
-    slow = lr_candidates(initial_candidates("bhc", rate=0.001)[0])
-    assert [dict(each.optim)["rate"] for each in slow] == [0.0003, 0.003, 0.006], "around the rate of the grid's plan"
+    slow = lr_candidates(initial_candidates("bhc", lr=0.001)[0])
+    assert [dict(each.optim)["lr"] for each in slow] == [0.0003, 0.003, 0.006], "around the rate of the grid's plan"
     assert initial_candidates("shclm:triplet=1", tags=True) == initial_candidates("shclm:triplet=1"), (
         "a row's own tries come first"
     )
@@ -130,11 +122,11 @@ def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> No
     best = tune(grid, tmp_path)[tmp_path / TUNED_FILE]
     assert best.keys() == {"shclm", "shclm:loss=bits"}
     plain, bits = (
-        next(trial for trial in grid.with_tuned(tmp_path / TUNED_FILE).trials() if trial.label == label)
+        next(trial for trial in tuned_grids(grid, tmp_path / TUNED_FILE)[0].trials() if trial.label == label)
         for label in grid.methods
     )
-    assert plain.optim.lr == dict(best["shclm"].optim)["rate"]
-    assert bits.optim.lr == dict(best["shclm:loss=bits"].optim)["rate"]
+    assert plain.optim.lr == dict(best["shclm"].optim)["lr"]
+    assert bits.optim.lr == dict(best["shclm:loss=bits"].optim)["lr"]
     assert plain.settings["tau"] > 0
     assert (bits.settings["loss"], bits.settings["tau"]) == ("bits", 0.0), "what was tried, not what another row chose"
 
@@ -142,13 +134,13 @@ def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> No
 def test_a_grid_starts_from_what_was_chosen(tmp_path: Path) -> None:
     chosen = tmp_path / TUNED_FILE
     chosen.write_text(
-        '[settings.shclm]\ntau = 4.0\nloss = "nca"\n[plans.shclm]\nrate = 0.001\n[settings.ksh]\nanchors = 9\n'
+        '[settings.shclm]\ntau = 4.0\nloss = "nca"\n[optim_by_method.shclm]\nlr = 0.001\n[settings.ksh]\nanchors = 9\n'
     )
-    trial = next(each for each in GRID.with_tuned(chosen).trials() if each.method == "shclm")
+    trial = next(each for each in tuned_grids(GRID, chosen)[0].trials() if each.method == "shclm")
     assert trial.settings == {"tau": 4.0, "loss": "nca"}
     assert (trial.optim.lr, trial.optim.epochs) == (0.001, 1)
-    own = replace(GRID, settings={"shclm": {"tau": 9.0}}).with_tuned(chosen)
+    own = tuned_grids(replace(GRID, settings={"shclm": {"tau": 9.0}}), chosen)[0]
     assert own.settings == {"shclm": {"tau": 9.0}}
     chosen.write_text("bits = 3\n")
-    with pytest.raises(InputError, match="has an unknown key bits; choices are settings and plans"):
-        GRID.with_tuned(chosen)
+    with pytest.raises(InputError, match="has no setting 'bits'; choose from settings, optim_by_method"):
+        tuned_grids(GRID, chosen)

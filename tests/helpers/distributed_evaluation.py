@@ -1,4 +1,4 @@
-"""Run by torchrun in each of several processes: evaluate shared queries, and the command line on codes in files."""
+"""Script for torchrun: evaluation by several processes, as functions and on the command line."""
 
 import contextlib
 import io
@@ -13,8 +13,8 @@ import numpy as np
 from proxyhash.cli.app import main
 
 if TYPE_CHECKING:
-    from proxyhash.training.measure import Measured
-    from proxyhash.training.processes import Processes
+    from proxyhash.evaluation.hasher import EvalReport
+    from proxyhash.utils.distributed import DistributedContext
 
 SEARCHES = ("classes", "tags", "one query", "nothing relevant", "real queries")
 
@@ -32,32 +32,32 @@ def search_of(name: str) -> tuple[Any, Any, Any, Any]:
     return q, random.integers(0, classes, queries), db, random.integers(0, 5, 400)
 
 
-def measured_model(folder: Path, processes: "Processes") -> "Measured":
-    """Measure a model on the pictures in a folder, one of which cannot be read."""
+def evaluate_model(folder: Path, context: "DistributedContext") -> "EvalReport":
+    """Evaluate a model on the images of a folder, one of which cannot be read."""
     from proxyhash.data import load_dataset, make_split
+    from proxyhash.evaluation.hasher import evaluate_hasher
     from proxyhash.models.hasher import Hasher
-    from proxyhash.training.measure import measure_hasher
 
     dataset = load_dataset(folder / "photos")
     split = make_split(dataset, validation="none")
-    return measure_hasher(Hasher.load(folder / "model"), dataset, split, processes=processes)
+    return evaluate_hasher(Hasher.load(folder / "model"), dataset, split, context=context)
 
 
 def run(folder: Path) -> None:
-    from proxyhash.training.processes import join_processes
-    from proxyhash.training.shared_evaluation import evaluate_shared
+    from proxyhash.evaluation.distributed import evaluate_distributed
+    from proxyhash.utils.distributed import init_distributed
 
-    processes = join_processes()
+    context = init_distributed()
     found = {}
     for name in SEARCHES:
-        metrics = evaluate_shared(*search_of(name), top=100, processes=processes)
+        metrics = evaluate_distributed(*search_of(name), top=100, context=context)
         found[name] = [(metric.name, metric.per_query, metric.without_relevant, metric.value) for metric in metrics]
-    (folder / f"{processes.rank}.pickle").write_bytes(pickle.dumps(found))
-    measured = measured_model(folder, processes)
-    (folder / f"{processes.rank}.json").write_text(json.dumps(measured.as_dict()))
+    (folder / f"{context.rank}.pickle").write_bytes(pickle.dumps(found))
+    report = evaluate_model(folder, context)
+    (folder / f"{context.rank}.json").write_text(json.dumps(report.as_dict()))
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         main(["evaluate", "codes", "--query", str(folder / "q.npz"), "--database", str(folder / "db.npz"), "--json"])
-    (folder / f"{processes.rank}.txt").write_text(printed.getvalue())
+    (folder / f"{context.rank}.txt").write_text(printed.getvalue())
 
 
 if __name__ == "__main__":

@@ -17,17 +17,16 @@ def make_record(label: str, bits: int, value: float, seed: int = 0, **changes: A
         **changes.pop("metrics", {}),
     }
     facts: dict[str, Any] = {
-        "key": f"{seed:012x}",
         "data": {"name": "cifar100", "tags": None, "backbone": "convnet", "image_size": None, "finetune": False},
-        "protocol": {"protocol": "cifar100-paper", "version": 1, "judged_on": "test"},
+        "protocol": {"protocol": "cifar100-paper", "version": 1, "eval_on": "test"},
         "trial": {
             "label": label,
             "method": method,
             "settings": settings,
-            "lengths": [bits],
+            "code_lengths": [bits],
             "seed": seed,
-            "round": 0,
-            "plan": None,
+            "fold": 0,
+            "optim": None,
         },
         "bits": bits,
         "metrics": metrics,
@@ -40,8 +39,8 @@ def make_record(label: str, bits: int, value: float, seed: int = 0, **changes: A
 
 PROXIES = {
     "accuracy": 0.75,
-    "binarisation_error": 0.05,
-    "binarisation_histogram": [3, 2, 1],
+    "binarization_error": 0.05,
+    "binarization_histogram": [3, 2, 1],
     "proxy_histogram": [5, 0, 5],
     "proxies": {"min_distance": 5.0, "nearest_mean": 5.5, "assignment": None},
 }

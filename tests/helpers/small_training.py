@@ -28,9 +28,9 @@ from proxyhash.training.checkpoint import CheckpointManager
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import FeatureSource, ImageSource, InputSource
 from proxyhash.training.model import MultiHeadModel
-from proxyhash.training.processes import Processes, join_processes
 from proxyhash.training.trainer import Trainer, TrainSubset
 from proxyhash.training.validation import EvalSubset, compute_validation_metrics
+from proxyhash.utils.distributed import DistributedContext, init_distributed
 from proxyhash.utils.errors import ProxyhashWarning
 
 TRAIN, ALL, BITS = 160, 220, 12
@@ -76,7 +76,7 @@ def small_trainer(
     finetune: bool = False,
     method: str = "hclm",
     settings: dict[str, Any] | None = None,
-    processes: Processes | None = None,
+    processes: DistributedContext | None = None,
     **changes: Any,
 ) -> RecordingTrainer:
     pixels, labels = digits()
@@ -95,13 +95,13 @@ def small_trainer(
     )
     validation = EvalSubset(np.arange(TRAIN, ALL), labels[TRAIN:], labels[TRAIN:])
     searched = EvalSubset(np.arange(TRAIN), labels[:TRAIN], labels[:TRAIN])
-    processes = processes or Processes()
+    processes = processes or DistributedContext()
     return RecordingTrainer(
         MultiHeadModel(trunk, [head], [objective], freeze_bn=optim.freeze_bn),
         optim,
         RecordingSource(source),
         TrainSubset(np.arange(TRAIN), labels[:TRAIN]),
-        CheckpointManager(folder, processes.first),
+        CheckpointManager(folder, processes.is_main_process),
         lambda model: compute_validation_metrics(model, source, validation, searched, [BITS]),
         processes,
     )
@@ -126,7 +126,7 @@ def stopped(folder: Path, config: dict[str, Any], stop: signal.Signals, at: int)
 
 
 def shared(folder: Path, configs: list[dict[str, Any]]) -> None:
-    processes = join_processes()
+    processes = init_distributed()
     for number, config in enumerate(configs):
         trainer = small_trainer(folder / str(number), processes=processes, **config)
         weights = trainer.fit().state_dict()

@@ -33,7 +33,7 @@ def check_against(index: EmbeddedIndex, expected: dict[str, bytes], order: list[
     for row, matches in enumerate(index.search(queries, 7)):
         assert matches.keys == [order[place] for place in near.indices[row]]
         assert [match.distance for match in matches] == near.distances[row].tolist()
-    everything = codes.within(queries, database, 5)
+    everything = codes.range_search(queries, database, 5)
     for row, matches in enumerate(index.within(queries, 5)):
         assert matches.keys == [order[place] for place in everything[row][1]]
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyhash.codes import pack, reference
-from proxyhash.codes.bits import Packed, words
+from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.clusters.centroids import assign
 from proxyhash.index.clusters.clustered import GroupedSegment, grouped_segment
 from proxyhash.index.clusters.segment import distances_of, positions_of
@@ -26,12 +26,14 @@ def segment_of(codes: Packed, positions: np.ndarray, centres: Packed) -> Grouped
     groups = assign(codes, centres)
     sizes = np.bincount(groups, minlength=len(centres)).astype(np.int64)
     below = int(positions.max(initial=0)) + 1
-    centre_words = np.ascontiguousarray(words(centres).T)
-    return grouped_segment(centre_words, sizes, lambda take: take(words(codes), positions.astype(np.uint32), groups), below)
+    centre_words = np.ascontiguousarray(to_words(centres).T)
+    return grouped_segment(
+        centre_words, sizes, lambda take: take(to_words(codes), positions.astype(np.uint32), groups), below
+    )
 
 
 def as_queries(codes: Packed) -> np.ndarray:
-    return np.ascontiguousarray(words(codes).T)
+    return np.ascontiguousarray(to_words(codes).T)
 
 
 def check_nearest(segment: GroupedSegment, queries: Packed, codes: Packed, positions: np.ndarray, k: int) -> None:
@@ -90,7 +92,7 @@ def test_codes_that_were_removed_are_not_found(
     stored, numbers = segment.everything()
     order = np.argsort(numbers)
     np.testing.assert_array_equal(numbers[order], positions[kept])
-    np.testing.assert_array_equal(stored[:, order], words(codes)[:, kept])
+    np.testing.assert_array_equal(stored[:, order], to_words(codes)[:, kept])
     if len(kept):
         check_nearest(segment, asked, codes[kept], positions[kept], 10)
     check_nearest(whole, asked, codes, positions, 10)  # who holds the old one sees nothing of it

@@ -63,7 +63,7 @@ def test_queries_that_are_too_far_have_no_match(tmp_path: Path, model: Path) -> 
 def test_asymmetric_distances_order_as_inner_products(seed: int, bits: int) -> None:
     random = np.random.default_rng(seed)
     nu, stored = random.uniform(-1, 1, (2, bits)).astype(np.float32), random.random((2, 9, bits)) < 0.5
-    words = np.stack([codes.bits.words(codes.pack(part)).T for part in stored])
+    words = np.stack([codes.bits.to_words(codes.pack(part)).T for part in stored])
     found = asymmetric_distances(nu, np.ascontiguousarray(words))
     differs = (nu[:, None] >= 0) != stored
     np.testing.assert_allclose(found, (np.abs(nu)[:, None] * differs).sum(2), atol=1e-5)
@@ -100,7 +100,7 @@ def test_a_search_can_stop_at_a_radius_and_return_codes(tmp_path: Path) -> None:
 def components(stored: np.ndarray, radius: int) -> set[frozenset[str]]:
     """Connect all pairs within the radius, by comparing every one."""
     groups = {key: {key} for key in make_keys(len(stored))}
-    apart = codes.distances(stored, stored)
+    apart = codes.hamming_distances(stored, stored)
     for a, b in combinations(range(len(stored)), 2):
         if apart[a, b] <= radius:
             one, two = groups[make_keys(1, a)[0]], groups[make_keys(1, b)[0]]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyhash.codes import reference
-from proxyhash.codes.bits import Packed, words
+from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.clusters.centroids import assign, choose_centres, share_looked_at
 from proxyhash.index.clusters.clustered import grouped_segment
 from proxyhash.index.clusters.segment import Segment, distances_of, plain_segment, positions_of
@@ -15,7 +15,7 @@ def some_codes(count: int, width: int, seed: int, tied: bool) -> Packed:
 
 
 def segment_of(codes: Packed, positions: np.ndarray, centres: Packed | None) -> Segment:
-    rows, numbers = words(codes), positions.astype(np.uint32)
+    rows, numbers = to_words(codes), positions.astype(np.uint32)
     if centres is None:
         return plain_segment(len(rows), len(codes), lambda take: take(rows, numbers, np.zeros(len(codes), np.uint16)))
     groups = assign(codes, centres)
@@ -26,7 +26,7 @@ def segment_of(codes: Packed, positions: np.ndarray, centres: Packed | None) -> 
         for part in (slice(0, half), slice(half, None)):
             take(rows[:, part], numbers[part], groups[part])
 
-    return grouped_segment(np.ascontiguousarray(words(centres).T), sizes, fill)
+    return grouped_segment(np.ascontiguousarray(to_words(centres).T), sizes, fill)
 
 
 CASES = {
@@ -47,12 +47,12 @@ def test_the_nearest_are_those_of_a_full_scan_positions_included(
     positions = np.sort(np.random.default_rng(seed).choice(3 * items, items, replace=False))
     centres = some_codes(groups, width, seed + 2, tied) if groups else None
     segment = segment_of(db, positions, centres)
-    found, _ = segment.nearest(np.ascontiguousarray(words(q).T), k, threads=2)
+    found, _ = segment.nearest(np.ascontiguousarray(to_words(q).T), k, threads=2)
     near, place = reference.top_k(q, db, k)
     np.testing.assert_array_equal(found.distances, near)
     np.testing.assert_array_equal(found.positions, positions[place])
     stored = segment.codes(found.places.ravel())
-    np.testing.assert_array_equal(stored, words(db[place.ravel()]).T)
+    np.testing.assert_array_equal(stored, to_words(db[place.ravel()]).T)
 
 
 @given(**CASES, radius=st.sampled_from([0, 1, 5, 30, 200]))
@@ -61,7 +61,7 @@ def test_what_lies_within_a_radius_is_all_there_is(
 ) -> None:
     db, q = some_codes(items, width, seed, tied), some_codes(queries, width, seed + 1, tied)
     segment = segment_of(db, np.arange(items), some_codes(groups, width, seed + 2, tied) if groups else None)
-    starts, found = segment.within(np.ascontiguousarray(words(q).T), radius, threads=2)
+    starts, found = segment.within(np.ascontiguousarray(to_words(q).T), radius, threads=2)
     for row, (near, place) in enumerate(reference.within(q, db, radius)):
         keys = found.keys[starts[row] : starts[row + 1]]
         np.testing.assert_array_equal(distances_of(keys), near)

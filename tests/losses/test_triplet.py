@@ -134,7 +134,7 @@ def test_between_corners_the_distance_is_that_of_the_codes(bits: int) -> None:
     corners = np.where(np.random.default_rng(6).random((20, bits)) < 0.5, -1.0, 1.0)
     packed = codes.pack(corners)
     ours = hamming_distances(torch.tensor(corners, dtype=torch.float32), torch.tensor(corners))
-    np.testing.assert_array_equal(ours.numpy(), codes.distances(packed, packed))
+    np.testing.assert_array_equal(ours.numpy(), codes.hamming_distances(packed, packed))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -125,12 +125,12 @@ def test_similarity_comes_from_means_or_tags() -> None:
     assert [proxies.quality.assignment is not None for proxies in tagged if proxies] == [True, True]
 
 
-def test_a_floor_is_a_share_of_what_is_possible() -> None:
+def test_distance_share_sets_the_min_distance_of_joint() -> None:
     reached = build_method("code", data("classes"), {}).proxies()
     assert reached is not None
     least = []
     for share in (0.5, 1.0):
-        proxies = build_method("joint", data("classes"), {"floor": share}).proxies()
+        proxies = build_method("joint", data("classes"), {"distance_share": share}).proxies()
         assert proxies is not None
         least.append(proxies.quality.min_distance)
     assert least[1] == reached.quality.min_distance
@@ -150,8 +150,8 @@ def test_a_floor_is_a_share_of_what_is_possible() -> None:
         ("shclm", {"similarity": "names"}, "sHCLM: similarity is one of auto, means, tags, not 'names'."),
         ("shclm", {"similarity": "tags"}, "Only tagged images have tags that occur together"),
         ("hclm", {"per_class": 1}, "per_class must be at least 2, not 1."),
-        ("shclm", {"floor": 0.5}, "sHCLM has no setting 'floor'; choose from tau, triplet"),
-        ("joint", {"floor": 1.5}, "floor is a share of the distance that is possible, from 0 to 1, not 1.5."),
+        ("shclm", {"distance_share": 0.5}, "sHCLM has no setting 'distance_share'; choose from tau, triplet"),
+        ("joint", {"distance_share": 1.5}, "distance_share is a share of the largest minimal distance"),
         ("triplet", {"margin": -1.0}, "The margin may not be negative."),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from proxyhash.codes import unpack
-from proxyhash.codes.tables import symbol_bits, table_distances, unpack_symbols
+from proxyhash.codes.adc import subcode_bits, table_scorer, unpack_subcodes
 from proxyhash.evaluation import mean_average_precision
 from proxyhash.models.heads import (
     BlockHead,
@@ -69,7 +69,7 @@ def test_weights_are_searched_by() -> None:
     found = outputs(head)
     bits = unpack(head.codes(found), 12)
     expected = (bits[:, None] != bits) @ (np.arange(12) / 4)
-    np.testing.assert_allclose(table_distances(head.queries(found), head.codes(found)), expected, atol=1e-6)
+    np.testing.assert_allclose(table_scorer(head.queries(found), head.codes(found))(slice(None)), expected, atol=1e-6)
 
 
 def test_blocks_are_one_hot_in_the_database_and_real_in_a_query() -> None:
@@ -77,10 +77,12 @@ def test_blocks_are_one_hot_in_the_database_and_real_in_a_query() -> None:
     found = outputs(head)
     blocks = found.reshape(40, 2, 64)
     np.testing.assert_allclose(blocks.sum(2), 1, atol=1e-5)
-    symbols = unpack_symbols(head.codes(found), 2, symbol_bits(12))
-    np.testing.assert_array_equal(symbols, blocks.argmax(2))
+    subcodes = unpack_subcodes(head.codes(found), 2, subcode_bits(12))
+    np.testing.assert_array_equal(subcodes, blocks.argmax(2))
     one_hot = np.eye(64)[blocks.argmax(2)].reshape(40, -1)
-    np.testing.assert_allclose(table_distances(head.queries(found), head.codes(found)), -found @ one_hot.T, atol=1e-5)
+    np.testing.assert_allclose(
+        table_scorer(head.queries(found), head.codes(found))(slice(None)), -found @ one_hot.T, atol=1e-5
+    )
 
 
 def test_a_quantised_head_compares_queries_with_what_codes_stand_for() -> None:
@@ -89,7 +91,7 @@ def test_a_quantised_head_compares_queries_with_what_codes_stand_for() -> None:
     np.testing.assert_allclose(np.linalg.norm(z, axis=1), 1, atol=1e-5)
     head.learn_codebooks(z)
     expected = np.square(z[:, None] - head.quantised(z)).sum(2)
-    np.testing.assert_allclose(table_distances(head.queries(z), head.codes(z)), expected, atol=1e-5)
+    np.testing.assert_allclose(table_scorer(head.queries(z), head.codes(z))(slice(None)), expected, atol=1e-5)
     np.testing.assert_allclose(outputs(SoftmaxQuantisedHead(HeadShape(6, 16, outputs=7))).sum(1), 1, atol=1e-5)
 
 

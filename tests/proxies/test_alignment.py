@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyhash.proxies.alignment import best_rotation, itq_rotation, quantisation_error
+from proxyhash.proxies.alignment import best_rotation, itq_rotation, quantization_error
 from proxyhash.proxies.geometry import random_rotation
 
 
@@ -14,9 +14,9 @@ def test_error_never_rises_and_the_rotation_is_one(classes: int, bits: int, seed
 
     found = itq_rotation(points, start)
 
-    errors = np.array([quantisation_error(points @ start), *found.errors])
+    errors = np.array([quantization_error(points @ start), *found.errors])
     assert (np.diff(errors) <= 1e-9).all()
-    assert found.errors[-1] == quantisation_error(points @ found.matrix)
+    assert found.errors[-1] == quantization_error(points @ found.matrix)
     np.testing.assert_allclose(found.matrix @ found.matrix.T, np.eye(bits), atol=1e-10)
     np.testing.assert_allclose(np.linalg.norm(points @ found.matrix, axis=1), np.linalg.norm(points, axis=1), atol=1e-10)
 
@@ -39,4 +39,4 @@ def test_the_start_of_least_error_wins_on_any_number_of_threads() -> None:
 
 
 def test_quantisation_error_by_hand() -> None:
-    assert quantisation_error(np.array([[0.0, -3.0], [1.0, -1.0]])) == 1 + 4
+    assert quantization_error(np.array([[0.0, -3.0], [1.0, -1.0]])) == 1 + 4

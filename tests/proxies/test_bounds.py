@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from proxyhash.proxies.bounds import largest_min_distance, least_max_cosine
-from proxyhash.proxies.bounds.delsarte import delsarte_bound
-from proxyhash.proxies.bounds.hamming import KNOWN_SIZES, hamming_bound, plotkin_bound
+from proxyhash.proxies.bounds.hamming import KNOWN_SIZES, delsarte_bound, hamming_bound, plotkin_bound
 
 
 def largest_code(bits: int, distance: int) -> int:

@@ -5,8 +5,8 @@ import pytest
 
 import proxyhash
 from proxyhash import InputError, ProxySet, design_proxies
-from proxyhash.proxies import extend
-from proxyhash.proxies.geometry import nearest
+from proxyhash.proxies import extend_proxies
+from proxyhash.proxies.geometry import nearest_points
 
 pytestmark = pytest.mark.filterwarnings("ignore::proxyhash.ProxyhashWarning")
 
@@ -19,58 +19,60 @@ def some_similarity(classes: int) -> np.ndarray:
 @pytest.mark.parametrize("kind", proxyhash.list_kinds())
 def test_old_proxies_stay_bit_for_bit_and_new_ones_are_as_they_should_be(kind: str) -> None:
     old = design_proxies(14, 12, kind, some_similarity(14), tammes_restarts=1, rotation_restarts=2)
-    new = extend(old, 5, some_similarity(19))
+    new = extend_proxies(old, 5, some_similarity(19))
     np.testing.assert_array_equal(new.weights[:14], old.weights)
     assert (new.classes, new.bits, new.kind, new.seed) == (19, 12, kind, 0)
     assert new.binary == old.binary
     assert len(np.unique(new.weights, axis=0)) == 19
     np.testing.assert_allclose(np.linalg.norm(new.weights, axis=1), np.sqrt(12), rtol=1e-6)
     assert new.quality.assignment is not None
-    np.testing.assert_array_equal(extend(old, 5, some_similarity(19)).weights, new.weights)
+    np.testing.assert_array_equal(extend_proxies(old, 5, some_similarity(19)).weights, new.weights)
 
 
 @pytest.mark.parametrize(("classes", "bits", "new", "distance"), [(75, 16, 53, 6), (70, 32, 58, 14), (100, 64, 28, 32)])
 def test_what_was_cut_from_a_linear_code_grows_back(classes: int, bits: int, new: int, distance: int) -> None:
-    assert extend(design_proxies(classes, bits, "code"), new).quality.min_distance == distance
+    assert extend_proxies(design_proxies(classes, bits, "code"), new).quality.min_distance == distance
 
 
 def test_new_corners_are_farther_than_random_ones() -> None:
     old = design_proxies(20, 24, "hclm", tammes_restarts=1, rotation_restarts=2)
-    new = extend(old, 6)
+    new = extend_proxies(old, 6)
     random = np.where(np.random.default_rng(0).random((6, 24)) < 0.5, -1.0, 1.0)
     by_chance = np.concatenate((old.weights, random))
-    assert new.quality.nearest_distance[20:].min() > 12 * (1 - nearest(by_chance)[1][20:].max()) + 1
+    assert new.quality.nearest_distance[20:].min() > 12 * (1 - nearest_points(by_chance)[1][20:].max()) + 1
 
 
 def test_new_points_are_farther_than_random_ones() -> None:
     old = design_proxies(20, 8, "tammes", tammes_restarts=1)
     by_chance = np.concatenate((old.weights, np.random.default_rng(0).standard_normal((6, 8), np.float32)))
-    assert extend(old, 6).quality.nearest_distance[20:].min() > 4 * (1 - nearest(by_chance)[1][20:].max()) + 0.3
+    assert (
+        extend_proxies(old, 6).quality.nearest_distance[20:].min() > 4 * (1 - nearest_points(by_chance)[1][20:].max()) + 0.3
+    )
 
 
 def test_new_classes_get_the_proxies_that_suit_them() -> None:
     old = design_proxies(75, 16, "code")
     similarity = some_similarity(100)
-    matched, unmatched = extend(old, 25, similarity), extend(old, 25)
+    matched, unmatched = extend_proxies(old, 25, similarity), extend_proxies(old, 25)
     assert {row.tobytes() for row in matched.weights} == {row.tobytes() for row in unmatched.weights}
     gains = [np.sum(similarity[75:] * (w.weights[75:] @ w.weights.T)) for w in (matched, unmatched)]
     assert gains[0] > gains[1]
 
 
-def test_a_joint_set_keeps_its_floor() -> None:
+def test_extended_joint_set_keeps_its_min_distance() -> None:
     similarity = some_similarity(30)
-    old = design_proxies(24, 16, "joint", similarity[:24, :24], floor=5)
-    new = extend(old, 6, similarity)
+    old = design_proxies(24, 16, "joint", similarity[:24, :24], min_distance=5)
+    new = extend_proxies(old, 6, similarity)
     assert new.quality.min_distance >= min(5, old.quality.min_distance)
 
 
 def test_the_last_free_corners_are_found() -> None:
-    full = extend(design_proxies(10, 4, "code"), 6)
+    full = extend_proxies(design_proxies(10, 4, "code"), 6)
     assert len(np.unique(full.weights, axis=0)) == 16
 
 
 def test_an_extended_set_can_be_saved_and_extended_again(tmp_path: Path) -> None:
-    twice = extend(extend(design_proxies(10, 16, "code"), 3), 2)
+    twice = extend_proxies(extend_proxies(design_proxies(10, 16, "code"), 3), 2)
     twice.save(tmp_path / "set.safetensors")
     np.testing.assert_array_equal(ProxySet.load(tmp_path / "set.safetensors").weights, twice.weights)
 
@@ -86,5 +88,5 @@ def test_an_extended_set_can_be_saved_and_extended_again(tmp_path: Path) -> None
 )
 def test_bad_input_is_one_clear_sentence(new: int, similarity: np.ndarray | None, sentence: str) -> None:
     with pytest.raises(InputError) as caught:
-        extend(design_proxies(10, 4, "code"), new, similarity)
+        extend_proxies(design_proxies(10, 4, "code"), new, similarity)
     assert str(caught.value) == sentence

@@ -11,7 +11,7 @@ from proxyhash.proxies import figures
 @pytest.mark.parametrize("kind", ["hclm", "tammes"])
 def test_a_figure_shows_the_distances_and_the_bound(kind: str, tmp_path: Path) -> None:
     proxies = design_proxies(6, 8, kind)
-    figure = figures.draw(proxies, ["ant", "bee", "cat", "dog", "eel", "fly"])
+    figure = figures.draw_proxies(proxies, ["ant", "bee", "cat", "dog", "eel", "fly"])
     matrix, margins = figure.axes[:2]
     shown = np.ma.masked_invalid(np.asarray(matrix.images[0].get_array()))
     assert shown.min() == pytest.approx(proxies.quality.min_distance)
@@ -26,7 +26,7 @@ def test_a_figure_shows_the_distances_and_the_bound(kind: str, tmp_path: Path) -
 
 def test_too_many_classes_are_drawn_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "_CLASSES_DRAWN", 5)
-    matrix = figures.draw(design_proxies(9, 8, "random")).axes[0]
+    matrix = figures.draw_proxies(design_proxies(9, 8, "random")).axes[0]
     assert matrix.images[0].get_array().shape == (5, 5)  # type: ignore[union-attr]
     assert "first 5 of 9 classes" in matrix.get_title()
 

@@ -9,7 +9,7 @@ def test_nearest_matches_a_full_matrix_even_over_many_blocks(monkeypatch: pytest
     monkeypatch.setattr(geometry.row_blocks, "__defaults__", (57 * 4,))
     assert len(geometry.row_blocks(57)) == 15
 
-    index, cosine = geometry.nearest(points)
+    index, cosine = geometry.nearest_points(points)
 
     unit = points / np.linalg.norm(points, axis=1, keepdims=True)
     full = unit @ unit.T

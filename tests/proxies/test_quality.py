@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 from scipy.stats import pearsonr
 
-from proxyhash.proxies import measure
+from proxyhash.proxies import measure_quality
 from proxyhash.proxies.assignment import gain
 
 
 def test_binary_geometry_by_hand() -> None:
     corners = np.array([[1, 1, 1, 1], [1, 1, 1, -1], [-1, -1, 1, 1]], dtype=np.float32)
-    q = measure(corners)
+    q = measure_quality(corners)
     assert (q.min_distance, q.nearest_min, q.max_cosine) == (1, 1, 0.5)
     np.testing.assert_array_equal(q.nearest_class, [1, 0, 0])
     np.testing.assert_array_equal(q.nearest_distance, [1, 1, 2])
@@ -21,7 +21,7 @@ def test_binary_geometry_by_hand() -> None:
 
 def test_real_geometry_by_hand() -> None:
     triangle = np.sqrt(2) * np.array([[np.cos(a), np.sin(a)] for a in np.deg2rad([0, 120, 240])])
-    q = measure(triangle.astype(np.float32))
+    q = measure_quality(triangle.astype(np.float32))
     assert q.max_cosine == pytest.approx(-1 / 2, abs=1e-6)
     assert q.min_distance == pytest.approx(1.5, abs=1e-6)  # d (1 - cos) / 2
     assert q.distance_bound == pytest.approx(1.5)  # of the sphere: the triangle is optimal
@@ -32,7 +32,7 @@ def test_assignment_numbers_match_their_definitions() -> None:
     half = random.random((12, 12))
     similarity = half + half.T
     corners = np.where(random.random((12, 8)) < 0.5, -1.0, 1.0)
-    a = measure(corners, similarity).assignment
+    a = measure_quality(corners, similarity).assignment
     assert a is not None
 
     above = np.triu_indices(12, k=1)
@@ -49,7 +49,7 @@ def test_assignment_numbers_match_their_definitions() -> None:
 def test_an_equidistant_set_has_no_correlation_and_no_share() -> None:
     hadamard = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]], dtype=np.float32)
     half = np.random.default_rng(1).random((4, 4))
-    quality = measure(hadamard, half + half.T)
+    quality = measure_quality(hadamard, half + half.T)
     assert quality.assignment is not None
     assert np.isnan(quality.assignment.correlation)
     assert quality.assignment.share == pytest.approx(0, abs=1e-6)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from proxyhash import InputError, class_mean_similarity, tag_similarity
-from proxyhash.proxies.similarity import checked_similarity
+from proxyhash.proxies.similarity import check_similarity
 
 
 def test_class_means_by_hand() -> None:
@@ -63,9 +63,9 @@ def test_bad_tags_are_named(tags: list[int]) -> None:
 )
 def test_bad_similarities_are_named(similarity: np.ndarray, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        checked_similarity(similarity, 3)
+        check_similarity(similarity, 3)
 
 
 def test_a_float32_similarity_stays_small() -> None:
-    assert checked_similarity(np.eye(3, dtype=np.float32), 3).dtype == np.float32
-    assert checked_similarity([[1, 0, 0], [0, 1, 0], [0, 0, 1]], 3).dtype == np.float64
+    assert check_similarity(np.eye(3, dtype=np.float32), 3).dtype == np.float32
+    assert check_similarity([[1, 0, 0], [0, 1, 0], [0, 0, 1]], 3).dtype == np.float64

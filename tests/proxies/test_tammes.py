@@ -8,12 +8,12 @@ from proxyhash import InputError
 from proxyhash.proxies import repulsion
 from proxyhash.proxies import tammes as module
 from proxyhash.proxies.bounds import least_max_cosine
-from proxyhash.proxies.geometry import nearest, unit_rows
-from proxyhash.proxies.tammes import Schedule, anneal, spread, tammes
+from proxyhash.proxies.geometry import nearest_points, unit_rows
+from proxyhash.proxies.tammes import BetaSchedule, anneal_points, spread_points, tammes
 
 
 def max_cosine(points: np.ndarray) -> float:
-    return float(nearest(points)[1].max())
+    return float(nearest_points(points)[1].max())
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_many_points_are_spread_the_same_on_any_number_of_threads(monkeypatch: p
 
 def test_spreading_comes_near_to_annealing() -> None:
     start = unit_rows(np.random.default_rng(0).standard_normal((200, 16)))
-    annealed = max_cosine(anneal(start, Schedule(steps=40)))
-    before, after = max_cosine(start), max_cosine(spread(start))
+    annealed = max_cosine(anneal_points(start, BetaSchedule(steps=40)))
+    before, after = max_cosine(start), max_cosine(spread_points(start))
     assert before - after > 0.7 * (before - annealed)  # the flow is made for thousands of points
 
 
@@ -84,10 +84,10 @@ def test_soft_maximum_bounds_the_maximum_and_has_the_right_gradient() -> None:
 def test_crowding_by_hand() -> None:
     # A point on the right, one at 60 degrees and one on the left: cosines 1/2, -1/2 and -1.
     points = np.array([[1, 0], [0.5, np.sqrt(0.75)], [-1, 0]])
-    near = repulsion.crowding(points, beta=2.0)
+    near = repulsion.soft_neighbors(points, beta=2.0)
     np.testing.assert_allclose(near.closest, [0.5, 0.5, -0.5])
     np.testing.assert_allclose(near.count, [1 + np.exp(-3), 1 + np.exp(-2), 1 + np.exp(-1)])
-    np.testing.assert_allclose(near.centre[2], (points[1] + np.exp(-1) * points[0]) / (1 + np.exp(-1)))
+    np.testing.assert_allclose(near.center[2], (points[1] + np.exp(-1) * points[0]) / (1 + np.exp(-1)))
 
 
 def test_progress_goes_from_nothing_to_all() -> None:
@@ -126,6 +126,6 @@ def test_starts_that_do_not_exist_are_errors() -> None:
 
 def test_spreading_leaves_fixed_points_alone() -> None:
     start = unit_rows(np.random.default_rng(0).standard_normal((30, 6)))
-    found = spread(start, fixed=10)
+    found = spread_points(start, fixed=10)
     np.testing.assert_array_equal(found[:10], start[:10])
     assert max_cosine(found[10:]) < max_cosine(start[10:])

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from helpers.records import RECORDS, make_record
+from proxyhash.experiments.records import RecordStore
 from proxyhash.report.markdown_tables import fill_tables
 from proxyhash.utils.errors import InputError
 
@@ -12,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for record in RECORDS:
-        record.write(tmp_path / "mine")
+        RecordStore(tmp_path / "mine").append(record)
     return tmp_path
 
 
@@ -35,14 +36,14 @@ def test_a_table_is_made_where_a_file_asks_for_it(folder: Path) -> None:
 
 
 def test_with_several_metrics_rows_say_which(folder: Path) -> None:
-    text = fill_tables(asked("mine metrics=map,binarisation_error"), folder)
-    assert "| shclm: binarisation error | **0.050 ± 0.000** | **0.050** |" in text
+    text = fill_tables(asked("mine metrics=map,binarization_error"), folder)
+    assert "| shclm: binarization error | **0.050 ± 0.000** | **0.050** |" in text
     assert "| lsh: mAP, % | 3.0 (paper 3.4) |" in text
-    assert "lsh: binarisation error" not in text
+    assert "lsh: binarization error" not in text
 
 
 def test_the_best_is_the_best_of_what_is_shown(folder: Path) -> None:
-    make_record("itq", 16, 0.9).write(folder / "mine")
+    RecordStore(folder / "mine").append(make_record("itq", 16, 0.9))
     assert "| shclm | **71.0" in fill_tables(asked("mine rows=lsh,shclm"), folder)
     assert "| shclm | 71.0" in fill_tables(asked("mine rows=itq,shclm"), folder)
 
@@ -72,7 +73,7 @@ def test_what_cannot_be_shown_is_refused(folder: Path, words: str, reason: str) 
 
 
 def test_two_comparisons_do_not_become_one_table(folder: Path) -> None:
-    make_record("itq", 16, 0.1, data={**RECORDS[0].data, "finetune": True}).write(folder / "mine")
+    RecordStore(folder / "mine").append(make_record("itq", 16, 0.1, data={**RECORDS[0].data, "finetune": True}))
     with pytest.raises(InputError, match=r"has 2 with that title: .*fine-tuned.*frozen"):
         fill_tables(asked("mine"), folder)
     assert "| itq | 10.0 (paper" in fill_tables(asked("mine title=fine-tuned"), folder)

@@ -30,11 +30,11 @@ def test_cells_hold_mean_spread_and_the_papers_number() -> None:
     assert joint.std is None
     assert comparison.cell("shclm:triplet=1", 16, "map") is None
     assert comparison.rows_with("accuracy") == ["shclm", "shclm:triplet=1"]
-    assert comparison.best(16, "binarisation_error") == pytest.approx(0.05)
+    assert comparison.best(16, "binarization_error") == pytest.approx(0.05)
 
 
 def test_only_what_was_measured_alike_stands_in_one_table() -> None:
-    other = make_record("itq", 16, 0.1, protocol={"protocol": "cifar100-paper", "version": 1, "judged_on": "validation"})
+    other = make_record("itq", 16, 0.1, protocol={"protocol": "cifar100-paper", "version": 1, "eval_on": "validation"})
     network = make_record("itq", 16, 0.1, data={**RECORDS[0].data, "finetune": True, "image_size": 112})
     titles = [comparison.title for comparison in compare([*RECORDS, other, network])]
     assert titles == [
@@ -49,8 +49,10 @@ def test_only_what_was_measured_alike_stands_in_one_table() -> None:
 
 
 def test_a_method_that_was_run_in_several_ways_has_several_rows() -> None:
-    short, long = ({**make_record("shclm", 32, 0.5).trial, "plan": {"epochs": epochs, "seed": epochs}} for epochs in (3, 12))
-    shared = {**short, "lengths": [16, 32]}
+    short, long = (
+        {**make_record("shclm", 32, 0.5).trial, "optim": {"epochs": epochs, "seed": epochs}} for epochs in (3, 12)
+    )
+    shared = {**short, "code_lengths": [16, 32]}
     records = [
         make_record("shclm", 32, 0.7, trial=long),
         make_record("shclm", 32, 0.5, trial=short),
@@ -81,7 +83,7 @@ def test_the_papers_numbers() -> None:
 def test_what_each_round_chose_for_itself_is_one_row() -> None:
     trial = make_record("shclm", 32, 0.5).trial
     tuned = [
-        make_record("shclm", 32, 0.5 + number / 10, trial={**trial, "round": number, "settings": {"tau": 4.0 + number}})
+        make_record("shclm", 32, 0.5 + number / 10, trial={**trial, "fold": number, "settings": {"tau": 4.0 + number}})
         for number in (0, 1)
     ]
     (comparison,) = compare(tuned)
@@ -89,7 +91,7 @@ def test_what_each_round_chose_for_itself_is_one_row() -> None:
     cell = comparison.cell("shclm", 32, "map")
     assert cell is not None
     assert (cell.count, round(cell.mean, 6)) == (2, 55.0)
-    other = make_record("shclm", 32, 0.4, trial={**trial, "round": 1, "settings": {"tau": 4.0}})
+    other = make_record("shclm", 32, 0.4, trial={**trial, "fold": 1, "settings": {"tau": 4.0}})
     (comparison,) = compare([*tuned, other])
     assert comparison.labels == ["shclm (tau 4.0)", "shclm (tau 5.0)"], "within a round it is another way"
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from proxyhash.data import load_dataset, make_split
+from proxyhash.evaluation.hasher import evaluate_hasher, load_eval_data
 from proxyhash.methods import LinearEncoder, TrainingData
 from proxyhash.models import feature_cache
 from proxyhash.models.hasher import Hasher
 from proxyhash.training.features import fit_method
 from proxyhash.training.fit import ShallowOrder, fit_hashers, is_shallow
-from proxyhash.training.measure import measure_hasher, what_it_was_trained_for
 from proxyhash.utils.errors import InputError
 
 FEATURES = np.random.default_rng(0).normal(3, 1, (80, 24)).astype(np.float32)
@@ -55,17 +55,17 @@ def test_digits_with_a_protocol_and_without(tmp_path: Path, monkeypatch: pytest.
     hashers[1].record["data"] = {"path": "digits", "tags": None, "round": 0}
     hashers[1].save(tmp_path / "model")
     loaded = Hasher.load(tmp_path / "model")
-    dataset, split = what_it_was_trained_for(loaded)
+    dataset, split = load_eval_data(loaded)
     monkeypatch.setattr(feature_cache, "_extract", pytest.fail)  # the features are there
-    assert measure_hasher(loaded, dataset, split).metrics[0].value > 0.25  # random features; chance is 0.1
+    assert evaluate_hasher(loaded, dataset, split).metrics[0].value > 0.25  # random features; chance is 0.1
 
     (everything,) = fit_hashers(digits, None, ShallowOrder((8,), "itq", backbone="convnet"))
     assert everything.names == ()
     assert "protocol" not in everything.record
     everything.record["data"] = {"path": "digits", "tags": None, "round": 0}
-    with pytest.raises(InputError, match="was fitted without labels, so nothing says which images are alike"):
-        what_it_was_trained_for(everything)
-    assert what_it_was_trained_for(everything, "digits")[1].protocol == "holdout"
+    with pytest.raises(InputError, match="was fitted without labels, so relevance is unknown"):
+        load_eval_data(everything)
+    assert load_eval_data(everything, "digits")[1].protocol == "holdout"
 
 
 def test_labels_are_needed_by_those_that_learn_from_them() -> None:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from proxyhash.data import load_dataset, make_split
+from proxyhash.data.protocols.split import drop_indices
 from proxyhash.models.backbones import create_backbone
-from proxyhash.training.train import resolve_transform, without
+from proxyhash.training.train import resolve_transform
 
 
 @pytest.mark.parametrize("name", [None, "small"])
@@ -18,11 +19,11 @@ def test_digits_are_never_mirrored(name: str | None) -> None:
 def test_what_cannot_be_read_is_in_no_part() -> None:
     split = make_split(load_dataset("digits"))
     gone = np.array([split.train[0], split.query[0], split.validation[0]])
-    left = without(split, gone)
+    left = drop_indices(split, gone)
     assert [len(left.train), len(left.query), len(left.validation)] == [
         len(split.train) - 1,
         len(split.query) - 1,
         len(split.validation) - 1,
     ]
     assert not np.isin(gone, np.concatenate([left.train, left.query, left.database, left.validation_database])).any()
-    assert without(split, gone[:0]) is split
+    assert drop_indices(split, gone[:0]) is split

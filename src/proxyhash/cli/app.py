@@ -23,6 +23,7 @@ from proxyhash.cli import (
     methods,
     proxies,
     quickstart,
+    records,
     report,
     reproduce,
     search,
@@ -72,6 +73,7 @@ app.command(methods.methods, name="methods")
 app.command(benchmark.benchmark, name="benchmark")
 app.command(benchmark.tune, name="tune")
 app.command(report.report, name="report")
+app.command(records.records)
 app.command(reproduce.reproduce, name="reproduce")
 app.command(index.index)
 app.command(search.search, name="search")

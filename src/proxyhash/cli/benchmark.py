@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +18,7 @@ from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.experiments import Grid, Record
-    from proxyhash.experiments.tuning import Candidate
+    from proxyhash.experiments.tuned import Candidate
 
 
 def benchmark(
@@ -39,10 +40,11 @@ def benchmark(
     tuned: Path | None = None,
     data_dir: Path | None = None,
     models: Path | None = None,
+    rerun_stale: Annotated[bool, Flag] = False,
     json_: Json = False,
     output: Annotated[Path, Parameter(alias="-o")],
 ) -> None:
-    """Compare methods: every result is one record in a folder, and what is there is not run again.
+    """Compare methods; results that the output folder has already are not computed again.
 
     For example, on frozen features, three seeds of each:
 
@@ -85,7 +87,9 @@ def benchmark(
     data_dir
         Where to look for a named data set first.
     models
-        Keep what was trained in this folder.
+        Save the trained models in this folder.
+    rerun_stale
+        Compute results again that are marked as out of date.
     json_
         Print the records as JSON instead of a table.
     output
@@ -95,7 +99,7 @@ def benchmark(
     given |= {"protocol": protocol, "folds": _numbers("folds", folds), "tags": tags, "backbone": backbone}
     given |= {"image_size": image_size, "finetune": finetune or None, "eval_on": eval_on}
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs, batch_size)
-    records = run_shown(grid, output, tuned=tuned, data_dir=data_dir, models=models)
+    records = run_shown(grid, output, tuned=tuned, data_dir=data_dir, models=models, rerun_stale=rerun_stale)
     if json_:
         print(json.dumps([asdict(record) for record in records], indent=1))
         return
@@ -103,21 +107,29 @@ def benchmark(
 
 
 def run_shown(
-    grid: "Grid", output: Path, *, tuned: Path | None = None, data_dir: Path | None = None, models: Path | None = None
+    grid: "Grid",
+    output: Path,
+    *,
+    tuned: Path | None = None,
+    data_dir: Path | None = None,
+    models: Path | None = None,
+    rerun_stale: bool = False,
 ) -> "list[Record]":
-    """Run a grid, by what was chosen for it if it was tuned, with bars and a line for each new record."""
+    """Run a grid, with tuned settings if there are any; show progress and a line for each new record."""
     from proxyhash.experiments import run_grid
-    from proxyhash.experiments.tuning import tuned_grids
+    from proxyhash.experiments.records import RECORDS_FILE
+    from proxyhash.experiments.tuned import tuned_grids
 
     grids = tuned_grids(grid, tuned)
-    check_writable(output / "record.json")
+    check_writable(output / RECORDS_FILE)
     console = status_console(stderr=True)
 
     def report(record: "Record") -> None:
         console.print(_line(record))
 
     with progress_bars() as progress:
-        runs = [run_grid(each, output, data_dir=data_dir, models=models, progress=progress, report=report) for each in grids]
+        run = partial(run_grid, folder=output, data_dir=data_dir, models=models, rerun_stale=rerun_stale)
+        runs = [run(each, progress=progress, report=report) for each in grids]
     return [record for records in runs for record in records]
 
 
@@ -171,7 +183,7 @@ def tune(
     output
         The folder of the records and of the choice.
     """
-    from proxyhash.experiments.tuning import TUNED_FILE
+    from proxyhash.experiments.tuned import TUNED_FILE
     from proxyhash.experiments.tuning import tune as choose
 
     given: dict[str, Any] = {"dataset": dataset, "methods": _names(methods), "bits": _numbers("bits", bits)}
@@ -217,7 +229,7 @@ def _numbers(name: str, text: str | None) -> tuple[int, ...] | None:
 
 
 def _line(record: "Record") -> str:
-    number = f", round {record.trial['round']}" if record.trial["round"] else ""
+    number = f", fold {record.trial['fold']}" if record.trial["fold"] else ""
     who = f"{record.trial['label']}, {record.bits} bits, seed {record.trial['seed']}{number}"
     return f"{who}: mAP {record.metrics['map']:.4f} in {record.seconds['all']:.0f} s"
 

@@ -1,4 +1,4 @@
-"""`proxyhash evaluate codes`: honest metrics for anyone's codes."""
+"""The commands `proxyhash evaluate codes` and `proxyhash evaluate model`."""
 
 import json
 from pathlib import Path
@@ -16,10 +16,9 @@ from proxyhash.utils.process_rank import get_process_rank
 
 if TYPE_CHECKING:
     from proxyhash.evaluation import Metric
-    from proxyhash.evaluation.metrics import Search
-    from proxyhash.utils.progress import Progress
+    from proxyhash.utils.distributed import DistributedContext
 
-evaluate = App(name="evaluate", help="Measure retrieval, exactly and whatever the order of the database.")
+evaluate = App(name="evaluate", help="Evaluate retrieval exactly, independent of the order of the database.")
 
 
 @evaluate.command
@@ -32,7 +31,7 @@ def codes(
     threads: Int | None = None,
     json_: Json = False,
 ) -> None:
-    """Measure retrieval with codes from files: mAP (exact over ties, with its worst and best), precision and recall.
+    """Evaluate codes from files: mAP (expected over ties, worst and best case), precision and recall.
 
     For example, with the cutoff that the paper uses on ImageNet:
 
@@ -52,19 +51,21 @@ def codes(
     legacy
         Also print the mAP of a well-known script: deephash-pytorch, hashnet or talr.
     threads
-        How many cores to use; by default all. The result does not depend on it.
+        Number of threads; by default all cores. The result does not depend on it.
     json_
-        Print the numbers as JSON instead of a table.
+        Print JSON instead of a table.
     """
+    from proxyhash.codes.files import read_code_file
     from proxyhash.evaluation import bootstrap_interval, mean_average_precision
-    from proxyhash.evaluation.files import read_labeled_codes
+    from proxyhash.evaluation.distributed import evaluate_distributed
 
-    query_codes, query_labels = read_labeled_codes(query)
-    db_codes, db_labels = read_labeled_codes(database)
-    search = (query_codes, query_labels, db_codes, db_labels)
-    rank = get_process_rank()
+    queries, items = (read_code_file(path, required=("codes", "labels")) for path in (query, database))
+    assert queries.labels is not None
+    assert items.labels is not None
+    search = (queries.codes, queries.labels, items.codes, items.labels)
+    rank, context = get_process_rank(), _init_distributed()
     with progress_bars(enabled=rank.rank == 0) as progress:
-        metrics = _shared(search, top, threads, progress)
+        metrics = evaluate_distributed(*search, top, context=context, threads=threads, progress=progress)
     if rank.rank:
         return
     if legacy is not None:
@@ -75,22 +76,19 @@ def codes(
         numbers[0]["interval_95"] = [low, high]
         print(json.dumps(numbers, indent=2))
         return
-    Console().print(_table(metrics, len(db_codes)))
+    Console().print(_table(metrics, len(items.codes)))
     print(f"95 % interval of the first by resampling queries: {low:.4f} to {high:.4f}.")
     if metrics[0].without_relevant:
-        print(f"{metrics[0].without_relevant:,} queries {metrics[0].lonely_queries}.")
+        print(f"{metrics[0].without_relevant:,} queries {metrics[0].no_relevant_note}.")
 
 
-def _shared(search: "Search", top: int | None, threads: int | None, progress: "Progress") -> "list[Metric]":
-    """Return all metrics, with the other processes if there are any; alone, torch is not needed."""
-    from proxyhash.evaluation import evaluate as all_metrics
-
+def _init_distributed() -> "DistributedContext | None":
+    """Join the processes of torchrun; without them torch is not imported."""
     if get_process_rank().world == 1:
-        return all_metrics(*search, top=top, threads=threads, progress=progress)
-    from proxyhash.training.processes import join_processes
-    from proxyhash.training.shared_evaluation import evaluate_shared
+        return None
+    from proxyhash.utils.distributed import init_distributed
 
-    return evaluate_shared(*search, top, processes=join_processes(), threads=threads, progress=progress)
+    return init_distributed()
 
 
 @evaluate.command
@@ -102,10 +100,10 @@ def model(
     protocol: str | None = None,
     round_: Annotated[Int | None, Parameter(name="--round")] = None,
     data_dir: Path | None = None,
-    keep: Annotated[bool, Flag] = False,
+    save: Annotated[bool, Flag] = False,
     json_: Json = False,
 ) -> None:
-    """Measure a trained model by a protocol; by default on the data and by the protocol it was trained with.
+    """Evaluate a trained model by a protocol; by default on the data set and by the protocol it was trained with.
 
     Under torchrun, processes share images and queries, and the first prints.
 
@@ -120,35 +118,35 @@ def model(
     round_
         Another round of a transfer protocol.
     data_dir
-        Where to look for a named data set first.
-    keep
-        Store the numbers in the model's folder, where its card shows them.
+        Folder to look for a named data set first.
+    save
+        Write metrics.json to the folder of the model; its card shows them.
     json_
-        Print the numbers as JSON, with mAP under the key map.
+        Print JSON, with mAP under the key map.
     """
+    from proxyhash.evaluation.hasher import evaluate_hasher, load_eval_data
     from proxyhash.models.hasher import Hasher
-    from proxyhash.training.measure import measure_hasher, what_it_was_trained_for
-    from proxyhash.training.processes import join_processes
+    from proxyhash.utils.distributed import init_distributed
 
-    processes, hasher = join_processes(), Hasher.load(model_)
-    if keep and hasher.folder != model_:
-        raise InputError(f"{model_} is the copy of a shared model; save it to a folder of your own to keep numbers with it.")
-    with progress_bars(enabled=processes.first) as progress:
-        dataset, split = what_it_was_trained_for(hasher, data, protocol, round_, data_dir=data_dir, progress=progress)
-        measured = measure_hasher(hasher, dataset, split, processes=processes, progress=progress)
-    if not processes.first:
+    context, hasher = init_distributed(), Hasher.load(model_)
+    if save and hasher.folder != model_:
+        raise InputError(f"{model_} is the copy of a shared model; save it to a folder of your own to save metrics with it.")
+    with progress_bars(enabled=context.is_main_process) as progress:
+        dataset, split = load_eval_data(hasher, data, protocol, round_, data_dir=data_dir, progress=progress)
+        report = evaluate_hasher(hasher, dataset, split, context=context, progress=progress)
+    if not context.is_main_process:
         return
-    if keep:
-        measured.keep(model_)
+    if save:
+        report.save(model_)
     if json_:
-        print(json.dumps(measured.as_dict(), indent=2))
+        print(json.dumps(report.as_dict(), indent=2))
         return
-    Console().print(_table(measured.metrics, len(measured.split.database)))
-    if measured.accuracy is not None:
-        print(f"Accuracy by nearest proxy: {measured.accuracy:.4f}.")
-    if measured.binarisation_error is not None:
-        print(f"Binarisation error, mean of (|nu| - 1)^2: {measured.binarisation_error:.4f}.")
-    print(f"Protocol {measured.split.protocol}@{measured.split.version}, fingerprint {measured.split.fingerprint()}.")
+    Console().print(_table(report.metrics, len(report.split.database)))
+    if report.accuracy is not None:
+        print(f"Accuracy by nearest proxy: {report.accuracy:.4f}.")
+    if report.binarization_error is not None:
+        print(f"Binarization error, mean of (|nu| - 1)^2: {report.binarization_error:.4f}.")
+    print(f"Protocol {report.split.protocol}@{report.split.version}, fingerprint {report.split.fingerprint()}.")
 
 
 def _table(metrics: "list[Metric]", items: int) -> Table:

@@ -32,7 +32,7 @@ def proxies(
     solver: str = "anneal",
     tammes_restarts: Int | None = None,
     rotation_restarts: Int = 20,
-    floor: Int | None = None,
+    min_distance: Int | None = None,
     threads: Int | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     plot: Path | None = None,
@@ -53,7 +53,7 @@ def proxies(
     kind
         learned, random, tammes (spheres packed), aligned (rotated to be binary), hclm (its signs), shclm (hclm, with
         similar proxies for similar classes), code (as far apart as can be constructed), scode (code, with similar proxies
-        for similar classes), joint (a floor under all distances, and similar proxies for similar classes), or auto: the
+        for similar classes), joint (a minimal distance, and similar proxies for similar classes), or auto: the
         one of these that measured best for such a set.
     similarity
         A .npy file with a symmetric C x C matrix: how alike two classes are.
@@ -65,8 +65,8 @@ def proxies(
         Random starts of the sphere packing; by default as many as the problem's size deserves.
     rotation_restarts
         Random starts of the rotation towards binary.
-    floor
-        The distance in bits below which joint puts no two classes; by default three quarters of what code reaches.
+    min_distance
+        Smallest distance between two classes of a joint set, in bits; by default half of the distance of code.
     threads
         How many cores to use; by default all. The result does not depend on it.
     output
@@ -77,9 +77,9 @@ def proxies(
         Print the numbers as JSON instead of a table.
     """
     from proxyhash.proxies import design_proxies
-    from proxyhash.proxies.figures import checked_figure_path
+    from proxyhash.proxies.figures import check_figure_path
 
-    for path in filter(None, (output, plot and checked_figure_path(plot))):
+    for path in filter(None, (output, plot and check_figure_path(plot))):
         check_writable(path)
     matrix = None if similarity is None else read_similarity(similarity)
     with progress_bars() as progress:
@@ -92,7 +92,7 @@ def proxies(
             solver=solver,
             tammes_restarts=tammes_restarts,
             rotation_restarts=rotation_restarts,
-            floor=floor,
+            min_distance=min_distance,
             threads=threads,
             progress=progress,
         )

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from proxyhash.cli.benchmark import print_table, run_shown
 from proxyhash.cli.output import print_result
-from proxyhash.cli.parameters import Int, Json
+from proxyhash.cli.parameters import Flag, Int, Json
 from proxyhash.utils.errors import InputError
 
 
@@ -25,6 +25,7 @@ def reproduce(
     tuned: Path | None = None,
     data_dir: Path | None = None,
     models: Path | None = None,
+    rerun_stale: Annotated[bool, Flag] = False,
     json_: Json = False,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
 ) -> None:
@@ -52,7 +53,9 @@ def reproduce(
     data_dir
         Where to look for a named data set first.
     models
-        Keep what was trained in this folder.
+        Save the trained models in this folder.
+    rerun_stale
+        Compute results again that are marked as out of date.
     json_
         Print the records as JSON instead of a table.
     output
@@ -70,7 +73,7 @@ def reproduce(
     changes: dict[str, Any] = {"dataset": dataset, "tags": tags, "seeds": seeds}
     grid = replace(grid, **{key: value for key, value in changes.items() if value is not None})
     folder = output or Path("results") / find_recipe(name).stem
-    records = run_shown(grid, folder, tuned=tuned, data_dir=data_dir, models=models)
+    records = run_shown(grid, folder, tuned=tuned, data_dir=data_dir, models=models, rerun_stale=rerun_stale)
     page = folder / "report.html"
     write_page(compare(records), page, title=f"Experiment {name}")
     if not json_:

@@ -77,7 +77,7 @@ def train(
         The length of the codes, or several with commas.
     method
         shclm (the paper's), another kind of proxies, triplet, or another system (`proxyhash methods`), with settings of its
-        own as in joint:floor=0.5. itq, itq-cca and lsh fit frozen features; itq and lsh need no labels.
+        own as in joint:distance_share=0.5. itq, itq-cca and lsh fit frozen features; itq and lsh need no labels.
     triplet
         The weight of the triplet loss in the joint loss (lambda); the paper's best is 1 to 10.
     tau
@@ -143,8 +143,8 @@ def train(
     from proxyhash.models.runtime import find_device
     from proxyhash.training.config import OptimConfig
     from proxyhash.training.fit import ShallowOrder, is_shallow
-    from proxyhash.training.processes import join_processes
     from proxyhash.training.train import TrainConfig
+    from proxyhash.utils.distributed import init_distributed
 
     lengths = _lengths(bits)
     folders = _folders(output, lengths)
@@ -164,7 +164,7 @@ def train(
         plan = OptimConfig.finetune(**changes) if finetune else OptimConfig.frozen(**changes)
         order = TrainConfig(lengths, method, settings, backbone, not no_pretrained, image_size, transform, plan, seed)
     device = find_device(device)
-    first = join_processes().first
+    first = init_distributed().is_main_process
     with progress_bars(enabled=first) as progress:
         dataset = load_dataset(data, data_dir=data_dir, strict=strict, progress=progress)
         if tags is not None:

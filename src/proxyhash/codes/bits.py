@@ -35,14 +35,14 @@ def pack(codes: ArrayLike) -> Packed:
 def unpack(packed: ArrayLike, bits: int) -> NDArray[np.int8]:
     """Return packed codes (N, ceil(bits / 8)) as +1 and -1 (N, bits), int8."""
     bits = check_int("bits", bits, minimum=1)
-    p = checked_packed("Codes", packed)
+    p = check_packed("Codes", packed)
     if p.shape[1] != (bits + 7) // 8:
         raise InputError(f"Codes of {bits} bits take {(bits + 7) // 8} bytes each, not {p.shape[1]}.")
     on = np.unpackbits(p, axis=1, count=bits, bitorder="little")
     return on.astype(np.int8) * 2 - 1
 
 
-def signs(values: ArrayLike) -> NDArray[np.bool_]:
+def binarize(values: ArrayLike) -> NDArray[np.bool_]:
     """Return which values are at least 0, the bits of a real-valued embedding (N, bits): sgn(0) = +1."""
     v = np.asarray(values)
     if v.dtype.kind not in "biuf" or not np.isfinite(v).all():
@@ -51,7 +51,7 @@ def signs(values: ArrayLike) -> NDArray[np.bool_]:
     return on
 
 
-def checked_packed(name: str, packed: ArrayLike) -> Packed:
+def check_packed(name: str, packed: ArrayLike) -> Packed:
     """Return packed codes as (N, bytes) uint8, or raise the sentence that says what is wrong with them."""
     p = np.asarray(packed)
     if p.ndim != 2 or p.dtype != np.uint8:
@@ -63,7 +63,7 @@ def checked_packed(name: str, packed: ArrayLike) -> Packed:
     return p
 
 
-def words(packed: Packed) -> Words:
+def to_words(packed: Packed) -> Words:
     """Return packed codes (N, bytes) as 64-bit words, word by word (W, N): what the kernels stream through.
 
     For 64-bit codes this is a view; otherwise a copy, padded with zeros, which no distance notices.

@@ -19,9 +19,9 @@ from proxyhash.utils.jit import jit
 BLOCK = 8192  # codes a query passes over before the next query's turn: 64 KB at 64 bits, well inside a second-level cache
 CHUNK = 256  # codes whose distances are computed together
 
-Shorts = NDArray[np.int16]
-Longs = NDArray[np.int64]
-Counters = NDArray[np.int32]
+Int16Array = NDArray[np.int16]
+Int64Array = NDArray[np.int64]
+Int32Array = NDArray[np.int32]
 
 
 @intrinsic
@@ -56,7 +56,7 @@ def chunk_distances(query: Words, database: Words, first: int, last: int, out: W
 
 
 @jit(nogil=True, inline="always")
-def _least_of_four(queries: Words, q: int, database: Words, first: int, last: int, chunk: Words, least: Longs) -> None:
+def _least_of_four(queries: Words, q: int, database: Words, first: int, last: int, chunk: Words, least: Int64Array) -> None:
     """Write to `least` (4,) the smallest distance from queries q to q + 3 to items first to last; `chunk` is scratch space.
 
     A query without others is looked at alone; past the last of several, the last is looked at again.
@@ -89,7 +89,7 @@ def _least_of_four(queries: Words, q: int, database: Words, first: int, last: in
 
 
 @jit(nogil=True)
-def distance_rows(queries: Words, database: Words, out: Shorts) -> None:
+def distance_rows(queries: Words, database: Words, out: Int16Array) -> None:
     """Fill `out` (Q, N) with all distances."""
     items = database.shape[1]
     chunk = np.empty(CHUNK, np.uint64)
@@ -104,7 +104,7 @@ def distance_rows(queries: Words, database: Words, out: Shorts) -> None:
 
 
 @jit(nogil=True)
-def histogram_rows(queries: Words, database: Words, out: Longs) -> None:
+def histogram_rows(queries: Words, database: Words, out: Int64Array) -> None:
     """Add to `out` (Q, bins) how many items lie at each distance."""
     items = database.shape[1]
     chunk = np.empty(CHUNK, np.uint64)
@@ -129,7 +129,7 @@ def histogram_rows(queries: Words, database: Words, out: Longs) -> None:
 
 @jit(nogil=True, inline="always")
 def _count_four(
-    queries: Words, q: int, row: Words, table_a: Counters, table_b: Counters, table_c: Counters, table_d: Counters
+    queries: Words, q: int, row: Words, table_a: Int32Array, table_b: Int32Array, table_c: Int32Array, table_d: Int32Array
 ) -> None:
     """Count the distances of a row of one-word codes to queries q to q + 3, a table for each."""
     end = len(queries) - 1
@@ -143,7 +143,7 @@ def _count_four(
 
 
 @jit(nogil=True)
-def histogram_parts(queries: Words, database: Words, begins: Longs, ends: Longs, out: Longs) -> None:
+def histogram_parts(queries: Words, database: Words, begins: Int64Array, ends: Int64Array, out: Int64Array) -> None:
     """Add to `out` (Q, bins) how many items of a query's own part of the database, begins[q] to ends[q], lie where.
 
     Items near each other lie at few distances: four tables take turns, so that an equal neighbor does not wait.
@@ -161,8 +161,8 @@ def histogram_parts(queries: Words, database: Words, begins: Longs, ends: Longs,
 
 
 @jit(nogil=True)
-def collect_within(
-    queries: Words, database: Words, radius: int, ends: Longs, near: Shorts, position: Longs, write: bool
+def collect_range(
+    queries: Words, database: Words, radius: int, ends: Int64Array, near: Int16Array, position: Int64Array, write: bool
 ) -> None:
     """Advance `ends` (Q,) by the number of items within `radius`; if `write`, put distances and positions there.
 
@@ -187,7 +187,7 @@ def collect_within(
 
 
 @jit(nogil=True)
-def sort_by_distance(near: Shorts, position: Longs, count: int, bins: int) -> None:
+def sort_by_distance(near: Int16Array, position: Int64Array, count: int, bins: int) -> None:
     """Order the first `count` entries by distance, in place and stably: a counting sort."""
     begins = np.zeros(bins + 1, np.int64)
     for entry in range(count):
@@ -202,7 +202,7 @@ def sort_by_distance(near: Shorts, position: Longs, count: int, bins: int) -> No
 
 
 @jit(nogil=True)
-def nearest_rows(queries: Words, database: Words, k: int, near: Shorts, position: Longs) -> None:
+def nearest_rows(queries: Words, database: Words, k: int, near: Int16Array, position: Int64Array) -> None:
     """Write distances and positions of the k nearest items to the first k columns of (Q, 2k), k <= N.
 
     Candidates gather in twice k places. When these are full the k best stay, and from then on an item must be nearer than
@@ -221,14 +221,23 @@ def nearest_rows(queries: Words, database: Words, k: int, near: Shorts, position
                 for j in range(min(4, len(queries) - q)):
                     if least[j] < limit[q + j]:
                         chunk_distances(queries[q + j], database, first, last, chunk)
-                        take_nearer(chunk, first, last, k, bins, near[q + j], position[q + j], held, limit, q + j)
+                        push_nearer(chunk, first, last, k, bins, near[q + j], position[q + j], held, limit, q + j)
     for q in range(len(queries)):
         sort_by_distance(near[q], position[q], held[q], bins)
 
 
 @jit(nogil=True)
-def take_nearer(
-    chunk: Words, first: int, last: int, k: int, bins: int, near: Shorts, position: Longs, held: Longs, limit: Longs, q: int
+def push_nearer(
+    chunk: Words,
+    first: int,
+    last: int,
+    k: int,
+    bins: int,
+    near: Int16Array,
+    position: Int64Array,
+    held: Int64Array,
+    limit: Int64Array,
+    q: int,
 ) -> None:
     """Add the items of a chunk that are nearer than the limit to what query q holds."""
     for item in range(last - first):
@@ -242,7 +251,7 @@ def take_nearer(
 
 @jit(nogil=True)
 def tagged_histogram_rows(
-    queries: Words, database: Words, tags: Words, item_tags: Words, items_out: Longs, relevant_out: Longs
+    queries: Words, database: Words, tags: Words, item_tags: Words, items_out: Int64Array, relevant_out: Int64Array
 ) -> None:
     """Add to (Q, bins) how many items lie at each distance, and how many of them share a tag with the query.
 

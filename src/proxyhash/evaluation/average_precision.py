@@ -12,7 +12,7 @@ from proxyhash.utils.jit import jit
 
 Scores = NDArray[np.float64]
 
-TIES = ("expected", "best", "worst")
+TIES = ("expected", "best", "worst", "stable")
 DENOMINATORS = ("relevant", "capped", "retrieved")
 
 
@@ -29,10 +29,11 @@ def average_precision(
         raise InputError(f"There is no way {ties!r} to treat ties; choose from {', '.join(TIES)}.")
     if denominator not in DENOMINATORS:
         raise InputError(f"There is no denominator {denominator!r}; choose from {', '.join(DENOMINATORS)}.")
-    top = counts.items_in_all if top is None else top
+    top = counts.max_items if top is None else top
+    ties = "expected" if ties == "stable" else ties  # a stable ranking has groups of one item, which have one order
     if denominator == "retrieved":
         return _over_retrieved(_Groups(counts, top), ties)
-    relevant = counts.relevant_in_all
+    relevant = counts.total_relevant
     return ratio(_sums(counts, top, ties), relevant if denominator == "relevant" else np.minimum(relevant, top))
 
 
@@ -60,7 +61,7 @@ def ratio(above: NDArray[np.floating], below: NDArray[np.number]) -> Scores:
 
 def _harmonic_numbers(counts: TieCounts) -> Scores:
     """Return H(0) to H(items)."""
-    return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, counts.items_in_all + 1))])
+    return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, counts.max_items + 1))])
 
 
 @jit(nogil=True)

@@ -5,9 +5,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from proxyhash.codes.bits import checked_packed, unpack
-from proxyhash.codes.tables import unpack_symbols
-from proxyhash.evaluation.result import Metric
+from proxyhash.codes.adc import unpack_subcodes
+from proxyhash.codes.bits import check_packed, unpack
+from proxyhash.evaluation.results import Metric
 from proxyhash.utils.errors import InputError
 
 
@@ -18,7 +18,7 @@ def classify_codes(
     db_labels: ArrayLike,
     bits: int,
     *,
-    symbol: int = 1,
+    subcode_bits: int = 1,
     ridge: float = 1e-4,
     steps: int = 200,
 ) -> Metric:
@@ -27,7 +27,7 @@ def classify_codes(
     Codes are seen as +1 and -1; those of symbols of `symbol` bits, which mean something only together, as one-hot symbols.
     Minimizes mean cross-entropy + ridge / 2 ||W||^2 by L-BFGS. A query of a class that the database lacks cannot be right.
     """
-    q, db = _seen(query_codes, bits, symbol), _seen(db_codes, bits, symbol)
+    q, db = _regression_inputs(query_codes, bits, subcode_bits), _regression_inputs(db_codes, bits, subcode_bits)
     q_labels, labels = np.asarray(query_labels), np.asarray(db_labels)
     for name, codes, given in (("query", q, q_labels), ("database", db, labels)):
         if given.shape != (len(codes),) or len(codes) == 0:
@@ -42,12 +42,12 @@ def classify_codes(
     )
 
 
-def _seen(codes: ArrayLike, bits: int, symbol: int) -> NDArray[np.float64]:
+def _regression_inputs(codes: ArrayLike, bits: int, subcode_bits: int) -> NDArray[np.float64]:
     """Return codes as regression sees them: (N, bits) of +1 and -1, or (N, bits / symbol * 2^symbol) of 0 and 1."""
-    if symbol == 1:
+    if subcode_bits == 1:
         return unpack(codes, bits).astype(np.float64)
-    symbols = unpack_symbols(checked_packed("Codes of symbols", codes), bits // symbol, symbol)
-    return np.eye(2**symbol)[symbols].reshape(len(symbols), -1)
+    subcodes = unpack_subcodes(check_packed("Codes of symbols", codes), bits // subcode_bits, subcode_bits)
+    return np.eye(2**subcode_bits)[subcodes].reshape(len(subcodes), -1)
 
 
 def _softmax_regression(
@@ -70,14 +70,3 @@ def _softmax_regression(
     found = minimize(loss, np.zeros((bits + 1) * classes), jac=True, method="L-BFGS-B", options={"maxiter": steps})
     matrix = found.x.reshape(bits + 1, classes)
     return matrix[:-1], matrix[-1]
-
-
-def nearest_proxy_accuracy(embeddings: ArrayLike, labels: ArrayLike, proxies: ArrayLike) -> Metric:
-    """Return how often the proxy (C, d) with the largest product w.nu is that of the label, for embeddings (N, d)."""
-    nu, w, y = np.asarray(embeddings, np.float64), np.asarray(proxies, np.float64), np.asarray(labels)
-    if nu.ndim != 2 or w.ndim != 2 or nu.shape[1] != w.shape[1] or y.shape != nu.shape[:1]:
-        raise InputError(
-            f"Embeddings {nu.shape}, labels {y.shape} and proxies {w.shape} do not fit: (N, d), (N,) and (C, d)."
-        )
-    right = (nu @ w.T).argmax(axis=1) == y
-    return Metric("accuracy by nearest proxy", right.astype(np.float64), 0)

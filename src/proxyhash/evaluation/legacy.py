@@ -14,8 +14,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyhash.evaluation.counts import full_rows
-from proxyhash.evaluation.result import Metric
+from proxyhash.evaluation.counts import distance_rows
+from proxyhash.evaluation.results import Metric
 from proxyhash.utils.errors import InputError
 
 Hits = NDArray[np.bool_]
@@ -32,18 +32,18 @@ def legacy_mean_average_precision(
     """Return the score of the script called `name`, see above."""
     if name not in LEGACY:
         raise InputError(f"There is no legacy script {name!r}; choose from {', '.join(LEGACY)}.")
-    sort, score, keep_lonely = LEGACY[name]
+    sort, score, keep_no_relevant = LEGACY[name]
     scores, hits = [], []
     # The first script passes -1 for "no cutoff" into a slice, which drops the last item.
     end = -1 if name == "deephash-pytorch" and top is None else top
-    for near, relevant in full_rows(query_codes, query_labels, db_codes, db_labels):
+    for near, relevant in distance_rows(query_codes, query_labels, db_codes, db_labels):
         for row, wanted in zip(near.astype(np.float32), relevant, strict=True):  # the type the scripts sort
             inside = wanted[sort(row)][:end]
             scores.append(score(inside))
             hits.append(bool(inside.any()))
-    kept = np.array(scores)[np.array(hits) | keep_lonely]
+    kept = np.array(scores)[np.array(hits) | keep_no_relevant]
     label = f"mAP{'' if top is None else f'@{top}'} [legacy {name}]"
-    fate = "score 0" if keep_lonely else "are left out of the mean"
+    fate = "score 0" if keep_no_relevant else "are left out of the mean"
     return Metric(label, kept if len(kept) else np.zeros(1), hits.count(False), f"have no hit and {fate}")
 
 

@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from proxyhash.evaluation import precision
-from proxyhash.evaluation.average_precision import Scores, average_precision
-from proxyhash.evaluation.counts import TieCounts, count_ties, full_rows
+from proxyhash.evaluation.average_precision import TIES, Scores, average_precision
+from proxyhash.evaluation.counts import TieCounts, count_ties, distance_rows
 from proxyhash.evaluation.legacy import legacy_mean_average_precision
-from proxyhash.evaluation.ranking import count_ranked
-from proxyhash.evaluation.result import Curve, Metric
+from proxyhash.evaluation.real_distances import count_real_ties
+from proxyhash.evaluation.results import Metric, PrecisionRecallCurve
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int
 
-TIES = ("expected", "best", "worst", "stable")
+DEFAULT_KS = (1, 10, 100)  # of precision@k and recall@k
 
-Search = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
+Retrieval = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
 """Query codes, query labels, database codes, database labels."""
 
 
@@ -46,7 +46,7 @@ def mean_average_precision(
     database, which makes the result depend on it. `denominator` is what the sum of precisions is divided by: `relevant` (all
     relevant items), `capped` (at most `top`) or `retrieved` (the hits inside the top, as many scripts do).
 
-    Queries may be real values (Q, bits) instead of packed codes, or tables (Q, M, k) as `codes.tables` has them, or bits may
+    Queries may be real values (Q, bits) instead of packed codes, or tables (Q, M, k) as `codes.adc` has them, or bits may
     have weights: distances are then real numbers.
 
     `legacy` names a script whose number is to be reproduced, see `proxyhash.evaluation.legacy`.
@@ -57,11 +57,10 @@ def mean_average_precision(
         return legacy_mean_average_precision(legacy, *search, top)
     if ties not in TIES:
         raise InputError(f"There is no way {ties!r} to treat ties; choose from {', '.join(TIES)}.")
-    way = "expected" if ties == "stable" else ties  # groups of one item have one order
     parts = _rankings(search, ties, bit_weights, threads, progress, beyond_relevant=False)
     kind = "real distances, " if _is_real(query_codes, bit_weights) else ""
     name = f"mAP{_cutoff(top)} [{kind}ties {ties}, over {denominator}]"
-    return _metric(name, parts, lambda part: average_precision(part, top, way, denominator))
+    return _metric(name, parts, lambda part: average_precision(part, top, ties, denominator))
 
 
 def _cutoff(top: int | None) -> str:
@@ -100,7 +99,7 @@ def recall_at(
     return _metric(f"recall@{k} [ties expected]", parts, lambda part: precision.recall_at(part, k))
 
 
-def precision_within(
+def precision_within_radius(
     query_codes: ArrayLike,
     query_labels: ArrayLike,
     db_codes: ArrayLike,
@@ -112,10 +111,10 @@ def precision_within(
     """Return the share of relevant items among those at most `radius` bits away; nothing found counts 0."""
     radius = check_int("radius", radius, minimum=0)
     counts = [count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)]
-    return _metric(f"precision within radius {radius}", counts, lambda part: precision.precision_within(part, radius))
+    return _metric(f"precision within radius {radius}", counts, lambda part: precision.precision_within_radius(part, radius))
 
 
-def mean_average_precision_within(
+def mean_average_precision_within_radius(
     query_codes: ArrayLike,
     query_labels: ArrayLike,
     db_codes: ArrayLike,
@@ -127,15 +126,17 @@ def mean_average_precision_within(
     """Return the mean average precision over the items at most `radius` bits away; nothing found counts 0."""
     radius = check_int("radius", radius, minimum=0)
     counts = [count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)]
-    return _metric(f"mAP within radius {radius}", counts, lambda part: precision.average_precision_within(part, radius))
+    return _metric(
+        f"mAP within radius {radius}", counts, lambda part: precision.average_precision_within_radius(part, radius)
+    )
 
 
 def precision_recall_curve(
     query_codes: ArrayLike, query_labels: ArrayLike, db_codes: ArrayLike, db_labels: ArrayLike, *, threads: int | None = None
-) -> Curve:
+) -> PrecisionRecallCurve:
     """Return mean precision against mean recall when everything up to each distance is retrieved."""
     recall, shares = precision.precision_recall(count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads))
-    return Curve(recall, shares)
+    return PrecisionRecallCurve(recall, shares)
 
 
 def evaluate(
@@ -144,7 +145,7 @@ def evaluate(
     db_codes: ArrayLike,
     db_labels: ArrayLike,
     top: int | None = None,
-    ks: tuple[int, ...] = (1, 10, 100),
+    ks: tuple[int, ...] = DEFAULT_KS,
     *,
     threads: int | None = None,
     progress: Progress = no_progress,
@@ -158,12 +159,12 @@ def evaluate(
     scorers = _usual_scorers(top, ks, real)
     parts = _rankings((query_codes, query_labels, db_codes, db_labels), "expected", None, threads, progress)
     scores: dict[str, list[Scores]] = {name: [] for name in scorers}
-    lonely = 0
+    no_relevant = 0
     for part in parts:  # real distances come in pieces, and are too many to keep
-        lonely += int((part.relevant_in_all == 0).sum())
+        no_relevant += int((part.total_relevant == 0).sum())
         for name, score in scorers.items():
             scores[name].append(score(part))
-    return [Metric(name, np.concatenate(pieces), lonely) for name, pieces in scores.items()]
+    return [Metric(name, np.concatenate(pieces), no_relevant) for name, pieces in scores.items()]
 
 
 def _usual_scorers(top: int | None, ks: tuple[int, ...], real: bool) -> dict[str, Callable[[TieCounts], Scores]]:
@@ -176,14 +177,14 @@ def _usual_scorers(top: int | None, ks: tuple[int, ...], real: bool) -> dict[str
         scorers[f"precision@{k} [ties expected]"] = partial(precision.precision_at, k=k)
         scorers[f"recall@{k} [ties expected]"] = partial(precision.recall_at, k=k)
     if not real:
-        scorers["precision within radius 2"] = partial(precision.precision_within, radius=2)
-        scorers["mAP within radius 2"] = partial(precision.average_precision_within, radius=2)
+        scorers["precision within radius 2"] = partial(precision.precision_within_radius, radius=2)
+        scorers["mAP within radius 2"] = partial(precision.average_precision_within_radius, radius=2)
     return scorers
 
 
 def _metric(name: str, parts: Iterable[TieCounts], score: Callable[[TieCounts], Scores]) -> Metric:
     """Score the queries part by part."""
-    scored = [(score(part), part.relevant_in_all) for part in parts]
+    scored = [(score(part), part.total_relevant) for part in parts]
     scores, relevant = (np.concatenate(pieces) for pieces in zip(*scored, strict=True))
     return Metric(name, scores, int((relevant == 0).sum()))
 
@@ -193,7 +194,7 @@ def _is_real(query_codes: ArrayLike, bit_weights: ArrayLike | None) -> bool:
 
 
 def _rankings(
-    search: Search,
+    search: Retrieval,
     ties: str,
     bit_weights: ArrayLike | None,
     threads: int | None,
@@ -205,15 +206,15 @@ def _rankings(
     if _is_real(search[0], bit_weights):
         if ties == "stable":
             raise InputError("Real-valued distances are ranked with ties expected, best or worst, not stable.")
-        return count_ranked(*search, bit_weights, threads=threads, progress=progress)
+        return count_real_ties(*search, bit_weights, threads=threads, progress=progress)
     if ties == "stable":
         return _stable_rankings(search)
     return [count_ties(*search, beyond_relevant=beyond_relevant, threads=threads, progress=progress)]
 
 
-def _stable_rankings(search: Search) -> Iterator[TieCounts]:
+def _stable_rankings(search: Retrieval) -> Iterator[TieCounts]:
     """Yield, for some queries at a time, rankings by distance and then position: groups of one item each."""
-    for near, relevant in full_rows(*search):
+    for near, relevant in distance_rows(*search):
         order = np.argsort(near, axis=1, kind="stable")
         ranked = np.take_along_axis(relevant, order, axis=1).astype(np.int64)
         yield TieCounts(np.ones_like(ranked), ranked)

@@ -23,23 +23,23 @@ def precision_at(counts: TieCounts, k: int) -> Scores:
 
 def recall_at(counts: TieCounts, k: int) -> Scores:
     """Return the share of all relevant items that is among the k nearest (Q,); 0 where nothing is relevant."""
-    return ratio(expected_hits(counts, k), counts.relevant_in_all)
+    return ratio(expected_hits(counts, k), counts.total_relevant)
 
 
-def within_radius(counts: TieCounts, radius: int) -> TieCounts:
+def truncate_to_radius(counts: TieCounts, radius: int) -> TieCounts:
     """Return the counts of what lies at most `radius` bits away."""
     return TieCounts(counts.items[:, : radius + 1], counts.relevant[:, : radius + 1])
 
 
-def precision_within(counts: TieCounts, radius: int) -> Scores:
+def precision_within_radius(counts: TieCounts, radius: int) -> Scores:
     """Return the share of relevant items within `radius` (Q,); where nothing is found it is 0."""
-    near = within_radius(counts, radius)
+    near = truncate_to_radius(counts, radius)
     return ratio(near.relevant.sum(axis=1), near.items.sum(axis=1))
 
 
-def average_precision_within(counts: TieCounts, radius: int) -> Scores:
+def average_precision_within_radius(counts: TieCounts, radius: int) -> Scores:
     """Return the average precision over the items within `radius` (Q,), divided by the hits there; nothing found is 0."""
-    return average_precision(within_radius(counts, radius), denominator="retrieved")
+    return average_precision(truncate_to_radius(counts, radius), denominator="retrieved")
 
 
 def precision_recall(counts: TieCounts) -> tuple[Scores, Scores]:
@@ -47,9 +47,9 @@ def precision_recall(counts: TieCounts) -> tuple[Scores, Scores]:
 
     Queries with nothing relevant have no recall and are left out; a query that retrieves nothing yet has precision 1.
     """
-    asked = counts.relevant_in_all > 0
+    asked = counts.total_relevant > 0
     found: NDArray[np.int64] = np.cumsum(counts.items[asked], axis=1)
     hits: NDArray[np.int64] = np.cumsum(counts.relevant[asked], axis=1)
     precision = np.divide(hits, found, out=np.ones(found.shape), where=found > 0)
-    recall = hits / counts.relevant_in_all[asked, None]
+    recall = hits / counts.total_relevant[asked, None]
     return recall.mean(axis=0), precision.mean(axis=0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyhash.codes.bits import Words, words
+from proxyhash.codes.bits import Words, to_words
 from proxyhash.utils.errors import InputError
 
 
@@ -65,5 +65,5 @@ def _tags(q: NDArray[np.generic], db: NDArray[np.generic]) -> Relevance:
     for tags in (q, db):
         if tags.shape[1] == 0 or not (tags.dtype == bool or np.isin(tags, (0, 1)).all()):
             raise InputError("Tags must be matrices (items, tags) of 0 and 1.")
-    rows, columns = (words(np.packbits(tags.astype(bool), axis=1, bitorder="little")) for tags in (q, db))
+    rows, columns = (to_words(np.packbits(tags.astype(bool), axis=1, bitorder="little")) for tags in (q, db))
     return Relevance(query_tags=np.ascontiguousarray(rows.T), database_tags=columns)

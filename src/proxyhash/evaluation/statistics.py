@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from proxyhash.evaluation.result import Metric
+from proxyhash.evaluation.results import Metric
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import generator
 
-_NUMBERS_AT_ONCE = 4_000_000
+_MAX_DRAWS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ def bootstrap_interval(metric: Metric, level: float = 0.95, samples: int = 2000,
     if not 0 < level < 1:
         raise InputError(f"The level must lie between 0 and 1, not at {level}.")
     random, scores = generator(seed, "bootstrap"), metric.per_query
-    size = max(1, _NUMBERS_AT_ONCE // len(scores))
+    size = max(1, _MAX_DRAWS // len(scores))
     means = [
         scores[random.integers(len(scores), size=(min(size, samples - first), len(scores)))].mean(axis=1)
         for first in range(0, samples, size)
@@ -41,7 +41,7 @@ def paired_test(one: Metric, other: Metric, samples: int = 10_000, seed: int = 0
     differences = one.per_query - other.per_query
     observed = float(differences.mean())
     random = generator(seed, "paired test")
-    size = max(1, _NUMBERS_AT_ONCE // len(differences))
+    size = max(1, _MAX_DRAWS // len(differences))
     as_large = 0
     for first in range(0, samples, size):
         signs = random.integers(0, 2, size=(min(size, samples - first), len(differences)), dtype=np.int8) * 2 - 1
@@ -49,7 +49,7 @@ def paired_test(one: Metric, other: Metric, samples: int = 10_000, seed: int = 0
     return PairedTest(observed, (as_large + 1) / (samples + 1))
 
 
-def per_class(metric: Metric, query_labels: ArrayLike) -> dict[str, float]:
+def mean_per_class(metric: Metric, query_labels: ArrayLike) -> dict[str, float]:
     """Return the mean of a metric over the queries of each class, by the class's name."""
     labels = np.asarray(query_labels)
     if labels.shape != metric.per_query.shape:

@@ -1,16 +1,16 @@
 """What a comparison is made of: everything that is the same for all, and what is varied."""
 
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from proxyhash.experiments.trial import Trial, parse_method
 from proxyhash.methods import get_method
 from proxyhash.training.config import OptimConfig
+from proxyhash.utils.config import from_mapping
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.legacy_names import upgrade_optim_config
 from proxyhash.utils.validation import check_int
 
 
@@ -76,48 +76,26 @@ class Grid:
                         yield Trial(label, name, settings, together, seed, number, self.optim_config(label))
 
     def optim_config(self, label: str) -> OptimConfig:
-        """Return how the networks of a row are trained."""
+        """Return the optimizer settings of a row."""
         preset = OptimConfig.finetune if self.finetune else OptimConfig.frozen
-        return preset(
-            **upgrade_optim_config({**self.optim, **_row_table(self.optim_by_method, parse_method(label)[0], label)})
-        )
-
-    def with_tuned(self, path: Path) -> Self:
-        """Return the grid with what tuning chose for its methods; what the grid says itself stays."""
-        chosen = _read_toml(path)
-        known = {*self.methods, *(parse_method(label)[0] for label in self.methods)}
-        tables: dict[str, Any] = {}
-        for table, old in (("settings", "settings"), ("optim_by_method", "plans")):
-            found = {name: own for name, own in chosen.pop(old, {}).items() if name in known}
-            tables[table] = {**found, **getattr(self, table)}
-        if chosen:
-            raise InputError(f"{path} has an unknown key {next(iter(chosen))}; choices are settings and plans.")
-        return replace(self, **tables)
+        return preset(**{**self.optim, **_row_table(self.optim_by_method, parse_method(label)[0], label)})
 
     @classmethod
     def from_toml(cls, path: Path) -> Self:
-        """Read a grid from a recipe; a key that it does not have is an error."""
-        content = _read_toml(path)
-        known = [each.name for each in fields(cls)]
-        for key in content:
-            if key not in known:
-                raise InputError(f"{path} has an unknown key {key}; a recipe has {', '.join(known)}.")
-        listed: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
-        try:
-            return cls(**listed)
-        except TypeError as error:
-            raise InputError(f"{path} is not a recipe: {error}.") from error
+        """Read a grid from a recipe; an unknown key is an error."""
+        return from_mapping(cls, read_toml(path), owner=str(path))
 
 
-def _row_table(tables: dict[str, dict[str, Any]], method: str, label: str) -> dict[str, Any]:
-    """Return what tables say of a row: what they say of its method, and over it what they say of the row itself."""
-    return {**tables.get(method, {}), **tables.get(label, {})}
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path, upgrade: Callable[[str], str] = str) -> dict[str, Any]:
+    """Read a TOML file; `upgrade` changes its text first."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(upgrade(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise InputError(f"Cannot read {path}: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a recipe: {error}.") from error
+        raise InputError(f"{path} is not a TOML file: {error}.") from error
+
+
+def _row_table(tables: dict[str, dict[str, Any]], method: str, label: str) -> dict[str, Any]:
+    """Return the entries of a row: those of its method, then its own."""
+    return {**tables.get(method, {}), **tables.get(label, {})}

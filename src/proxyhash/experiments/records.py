@@ -1,24 +1,49 @@
-"""Records: one JSON file for each result, whole or absent, with all that it depends on."""
+"""Experiment records: one result per line of a `records.jsonl` file."""
 
+import hashlib
 import json
 import re
 import warnings
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.config import from_mapping
 from proxyhash.utils.errors import InputError, ProxyhashWarning
+from proxyhash.utils.json_lines import append_json_line, split_json_lines
+from proxyhash.utils.legacy_names import RECORD_FILE_PATTERN, upgrade_record
 
-FORMAT = "proxyhash.record/1"
+FORMAT = "proxyhash.record/2"
+RECORDS_FILE = "records.jsonl"
+_PROTOCOL_KEYS = ("protocol", "version", "fingerprint", "eval_on")  # those that decide the metrics
 
 
 @dataclass(frozen=True)
 class Record:
-    """A result: of what, how it was measured, what it cost, and where."""
+    """One result of one method at one code length.
 
-    key: str  # of the trial it came from, in its circumstances
-    data: dict[str, Any]  # data set, tags, backbone, image size
+    Attributes
+    ----------
+    data
+        Data set, tags, backbone, image size, and whether the backbone was fine-tuned.
+    protocol
+        Name, version, sizes and fingerprint of the split, and `eval_on`: `test` or `validation`.
+    trial
+        Label of the row, method, all settings, code lengths trained together, seed, fold, and optimizer settings.
+    bits
+        Code length.
+    metrics
+        Metrics, curves and histograms by name.
+    seconds
+        Time of the training (`fit`) and of everything (`all`).
+    versions, machine
+        Packages and hardware.
+    stale
+        The reason why the metrics are out of date; None for a valid record.
+    """
+
+    data: dict[str, Any]
     protocol: dict[str, Any]
     trial: dict[str, Any]
     bits: int
@@ -26,44 +51,137 @@ class Record:
     seconds: dict[str, float]
     versions: dict[str, str]
     machine: dict[str, Any]
+    stale: str | None = None
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of everything that the metrics depend on; code lengths that were trained together share it."""
+        return settings_key(self.data, self.protocol, self.trial)
 
     @property
-    def file_name(self) -> str:
-        """Return a name that people can read and that no other result has."""
-        number = f"-round{self.trial['round']}" if self.trial["round"] else ""
+    def name(self) -> str:
+        """Readable unique name, such as `shclm-32-seed0-2a6119fc843a`."""
+        fold = f"-fold{self.trial['fold']}" if self.trial["fold"] else ""
         label = re.sub(r"[^\w.+-]+", "-", self.trial["label"])
-        return f"{label}-{self.bits}-seed{self.trial['seed']}{number}-{self.key}.json"
+        return f"{label}-{self.bits}-seed{self.trial['seed']}{fold}-{self.key}"
 
-    def write(self, folder: Path) -> None:
-        """Write the record to its file in a folder."""
+    def as_dict(self) -> dict[str, Any]:
+        """Return the record as one JSON object."""
         content = {"format": FORMAT, **asdict(self)}
-        with atomic_write(folder / self.file_name) as temporary:
-            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        return content if self.stale else {key: value for key, value in content.items() if key != "stale"}
 
 
-def read_record(path: Path) -> Record:
-    """Read one record."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        version, record = content.pop("format"), Record(**content)
-    except OSError as error:
-        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is not a record, or damaged: {error}.") from error
-    kinds = {each.name: {"key": str, "bits": int}.get(each.name, dict) for each in fields(Record)}
-    if version != FORMAT or not all(isinstance(getattr(record, name), kind) for name, kind in kinds.items()):
-        raise InputError(f"{path} is not a record of this version.")
-    return record
+def settings_key(data: dict[str, Any], protocol: dict[str, Any], trial: dict[str, Any]) -> str:
+    """Return 12 hexadecimal digits of the settings; equal numbers give equal digits, whether int or float."""
+    settings = {"data": data, "protocol": [protocol.get(name) for name in _PROTOCOL_KEYS], "trial": trial}
+    return hashlib.sha256(json.dumps(_with_floats(settings), sort_keys=True).encode()).hexdigest()[:12]
+
+
+class RecordStore:
+    """Records of one folder, found by their settings.
+
+    Several processes may use one folder: every lookup sees the records that others have appended.
+    Of several records with the same settings the last one counts.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / RECORDS_FILE
+        legacy = (_parse(path.read_bytes(), str(path)) for path in legacy_record_files(folder))
+        self._records = {(record.key, record.bits): record for record in legacy if record is not None}
+        self._offset = self._lines = 0  # of the part that has been read
+
+    def find(self, key: str, bits: int) -> Record | None:
+        """Return the record of these settings, or None."""
+        self._read_new_lines()
+        return self._records.get((key, bits))
+
+    def read(self) -> list[Record]:
+        """Return all records in the order in which they were first written."""
+        self._read_new_lines()
+        return list(self._records.values())
+
+    def append(self, record: Record) -> None:
+        """Write a record to the end of the file."""
+        append_json_line(self.path, record.as_dict())
+
+    def _read_new_lines(self) -> None:
+        size = self.path.stat().st_size if self.path.is_file() else 0
+        if size < self._offset:  # converted meanwhile
+            self._offset = self._lines = 0
+        if size == self._offset:
+            return
+        with self.path.open("rb") as handle:
+            handle.seek(self._offset)
+            content = handle.read()
+        for number, line in enumerate(split_json_lines(content), self._lines + 1):
+            record = _parse(line, f"line {number} of {self.path}")
+            if record is not None:
+                self._records[record.key, record.bits] = record
+        complete = content[: content.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        self._lines += complete.count(b"\n")
 
 
 def read_records(folder: Path) -> list[Record]:
-    """Read all records below a folder; a damaged one is named in a warning and left out."""
-    records = []
-    for path in sorted(folder.rglob("*.json")):
-        if any(part.startswith(".") for part in path.relative_to(folder).parts):
-            continue  # what is under way, or half written
-        try:
-            records.append(read_record(path))
-        except InputError as error:
-            warnings.warn(f"Left out: {error}", ProxyhashWarning, 2)
-    return records
+    """Read all records of a folder and the folders inside it.
+
+    Parameters
+    ----------
+    folder
+        A folder that `proxyhash benchmark` wrote.
+
+    Returns
+    -------
+    list[Record]
+        The records, folder by folder. A damaged line is reported by a warning and left out.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> read_records(Path("no-such-folder"))
+    []
+    """
+    return [record for each in record_folders(folder) for record in RecordStore(each).read()]
+
+
+def record_folders(folder: Path) -> list[Path]:
+    """Return all folders below that hold records; hidden ones are of trials in progress."""
+    files = [*folder.rglob(RECORDS_FILE), *filter(_is_legacy_file, folder.rglob("*.json"))]
+    visible = (path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+    return sorted({path.parent for path in visible})
+
+
+def legacy_record_files(folder: Path) -> list[Path]:
+    """Return the records of release 0.1, which wrote one JSON file each."""
+    return sorted(filter(_is_legacy_file, folder.glob("*.json")))
+
+
+def parse_record(content: dict[str, Any]) -> Record:
+    """Return the record of a JSON object, in today's names."""
+    upgraded = upgrade_record(content, FORMAT)
+    if upgraded.pop("format", None) != FORMAT:
+        raise InputError(f"its format is {content.get('format')!r}, and this version reads {FORMAT}")
+    return from_mapping(Record, upgraded)
+
+
+def _parse(text: bytes, source: str) -> Record | None:
+    """Return a record; a damaged one is reported by a warning."""
+    try:
+        return parse_record(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = str(error).rstrip(".")
+        warnings.warn(f"Left out: {source} is not a record, or damaged: {reason}.", ProxyhashWarning, 2)
+        return None
+
+
+def _is_legacy_file(path: Path) -> bool:
+    return re.search(RECORD_FILE_PATTERN, path.name) is not None
+
+
+def _with_floats(value: Any) -> Any:
+    """Return nested settings with every int as a float."""
+    if isinstance(value, dict):
+        return {name: _with_floats(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_floats(each) for each in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value

@@ -4,6 +4,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data import Dataset, Split
+from proxyhash.data.protocols.split import drop_indices
+from proxyhash.evaluation.hasher import CHUNK_SIZE, EncodedSplit, embed_split, encode_split
 from proxyhash.experiments.grid import Grid
-from proxyhash.experiments.metrics import EncodedSplit, embedding_metrics, retrieval_metrics
-from proxyhash.experiments.records import Record, read_record
-from proxyhash.experiments.trial import Trial, fingerprint
+from proxyhash.experiments.metrics import record_metrics
+from proxyhash.experiments.records import Record, RecordStore, settings_key
+from proxyhash.experiments.trial import Trial
 from proxyhash.methods import TrainingData, get_method
 from proxyhash.models.backbones import create_backbone, trained_on
 from proxyhash.models.feature_cache import Features, cached_features
@@ -23,10 +26,8 @@ from proxyhash.models.joined import joined
 from proxyhash.models.runtime import Floats
 from proxyhash.training.checkpoint import CHECKPOINT, CheckpointManager
 from proxyhash.training.features import fit_method
-from proxyhash.training.measure import PIECE, embed_split
-from proxyhash.training.train import TrainConfig, resolve_transform, train_hashers, without
+from proxyhash.training.train import TrainConfig, resolve_transform, train_hashers
 from proxyhash.utils.environment import machine, versions
-from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress
 
 WORK_FOLDER = ".in-progress"  # beside the records, for checkpoints
@@ -42,14 +43,19 @@ class TrialRunner:
     folder: Path
     models: Path | None
     progress: Progress
+    rerun_stale: bool = False
+
+    @cached_property
+    def store(self) -> RecordStore:
+        """The records of the folder."""
+        return RecordStore(self.folder)
 
     def load_cached(self, trial: Trial) -> list[Record] | None:
-        """Return the records of a trial if they are all there and whole."""
-        names = [self._record(trial, bits, {}, {}).file_name for bits in trial.code_lengths]
-        try:
-            return [read_record(self.folder / name) for name in names]
-        except InputError:
-            return None  # absent, or damaged and made again
+        """Return the records of a trial, or None if one is missing, or stale and to be computed again."""
+        key = self._key(trial)
+        found = [record for bits in trial.code_lengths if (record := self.store.find(key, bits))]
+        is_stale = self.rerun_stale and any(record.stale for record in found)
+        return None if is_stale or len(found) < len(trial.code_lengths) else found
 
     def work_dir(self, trial: Trial) -> Path:
         """Return where the checkpoints of a trial lie."""
@@ -80,21 +86,16 @@ class TrialRunner:
         fitted = time.monotonic()
         self._save_models(hashers, trial)
         embedded, readable = self._embed(hashers, split)
-        usable = without(split, np.flatnonzero(~readable))
-        for hasher, nu in zip(hashers, embedded, strict=True):
-            head, asked = hasher.head, nu[usable.query]
-            codes = head.codes(nu[usable.database])
-            if hasher.training_codes is not None and np.array_equal(usable.database, usable.train):
-                codes = hasher.training_codes  # learned for just these images
-            coded = EncodedSplit(head.queries(asked), head.codes(asked), codes, hasher.bits)
-            metrics = retrieval_metrics(coded, self.dataset, usable)
-            yield hasher.bits, metrics | embedding_metrics(hasher, nu, self.dataset, usable), fitted
+        usable = drop_indices(split, np.flatnonzero(~readable))
+        for hasher, embeddings in zip(hashers, embedded, strict=True):
+            encoded = encode_split(hasher, embeddings, usable)
+            yield hasher.bits, record_metrics(encoded, self.dataset, usable), fitted
 
     def _save_models(self, hashers: list[Hasher], trial: Trial) -> None:
         """Save what was trained, if that is wanted."""
         if self.models is not None:
             for hasher in hashers:
-                name = self._record(trial, hasher.bits, {}, {}).file_name.removesuffix(".json")
+                name = self._record(trial, hasher.bits, {}, {}).name
                 hasher.record["data"] = {"path": self.grid.dataset, "tags": self.grid.tags, "round": trial.fold}
                 hasher.save(self.models / name)
 
@@ -111,7 +112,7 @@ class TrialRunner:
     def _fit(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
         """Yield the same for a method without a network."""
         features = self._features()
-        split = without(self.splits[trial.fold], np.flatnonzero(~features.readable))
+        split = drop_indices(self.splits[trial.fold], np.flatnonzero(~features.readable))
         dataset, train = self.dataset, split.train
         known = dataset.require_labels().subset(train)
         labels = known.select_classes(known.present_classes())
@@ -120,10 +121,10 @@ class TrialRunner:
             encoder = fit_method(trial.method, data, **trial.settings)
             fitted = time.monotonic()
             asked = features.values[split.query]
-            parts = np.array_split(split.database, 1 + len(split.database) // PIECE)
+            parts = np.array_split(split.database, 1 + len(split.database) // CHUNK_SIZE)
             codes = np.concatenate([encoder.encode(features.values[part]) for part in parts])
-            coded = EncodedSplit(encoder.encode_queries(asked), encoder.encode(asked), codes, bits)
-            yield bits, retrieval_metrics(coded, dataset, split), fitted
+            encoded = EncodedSplit(encoder.encode_queries(asked), encoder.encode(asked), codes, bits)
+            yield bits, record_metrics(encoded, dataset, split), fitted
 
     def _features(self) -> Features:
         name = self.grid.backbone
@@ -132,18 +133,18 @@ class TrialRunner:
         return cached_features(self.dataset, backbone, transform, progress=self.progress)
 
     def _key(self, trial: Trial) -> str:
-        split = self.splits[trial.fold]
-        protocol = [split.protocol, split.version, split.fingerprint(), self.grid.eval_on]
-        return fingerprint({"trial": self._facts(trial), "data": self._data(), "protocol": protocol})
+        return settings_key(self._data(), self._protocol(trial), self._trial(trial))
 
     def _data(self) -> dict[str, Any]:
-        facts = {"name": self.dataset.name, "tags": self.grid.tags}
-        return facts | {"backbone": self.grid.backbone, "image_size": self.grid.image_size, "finetune": self.grid.finetune}
+        names = ("tags", "backbone", "image_size", "finetune")
+        return {"name": self.dataset.name} | {name: getattr(self.grid, name) for name in names}
+
+    def _protocol(self, trial: Trial) -> dict[str, Any]:
+        return {**self.splits[trial.fold].record(), "eval_on": self.grid.eval_on}
+
+    def _trial(self, trial: Trial) -> dict[str, Any]:
+        return trial.as_dict(tags=self.dataset.kind == "tags")
 
     def _record(self, trial: Trial, bits: int, metrics: dict[str, Any], seconds: dict[str, float]) -> Record:
-        protocol = {**self.splits[trial.fold].record(), "judged_on": self.grid.eval_on}
-        facts = self._facts(trial)
-        return Record(self._key(trial), self._data(), protocol, facts, bits, metrics, seconds, versions(), machine())
-
-    def _facts(self, trial: Trial) -> dict[str, Any]:
-        return trial.as_dict(tags=self.dataset.kind == "tags")
+        settings = self._data(), self._protocol(trial), self._trial(trial)
+        return Record(*settings, bits, metrics, seconds, versions(), machine())

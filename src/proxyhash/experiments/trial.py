@@ -1,6 +1,5 @@
-"""One training of a comparison: a method, its settings, a seed, and the lengths that it is trained to."""
+"""Trials: single trainings of a comparison."""
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,16 +7,15 @@ from typing import Any
 from proxyhash.methods import check_settings, get_method
 from proxyhash.training.config import OptimConfig
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.legacy_names import downgrade_optim_config
 
-_NOT_IN_RESULTS = ("checkpoint_seconds",)  # of a plan: how often it is saved changes nothing that it learns
+_NO_EFFECT = ("checkpoint_seconds",)  # optimizer settings that do not change the result
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What is trained once; several lengths share one network. Shallow methods have a seed, but no plan."""
+    """One training: a method with settings, a seed, a fold, and the code lengths that share one network."""
 
-    label: str  # what results are listed under: the method, and the settings that make it another row
+    label: str  # name of the row: the method, and the settings that tell it from other rows
     method: str
     settings: dict[str, Any]
     code_lengths: tuple[int, ...]
@@ -26,32 +24,32 @@ class Trial:
     optim: OptimConfig
 
     def __post_init__(self) -> None:
-        """Refuse a setting that the method does not have."""
+        """Check the settings."""
         self.resolved_settings()
 
     def resolved_settings(self, *, tags: bool = False) -> dict[str, Any]:
-        """Return all settings of the method, those that nobody gave at their defaults: others for tags, or if all learns."""
+        """Return all settings of the method; defaults depend on the kind of labels and on fine-tuning."""
         check_settings(self.method, self.settings)
         settings = get_method(self.method).settings(**self.settings)
         return asdict(settings.resolve(tags=tags, finetune=self.optim.backbone_lr > 0))
 
     def as_dict(self, *, tags: bool) -> dict[str, Any]:
-        """Return everything that the result on classes or tags may depend on: a changed default is another trial."""
-        optim = {key: value for key, value in asdict(self.optim).items() if key not in _NOT_IN_RESULTS}
+        """Return everything that the result depends on, defaults included, so that a changed default is another trial."""
+        optim = {key: value for key, value in asdict(self.optim).items() if key not in _NO_EFFECT}
         return {
             "label": self.label,
             "method": self.method,
             "settings": self.resolved_settings(tags=tags),
-            "lengths": list(self.code_lengths),
+            "code_lengths": list(self.code_lengths),
             "seed": self.seed,
-            "round": self.fold,
-            "plan": downgrade_optim_config(optim, self.seed) if get_method(self.method).trains else None,
+            "fold": self.fold,
+            "optim": optim if get_method(self.method).trains else None,
         }
 
     def title(self) -> str:
-        """Return what a progress bar calls it."""
+        """Return the title of a progress bar."""
         lengths = ", ".join(map(str, self.code_lengths))
-        return f"{self.label}, {lengths} bits, seed {self.seed}" + (f", round {self.fold}" if self.fold else "")
+        return f"{self.label}, {lengths} bits, seed {self.seed}" + (f", fold {self.fold}" if self.fold else "")
 
 
 def parse_method(text: str) -> tuple[str, dict[str, Any]]:
@@ -67,8 +65,3 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
         except ValueError:
             settings[key] = value
     return name, settings
-
-
-def fingerprint(facts: dict[str, Any]) -> str:
-    """Return 12 hexadecimal digits that stand for these facts."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]

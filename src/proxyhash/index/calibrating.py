@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from proxyhash.codes.bits import Packed, pack, signs
+from proxyhash.codes.bits import Packed, binarize, pack
 from proxyhash.data import Dataset, Problems, load_dataset, make_split
 from proxyhash.data.images import Indices
 from proxyhash.index.calibration import Calibration, calibrate
@@ -57,7 +57,7 @@ def calibrate_model(
 def _codes(embed_batches: EmbedBatches, dataset: Dataset, images: Indices, progress: Progress) -> tuple[Indices, Packed]:
     """Return the readable images (n,) and their codes (n, bytes)."""
     batches = list(embed_batches(dataset.images, Problems(), indices=images, progress=progress))
-    return np.concatenate([kept for kept, _ in batches]), pack(signs(np.concatenate([nu for _, nu in batches])))
+    return np.concatenate([kept for kept, _ in batches]), pack(binarize(np.concatenate([nu for _, nu in batches])))
 
 
 def _some(images: Indices, most: int) -> Indices:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes.bits import Packed, pack
+from proxyhash.codes.bits import Packed
+from proxyhash.codes.files import read_code_file
 from proxyhash.index.base import Index
 from proxyhash.index.local.items import Labels
 from proxyhash.index.results import Added
@@ -54,21 +55,12 @@ def add_shards(index: Index, paths: Sequence[Path], counted: Callable[[int, int]
 
 
 def read_codes(path: Path) -> tuple[Packed, int, list[str], Labels | None]:
-    """Return packed codes (N, bytes), their bits, keys (the file's name and a number if it has none), and labels.
-
-    Codes are packed bytes, with their length in `bits` (without it, eight bits a byte), or a matrix of +-1, 0/1 or booleans.
-    """
-    arrays = _arrays(path)
-    if "codes" not in arrays:
-        raise InputError(f"{path} has no array 'codes'; it holds {', '.join(sorted(arrays)) or 'none'}.")
-    codes = arrays["codes"]
-    packed = codes.ndim == 2 and codes.dtype == np.uint8 and ("bits" in arrays or codes.max(initial=0) > 1)
-    bits = int(arrays["bits"]) if "bits" in arrays and arrays["bits"].size == 1 else codes.shape[-1] * (8 if packed else 1)
-    if not len(codes):
+    """Return packed codes (N, bytes), their bits, keys (by default the file's name and a number), and labels."""
+    file = read_code_file(path)
+    if not len(file.codes):
         raise InputError(f"{path} holds no codes.")
-    keys = [str(key) for key in arrays["keys"]] if "keys" in arrays else [f"{path.stem}/{row}" for row in range(len(codes))]
-    labels = _labels(arrays["labels"]) if "labels" in arrays else None
-    return (codes if packed else pack(codes)), bits, keys, labels
+    keys = [f"{path.stem}/{row}" for row in range(len(file.codes))] if file.keys is None else file.keys
+    return file.codes, file.bits, keys, None if file.labels is None else _labels(file.labels)
 
 
 def _labels(labels: NDArray[Any]) -> Labels:
@@ -76,15 +68,3 @@ def _labels(labels: NDArray[Any]) -> Labels:
     if labels.ndim == 1:
         return [str(label) for label in labels]
     return [tuple(str(tag) for tag in np.flatnonzero(row)) for row in labels]
-
-
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    if not path.is_file():
-        raise InputError(f"There is no file {path}.")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except TypeError:  # a plain array is no archive
-        raise InputError(f"{path} holds one array without a name; an .npz file with 'codes' is needed.") from None
-    except Exception as error:  # whatever a damaged file makes its reader raise
-        raise InputError(f"{path} cannot be read as .npz: {' '.join(str(error).split())[:200]}") from error

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.codes.logic import BLOCK
+from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.index.clusters import layout_kernels, link_kernels
 from proxyhash.index.clusters.clustered import GroupedSegment, grouped_segment
 from proxyhash.index.local.index import EmbeddedIndex

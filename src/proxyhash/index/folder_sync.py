@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes.bits import Packed, pack, signs
+from proxyhash.codes.bits import Packed, binarize, pack
 from proxyhash.index.base import Index
 from proxyhash.index.local import items, transactions
 from proxyhash.index.local.index import EmbeddedIndex
@@ -197,7 +197,7 @@ def _encoded(
     progress = lambda _, fraction: counted(round(fraction * total), total)  # noqa: E731
     for some, nu in embed(images, problems, indices=wanted, progress=progress):
         numbers.append(some)
-        codes.append(pack(signs(nu)) if len(some) else np.zeros((0, (index.bits + 7) // 8), np.uint8))
+        codes.append(pack(binarize(nu)) if len(some) else np.zeros((0, (index.bits + 7) // 8), np.uint8))
         if sum(map(len, numbers)) >= COMMIT_IMAGES or time.monotonic() - since > COMMIT_SECONDS:
             yield np.concatenate(numbers), np.concatenate(codes)
             numbers, codes, since = [], [], time.monotonic()

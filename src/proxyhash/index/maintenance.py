@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proxyhash.codes.bits import Packed, pack, signs
+from proxyhash.codes.bits import Packed, binarize, pack
 from proxyhash.index.clusters.centroids import WORTH_IT
 from proxyhash.index.local import blocks, items, transactions
 from proxyhash.index.local.blocks import BLOCK, Block, Place
@@ -133,7 +133,7 @@ class Upgrade:
 
         images = FileImages(Path(), [str(path) for path in paths])
         kept, nu = self.hasher.embed_readable(images, self.problems)
-        return kept, pack(signs(nu)) if len(kept) else np.zeros((0, (self.hasher.bits + 7) // 8), np.uint8)
+        return kept, pack(binarize(nu)) if len(kept) else np.zeros((0, (self.hasher.bits + 7) // 8), np.uint8)
 
     def _go_live(self, edition: int, generation: int) -> int:
         """Make the new edition the live one: inside a transaction, so that nobody sees anything between."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes.bits import Packed, pack, signs
+from proxyhash.codes.bits import Packed, binarize, pack
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,4 +80,4 @@ def checked_codes(codes: NDArray[Any], bits: int) -> Packed:
 def _embedded(names: Sequence[str], nu: NDArray[np.float32], bits: int) -> Queries:
     if nu.shape[1] != bits:
         raise InputError(f"Embeddings of {nu.shape[1]} bits cannot be compared with an index of {bits} bits.")
-    return Queries(names, pack(signs(nu)), nu)
+    return Queries(names, pack(binarize(nu)), nu)

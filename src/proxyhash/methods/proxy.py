@@ -24,8 +24,8 @@ from proxyhash.losses import (
 from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.registry import register_method
 from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
-from proxyhash.proxies.kinds import find_kind
-from proxyhash.proxies.quality import measure
+from proxyhash.proxies.kinds import get_kind
+from proxyhash.proxies.quality import measure_quality
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
@@ -70,9 +70,9 @@ class ProxySettings(MethodSettings):
 
 @dataclass(frozen=True)
 class JointSettings(ProxySettings):
-    """Those, and how far apart the kind `joint` keeps all classes."""
+    """Settings of the kind `joint`: also its minimal distance."""
 
-    floor: float = 0.0  # as a share of the least distance that the kind `code` reaches; 0: three quarters
+    distance_share: float | None = None  # minimal distance as a share of that of `code`; None: 0.5
 
 
 _BY_CLASS = {"softmax": proxy_cross_entropy, "nca": proxy_nca, "cosine": cosine_cross_entropy}
@@ -122,7 +122,7 @@ class ProxyMethod(HashingMethod):
         if not self.designed.trainable:
             return self.designed
         weights = self.weights.detach().cpu().numpy().astype(np.float32)
-        return ProxySet(weights.copy(), self.designed.kind, self.designed.seed, measure(weights))
+        return ProxySet(weights.copy(), self.designed.kind, self.designed.seed, measure_quality(weights))
 
 
 def class_similarity(data: TrainingData, source: str) -> NDArray[np.float64] | None:
@@ -142,9 +142,11 @@ def class_similarity(data: TrainingData, source: str) -> NDArray[np.float64] | N
 
 
 def _design(kind: str, data: TrainingData, settings: ProxySettings) -> ProxySet:
-    similarity = class_similarity(data, settings.similarity) if find_kind(kind).semantic else None
-    floor = _floor(data, settings.floor) if isinstance(settings, JointSettings) else None
-    return design_proxies(data.num_classes, data.bits, kind, similarity, data.seed, floor=floor, progress=data.progress)
+    similarity = class_similarity(data, settings.similarity) if get_kind(kind).uses_similarity else None
+    share = settings.distance_share if isinstance(settings, JointSettings) else None
+    return design_proxies(
+        data.num_classes, data.bits, kind, similarity, data.seed, distance_share=share, progress=data.progress
+    )
 
 
 def _check_values(settings: ProxySettings) -> None:
@@ -161,18 +163,6 @@ def _check_loss(loss: str, proxies: ProxySet, *, tags: bool) -> None:
         raise InputError(f"Tagged images are learned by the balanced cross-entropy; the loss {loss} is for single labels.")
     if loss == "bits" and not proxies.binary:
         raise InputError(f"The loss bits needs proxies of +1 and -1, and those of the kind {proxies.kind} are not.")
-
-
-def _floor(data: TrainingData, share: float) -> int | None:
-    """Return the least distance in bits for a share of what is possible; None leaves it to the kind."""
-    if not 0 <= share <= 1:
-        raise InputError(f"floor is a share of the distance that is possible, from 0 to 1, not {share}.")
-    if share == 0:
-        return None
-    reached = design_proxies(
-        data.num_classes, data.bits, "code", seed=data.seed, progress=data.progress
-    ).quality.min_distance
-    return max(1, round(share * reached))
 
 
 for _kind in list_kinds():

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from proxyhash.models.storage import CALIBRATION, CARD, MEASURED, read_config
+from proxyhash.models.storage import CALIBRATION, CARD, METRICS, read_config
+from proxyhash.utils import legacy_names
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.markdown import escape_markdown
 
@@ -31,7 +32,7 @@ def model_card(folder: Path) -> str:
     sections = (
         _what_it_is(config),
         _data(config),
-        _measured(config, _read(folder / MEASURED), _read(folder / CALIBRATION)),
+        _measured(config, read_metrics(folder), _read(folder / CALIBRATION)),
         _intended_use(config),
         _limits(config),
         _how_to_use(config),
@@ -53,6 +54,11 @@ def card_renewed(folder: Path) -> Iterator[None]:
     yield
     if ours:
         write_card(folder)
+
+
+def read_metrics(folder: Path) -> dict[str, Any]:
+    """Return the saved metrics of a model, or an empty dictionary."""
+    return _read(folder / METRICS) or legacy_names.rename_metrics(_read(folder / legacy_names.METRICS_FILE))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -111,10 +117,13 @@ def _data(config: Mapping[str, Any]) -> Iterator[str]:
 def _measured(config: Mapping[str, Any], measured: Mapping[str, Any], calibration: Mapping[str, Any]) -> Iterator[str]:
     yield "## What was measured"
     yield ""
-    columns = {"validation": config["record"].get("validation") or {}, "held-out queries": measured}
+    columns = {
+        "validation": legacy_names.rename_metrics(config["record"].get("validation") or {}),
+        "held-out queries": measured,
+    }
     known = {name: values for name, values in columns.items() if "map" in values}
     if known:
-        rows = {"map": "mAP", "accuracy": "accuracy by nearest proxy", "binarisation_error": "binarisation error"}
+        rows = {"map": "mAP", "accuracy": "accuracy by nearest proxy", "binarization_error": "binarization error"}
         yield "| | " + " | ".join(known) + " |"
         yield "|---|" + "---:|" * len(known)
         for row, title in rows.items():

@@ -3,11 +3,12 @@
 import re
 from pathlib import Path
 
-from proxyhash.models.storage import CALIBRATION, CARD, CONFIG, MEASURED, PROXIES, WEIGHTS
+from proxyhash.models.storage import CALIBRATION, CARD, CONFIG, METRICS, PROXIES, WEIGHTS
+from proxyhash.utils import legacy_names
 from proxyhash.utils.errors import InputError
 
 # Tensors, JSON and the card: the ONNX file stays behind, and nothing that would be unpickled is even fetched.
-FETCHED = (CONFIG, WEIGHTS, PROXIES, CALIBRATION, MEASURED, CARD)
+FETCHED = (CONFIG, WEIGHTS, PROXIES, CALIBRATION, METRICS, legacy_names.METRICS_FILE, CARD)
 
 _REPOSITORY = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+?)(@(?P<revision>.*))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")

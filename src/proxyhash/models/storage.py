@@ -5,15 +5,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+from proxyhash.utils import legacy_names
 from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils.errors import InputError
 
 FORMAT = "proxyhash.hasher/1"
 CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"
 CALIBRATION = "calibration.json"  # what a distance is worth, if that was measured
-MEASURED = "measured.json"  # how well held-out queries are answered, if that was measured and kept
+METRICS = "metrics.json"  # metrics on held-out queries, if they were saved
 CARD = "README.md"  # all of it for people
-FILES = {CONFIG, WEIGHTS, PROXIES, ONNX, CALIBRATION, MEASURED, CARD}
+FILES = {CONFIG, WEIGHTS, PROXIES, ONNX, CALIBRATION, METRICS, CARD, legacy_names.METRICS_FILE}
 
 
 def check_replaceable(folder: Path) -> None:

@@ -4,20 +4,20 @@ Each step is a pure function in the file of its name, e.g. `proxyhash.proxies.ta
 """
 
 from proxyhash.proxies.design import design_proxies
-from proxyhash.proxies.extension import extend
+from proxyhash.proxies.extension import extend_proxies
 from proxyhash.proxies.kinds import list_kinds
 from proxyhash.proxies.proxy_set import ProxySet
-from proxyhash.proxies.quality import AssignmentQuality, Quality, measure
+from proxyhash.proxies.quality import AssignmentQuality, ProxyQuality, measure_quality
 from proxyhash.proxies.similarity import class_mean_similarity, tag_similarity
 
 __all__ = [
     "AssignmentQuality",
+    "ProxyQuality",
     "ProxySet",
-    "Quality",
     "class_mean_similarity",
     "design_proxies",
-    "extend",
+    "extend_proxies",
     "list_kinds",
-    "measure",
+    "measure_quality",
     "tag_similarity",
 ]

@@ -13,7 +13,7 @@ from proxyhash.utils.random import generator
 
 Matrix = NDArray[np.float64]
 
-_SETTLE_UP_TO = 200_000  # signs; more of them never quite settle, and the fifty iterations of the ITQ paper must do
+_MAX_CONVERGED_SIGNS = 200_000  # signs; more of them never quite settle, and the fifty iterations of the ITQ paper must do
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Rotation:
     errors: tuple[float, ...]
 
 
-def quantisation_error(points: Floats) -> float:
+def quantization_error(points: Floats) -> float:
     """Return sum_k ||w_k - sgn(w_k)||^2 over the rows of `points` (C, d)."""
     return float(np.square(points - sign(points)).sum())
 
@@ -40,7 +40,7 @@ def itq_rotation(points: Floats, start: Matrix, iterations: int = 200) -> Rotati
         u, _, zt = np.linalg.svd(corners.T @ points)
         rotation = (u @ zt).T
         rotated = points @ rotation
-        errors.append(quantisation_error(rotated))
+        errors.append(quantization_error(rotated))
         before, corners = corners, sign(rotated)
         if np.array_equal(before, corners):
             break
@@ -57,7 +57,7 @@ def best_rotation(
 ) -> Rotation:
     """Return the `itq_rotation` of least error among `restarts` random starts; independent of the number of threads."""
 
-    iterations = 200 if points.size <= _SETTLE_UP_TO else 50
+    iterations = 200 if points.size <= _MAX_CONVERGED_SIGNS else 50
 
     def solve(start: int) -> Rotation:
         return itq_rotation(points, random_rotation(points.shape[1], generator(seed, "alignment", start)), iterations)

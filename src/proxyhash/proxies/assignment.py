@@ -21,11 +21,11 @@ from proxyhash.utils.random import generator
 Permutation = NDArray[np.int64]
 
 _WORK = "Matching proxies to classes"
-_POLISH_UP_TO = 2_000  # classes; beyond, annealing is not followed by best swaps, each of which looks at all pairs
+_MAX_POLISHED_CLASSES = 2_000  # classes; beyond, annealing is not followed by best swaps, each of which looks at all pairs
 
 
 @dataclass(frozen=True)
-class Problem:
+class AssignmentProblem:
     """A similarity (C, C) with zero diagonal, unit proxies (C, d), a `start` (C,), and the means to solve it."""
 
     similarity: Floats
@@ -63,37 +63,37 @@ def assign(
     start = generator(seed, "assignment").permutation(len(weights)) if start is None else start
     s = similarity.copy()
     np.fill_diagonal(s, 0)  # how similar a class is to itself does not matter
-    problem = Problem(s, unit_rows(weights.astype(s.dtype)), start, seed, threads or available_threads(), progress)
+    problem = AssignmentProblem(s, unit_rows(weights.astype(s.dtype)), start, seed, threads or available_threads(), progress)
     with single_threaded_blas():
         found = SOLVERS[solver](problem)
     progress(_WORK, 1.0)
     return max(start, found, key=lambda assignment: gain(s, problem.unit, assignment))
 
 
-def greedy(problem: Problem) -> Permutation:
+def greedy(problem: AssignmentProblem) -> Permutation:
     """Take the swap that lowers the objective most, until none does."""
     return best_swaps(problem.similarity, problem.unit, problem.start)
 
 
-def anneal(problem: Problem) -> Permutation:
+def anneal(problem: AssignmentProblem) -> Permutation:
     """Try random swaps at falling temperature, several times over, and take the best of them to its local optimum."""
-    from proxyhash.proxies.annealing import annealed_swaps, chains  # importing it compiles
+    from proxyhash.proxies.assignment_annealing import anneal_swaps, num_chains  # importing it compiles
 
     s, unit = problem.similarity, problem.unit
-    done = [0.0] * chains(len(unit))
+    done = [0.0] * num_chains(len(unit))
 
     def run(chain: int) -> Permutation:
         def listen(fraction: float) -> None:
             done[chain] = fraction
             problem.progress(_WORK, sum(done) / len(done))
 
-        found = annealed_swaps(s, unit, problem.start, generator(problem.seed, "assignment", chain), listen)
-        return best_swaps(s, unit, found) if len(unit) <= _POLISH_UP_TO else found
+        found = anneal_swaps(s, unit, problem.start, generator(problem.seed, "assignment", chain), listen)
+        return best_swaps(s, unit, found) if len(unit) <= _MAX_POLISHED_CLASSES else found
 
     return max(ordered_map(run, range(len(done)), problem.threads), key=lambda found: gain(s, unit, found))
 
 
-def faq(problem: Problem) -> Permutation:
+def faq(problem: AssignmentProblem) -> Permutation:
     """Frank-Wolfe over doubly stochastic matrices, projected to a permutation, then best swaps."""
     from scipy.optimize import quadratic_assignment
 
@@ -103,7 +103,7 @@ def faq(problem: Problem) -> Permutation:
     return best_swaps(problem.similarity, problem.unit, relaxed.col_ind.astype(np.int64))
 
 
-SOLVERS: dict[str, Callable[[Problem], Permutation]] = {"greedy": greedy, "anneal": anneal, "faq": faq}
+SOLVERS: dict[str, Callable[[AssignmentProblem], Permutation]] = {"greedy": greedy, "anneal": anneal, "faq": faq}
 
 
 def best_swaps(s: Floats, unit: Floats, start: Permutation, fixed: int = 0) -> Permutation:

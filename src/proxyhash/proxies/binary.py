@@ -29,13 +29,13 @@ def distinct_corners(points: Floats) -> Floats:
     corners = sign(points)
     fit = np.abs(points).sum(axis=1)
     taken: set[bytes] = set()
-    homeless = []
+    collisions = []
     for row in np.argsort(-fit, kind="stable"):
         word = _word(corners[row])
         if word in taken:
-            homeless.append(row)
+            collisions.append(row)
         taken.add(word)
-    for row in homeless:
+    for row in collisions:
         corners[row] = next(corner for corner in _corners_by_distance(points[row]) if _word(corner) not in taken)
         taken.add(_word(corners[row]))
     return corners

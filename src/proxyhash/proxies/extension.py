@@ -7,16 +7,16 @@ from scipy.optimize import linear_sum_assignment
 from proxyhash.proxies.assignment import best_swaps
 from proxyhash.proxies.geometry import Floats, unit_rows
 from proxyhash.proxies.proxy_set import ProxySet
-from proxyhash.proxies.quality import measure
-from proxyhash.proxies.similarity import checked_similarity
-from proxyhash.proxies.tammes import spread
+from proxyhash.proxies.quality import measure_quality
+from proxyhash.proxies.similarity import check_similarity
+from proxyhash.proxies.tammes import spread_points
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.parallel import single_threaded_blas
 from proxyhash.utils.random import generator
 from proxyhash.utils.validation import check_int
 
 
-def extend(proxies: ProxySet, new_classes: int, similarity: ArrayLike | None = None) -> ProxySet:
+def extend_proxies(proxies: ProxySet, new_classes: int, similarity: ArrayLike | None = None) -> ProxySet:
     """Return a set of C + `new_classes` proxies whose first C rows are those of `proxies`, bit for bit.
 
     `similarity` (C + new, C + new) decides which new class gets which new proxy; in a `joint` set it also moves the new
@@ -24,36 +24,40 @@ def extend(proxies: ProxySet, new_classes: int, similarity: ArrayLike | None = N
     """
     new = check_int("new_classes", new_classes, minimum=1)
     classes, bits = proxies.classes + new, proxies.bits
-    s = None if similarity is None else checked_similarity(similarity, classes)
+    s = None if similarity is None else check_similarity(similarity, classes)
     if proxies.binary and bits < 64 and classes > 2**bits:
         raise InputError(
             f"{classes} classes cannot have different codes of {bits} bits, of which {2**bits - proxies.classes} are left."
         )
     random = generator(proxies.seed, "extension", proxies.classes, new)
     with single_threaded_blas():
-        found = _farther_corners(proxies.weights, new, random) if proxies.binary else _farther(proxies.weights, new, random)
+        found = (
+            _complete_corners(proxies.weights, new, random)
+            if proxies.binary
+            else _spread_new_points(proxies.weights, new, random)
+        )
         if s is not None:
-            found = _matched(s, proxies.weights, found)
-            found = _followed(s, proxies, found, random) if proxies.kind == "joint" else found
+            found = _match_new_classes(s, proxies.weights, found)
+            found = _refine_new_corners(s, proxies, found, random) if proxies.kind == "joint" else found
     weights = np.concatenate((proxies.weights, found.astype(np.float32)))
-    return ProxySet(weights, proxies.kind, proxies.seed, measure(weights, s))
+    return ProxySet(weights, proxies.kind, proxies.seed, measure_quality(weights, s))
 
 
-def _farther(old: Floats, new: int, random: np.random.Generator) -> Floats:
+def _spread_new_points(old: Floats, new: int, random: np.random.Generator) -> Floats:
     """Return `new` points (new, d) of the sphere of radius sqrt(d), spread from random ones."""
     bits = old.shape[1]
     points = unit_rows(np.concatenate((old.astype(np.float64), random.standard_normal((new, bits)))))
-    free: Floats = spread(points, fixed=len(old))[len(old) :] * np.sqrt(bits)
+    free: Floats = spread_points(points, fixed=len(old))[len(old) :] * np.sqrt(bits)
     return free
 
 
-def _farther_corners(old: Floats, new: int, random: np.random.Generator) -> Floats:
-    from proxyhash.proxies.constructions.completion import completed  # importing it compiles
+def _complete_corners(old: Floats, new: int, random: np.random.Generator) -> Floats:
+    from proxyhash.proxies.constructions.completion import complete_code  # importing it compiles
 
-    return completed(old, new, random)
+    return complete_code(old, new, random)
 
 
-def _matched(similarity: Floats, old: Floats, found: Floats) -> Floats:
+def _match_new_classes(similarity: Floats, old: Floats, found: Floats) -> Floats:
     """Give the new proxies (new, d) to the new classes: first by what the old classes say, then by best swaps among them."""
     kept = len(old)
     pull = similarity[kept:, :kept] @ old
@@ -66,13 +70,13 @@ def _matched(similarity: Floats, old: Floats, found: Floats) -> Floats:
     return matched
 
 
-def _followed(similarity: Floats, proxies: ProxySet, found: Floats, random: np.random.Generator) -> Floats:
-    from proxyhash.proxies.bit_flips import distances
-    from proxyhash.proxies.joint import following_corners
+def _refine_new_corners(similarity: Floats, proxies: ProxySet, found: Floats, random: np.random.Generator) -> Floats:
+    from proxyhash.proxies.bit_annealing import pairwise_distances
+    from proxyhash.proxies.joint import refine_corners
 
     rows = np.concatenate((proxies.weights, found))
     kept = proxies.classes
-    apart = distances(rows)
+    apart = pairwise_distances(rows)
     np.fill_diagonal(apart, np.inf)
-    floor = int(min(proxies.quality.min_distance, apart[kept:].min()))
-    return following_corners(similarity, rows, floor, random, fixed=kept)[kept:]
+    min_distance = int(min(proxies.quality.min_distance, apart[kept:].min()))
+    return refine_corners(similarity, rows, min_distance, random, fixed=kept)[kept:]

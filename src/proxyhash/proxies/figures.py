@@ -22,19 +22,19 @@ _FORMATS = (".png", ".pdf", ".svg")
 
 def save_figure(proxies: ProxySet, path: str | Path, names: Sequence[str] | None = None) -> None:
     """Draw the set and write the picture to `path` (png, pdf or svg), whole or not at all."""
-    checked_figure_path(path)
+    check_figure_path(path)
     with atomic_write(Path(path)) as temporary:
-        draw(proxies, names).savefig(temporary, dpi=150)
+        draw_proxies(proxies, names).savefig(temporary, dpi=150)
 
 
-def checked_figure_path(path: str | Path) -> Path:
+def check_figure_path(path: str | Path) -> Path:
     """Return `path` if pictures can be written in its format."""
     if Path(path).suffix.lower() not in _FORMATS:
         raise InputError(f"Cannot draw to {path}: its name must end in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}.")
     return Path(path)
 
 
-def draw(proxies: ProxySet, names: Sequence[str] | None = None) -> "Figure":
+def draw_proxies(proxies: ProxySet, names: Sequence[str] | None = None) -> "Figure":
     """Return a figure with the distance matrix and the histogram of margins of `proxies`."""
     from matplotlib.figure import Figure
 

@@ -30,17 +30,17 @@ def cosine_blocks(points: Floats) -> Iterator[tuple[slice, Floats]]:
         yield rows, unit[rows] @ unit.T
 
 
-def hide_self(block: Floats, rows: slice) -> None:
+def mask_self(block: Floats, rows: slice) -> None:
     """Overwrite each point's cosine with itself, in place, by less than any cosine."""
     block[np.arange(len(block)), np.arange(rows.start, rows.stop)] = -np.inf
 
 
-def nearest(points: Floats) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def nearest_points(points: Floats) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return, for each of the C points, which other point is nearest (C,) and the cosine with it (C,)."""
     index = np.empty(len(points), np.int64)
     cosine = np.empty(len(points))
     for rows, block in cosine_blocks(points):
-        hide_self(block, rows)
+        mask_self(block, rows)
         index[rows] = block.argmax(axis=1)
         cosine[rows] = np.take_along_axis(block, index[rows, None], axis=1)[:, 0]
     return index, np.clip(cosine, -1, 1)

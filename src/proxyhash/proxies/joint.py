@@ -1,75 +1,76 @@
-"""Distance and meaning together: bits chosen so that no two classes are nearer than a floor and similar classes are near.
+"""Corners that keep a minimal distance and follow the class similarity.
 
-A code of the largest distance is nearly equidistant and leaves an assignment little to choose from. Below that distance
-there is room: each pair gets a wished distance that falls with its similarity, never below the floor, and bits are annealed
-towards the wishes.
+A code of the largest distance is nearly equidistant, so an assignment can change little. Below that distance there is room:
+each pair of classes gets a target distance that decreases with its similarity, down to the minimal distance, and bits are
+annealed towards the targets.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-from proxyhash.proxies.bit_flips import Signs, Stage, flipped, least_distance
+from proxyhash.proxies.bit_annealing import AnnealingStage, Signs, anneal_bits, smallest_distance
 from proxyhash.proxies.geometry import Floats
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import generator
 
-MOST_CLASSES = 12_000  # a distance and a wish for each pair are 1.2 GB
-_WORK = "Placing classes by distance and similarity"
-_SPREAD = 0.9  # of wished distances, in standard deviations of the distance of random words, sqrt(d) / 2
+MAX_CLASSES = 12_000  # a distance and a target for each pair take 1.2 GB
+_WORK = "Optimizing distances and similarity"
+_SPREAD = 0.9  # of target distances, in standard deviations of the distance of random words, sqrt(d) / 2
 _STAGES = 60
-_PAIRS_LOOKED_AT = 1.5e10  # by all flips together: about 15 s
-_MOST_SWEEPS, _FEWEST_SWEEPS = 3_000, 20  # flips tried for each bit
-# Temperatures in units of sqrt(C d), the order of what a flip of a random set changes; and the price of a missing bit in
-# units of sqrt(C), which rises so that at first distances may fall short.
+_MAX_PAIRS = 1.5e10  # compared by all flips together: about 15 s
+_MAX_SWEEPS, _MIN_SWEEPS = 3_000, 20  # flips tried for each bit
+# Temperatures in units of sqrt(C d), the typical change of energy by one flip. Penalties in units of sqrt(C);
+# they rise, so that distances may be too small at first.
 _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 1.5, 0.02
-_FIRST_PRICE, _LAST_PRICE = 5.0, 200.0
-_NEVER = 1e6  # a price that no flip can afford
+_FIRST_PENALTY, _LAST_PENALTY = 5.0, 200.0
+_FORBIDDEN = 1e6  # a penalty that rejects every flip below the minimal distance
 
 
-def share_of(distance: int, share: float) -> int:
-    """Return a share of the minimal distance of a code, in whole bits, as a floor."""
-    return max(1, int(share * distance + 0.5))
+def share_of_distance(distance: int, share: float) -> int:
+    """Return a share of the minimal distance of a code in whole bits, at least 1; halves are rounded to even."""
+    return max(1, round(share * distance))
 
 
-def checked_floor(floor: int | None, code: Floats, share: float) -> int:
-    """Return the floor to keep, a share of what `code` (C, d) reaches if none is asked for; a higher one is an error."""
+def resolve_min_distance(min_distance: int | None, code: Floats, share: float) -> int:
+    """Return `min_distance`, or if None a share of the distance of `code` (C, d), which it may not exceed."""
     from proxyhash.proxies.constructions import minimal_distance
 
     classes, bits = code.shape
-    if classes > MOST_CLASSES:
-        raise InputError(f"joint holds all pairs of classes, so it is for at most {MOST_CLASSES:,} of them: use scode.")
+    if classes > MAX_CLASSES:
+        raise InputError(f"joint holds all pairs of classes, so it is for at most {MAX_CLASSES:,} of them: use scode.")
     reached = minimal_distance(code)
-    if floor is not None and floor > reached:
+    if min_distance is not None and min_distance > reached:
         raise InputError(
-            f"A floor of {floor} bits is out of reach for {classes} classes in {bits} bits: ask for at most {reached}."
+            f"A minimal distance of {min_distance} bits is out of reach for {classes} classes in {bits} bits: "
+            f"ask for at most {reached}."
         )
-    return share_of(reached, share) if floor is None else floor
+    return share_of_distance(reached, share) if min_distance is None else min_distance
 
 
-def wished_distances(similarity: Floats, bits: int, floor: int) -> Floats:
-    """Return the distance (C, C) to wish for each pair: d / 2 at the mean similarity, less above it, at least the floor."""
+def target_distances(similarity: Floats, bits: int, min_distance: int) -> Floats:
+    """Return target distances (C, C): d / 2 at the mean similarity, smaller above it, at least `min_distance`."""
     pairs = similarity[np.triu_indices(len(similarity), k=1)]
     spread = float(pairs.std())
     standardized = (similarity - pairs.mean()) / spread if spread > 0 else np.zeros_like(similarity)
-    wishes: Floats = np.maximum(floor, bits / 2 - _SPREAD * np.sqrt(bits) / 2 * standardized)
-    return wishes
+    targets: Floats = np.maximum(min_distance, bits / 2 - _SPREAD * np.sqrt(bits) / 2 * standardized)
+    return targets
 
 
 def joint_corners(
     similarity: Floats,
     bits: int,
-    floor: int,
+    min_distance: int,
     code: Callable[[], Floats],
     *,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Signs:
-    """Return corners (C, d) at least `floor` bits apart whose distances follow `similarity` (C, C).
+    """Return corners (C, d) with at least `min_distance` between any two whose distances follow `similarity` (C, C).
 
-    Bits are annealed from a random start. Should they end below the floor, they are annealed once more from the set that
-    `code` returns, which keeps it, without ever going below.
+    Bits are annealed from a random start. If the result violates the minimal distance, bits are annealed again from the
+    set that `code` returns, which satisfies it, and violations are rejected.
     """
     classes = len(similarity)
     random = generator(seed, "joint")
@@ -78,25 +79,29 @@ def joint_corners(
         progress(_WORK, fraction)
 
     start = np.where(random.random((classes, bits)) < 0.5, -1.0, 1.0)
-    wishes = wished_distances(similarity, bits, floor)
-    found = flipped(start, floor, _stages(classes, bits), random, wishes=wishes, progress=listen)
-    return found if least_distance(found) >= floor else following_corners(similarity, code(), floor, random)
+    targets = target_distances(similarity, bits, min_distance)
+    found = anneal_bits(start, min_distance, _stages(classes, bits), random, target_distances=targets, progress=listen)
+    return found if smallest_distance(found) >= min_distance else refine_corners(similarity, code(), min_distance, random)
 
 
-def following_corners(similarity: Floats, start: Floats, floor: int, random: np.random.Generator, fixed: int = 0) -> Signs:
-    """Return corners that follow `similarity` (C, C) from `start` (C, d), without ever going below the floor it keeps.
+def refine_corners(
+    similarity: Floats, start: Floats, min_distance: int, random: np.random.Generator, fixed: int = 0
+) -> Signs:
+    """Anneal `start` (C, d), which keeps `min_distance`, towards `similarity` (C, C) without going below it.
 
-    The first `fixed` rows stay as they are, and the distances between them do not matter.
+    The first `fixed` rows do not change, and the distances between them are ignored.
     """
     classes, bits = start.shape
-    patient = [Stage(stage.temperature, _NEVER, stage.flips) for stage in _stages(classes, bits)[_STAGES // 2 :]]
-    return flipped(start, floor, patient, random, wishes=wished_distances(similarity, bits, floor), fixed=fixed)
+    stages = [AnnealingStage(stage.temperature, _FORBIDDEN, stage.flips) for stage in _stages(classes, bits)[_STAGES // 2 :]]
+    return anneal_bits(
+        start, min_distance, stages, random, target_distances=target_distances(similarity, bits, min_distance), fixed=fixed
+    )
 
 
-def _stages(classes: int, bits: int) -> list[Stage]:
-    """Return falling temperatures and rising prices, and as many flips as the time allows."""
-    sweeps = np.clip(_PAIRS_LOOKED_AT / (classes**2 * bits), _FEWEST_SWEEPS, _MOST_SWEEPS)
+def _stages(classes: int, bits: int) -> list[AnnealingStage]:
+    """Return stages of falling temperature and rising penalty, with as many flips as `_MAX_PAIRS` allows."""
+    sweeps = np.clip(_MAX_PAIRS / (classes**2 * bits), _MIN_SWEEPS, _MAX_SWEEPS)
     flips = max(1, int(sweeps * classes * bits / _STAGES))
     temperatures = np.sqrt(classes * bits) * np.geomspace(_FIRST_TEMPERATURE, _LAST_TEMPERATURE, _STAGES)
-    prices = np.sqrt(classes) * np.geomspace(_FIRST_PRICE, _LAST_PRICE, _STAGES)
-    return [Stage(float(t), float(mu), flips) for t, mu in zip(temperatures, prices, strict=True)]
+    penalties = np.sqrt(classes) * np.geomspace(_FIRST_PENALTY, _LAST_PENALTY, _STAGES)
+    return [AnnealingStage(float(t), float(mu), flips) for t, mu in zip(temperatures, penalties, strict=True)]

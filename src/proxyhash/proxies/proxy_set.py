@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from proxyhash.proxies.binary import is_binary
-from proxyhash.proxies.quality import AssignmentQuality, Quality
+from proxyhash.proxies.quality import AssignmentQuality, ProxyQuality
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 
@@ -32,7 +32,7 @@ class ProxySet:
     weights: NDArray[np.float32]
     kind: str
     seed: int
-    quality: Quality
+    quality: ProxyQuality
 
     def __post_init__(self) -> None:
         """Make the weights read-only: they are fixed before training, and their quality was measured."""
@@ -152,7 +152,7 @@ class ProxySet:
         if _digest(weights) != header["sha256"]:
             raise ValueError("its weights do not match their checksum")
         numbers = json.loads(header["quality"])
-        quality = Quality(
+        quality = ProxyQuality(
             min_distance=numbers["min_distance"],
             distance_bound=numbers["distance_bound"],
             nearest_class=tensors["nearest_class"],

@@ -10,7 +10,7 @@ from proxyhash.proxies.assignment import gain
 from proxyhash.proxies.binary import bit_means, is_binary
 from proxyhash.proxies.bounds import largest_min_distance, least_max_cosine
 from proxyhash.proxies.bounds.assignment import cosine_sums, largest_gain, pearson
-from proxyhash.proxies.geometry import Floats, nearest, unit_rows
+from proxyhash.proxies.geometry import Floats, nearest_points, unit_rows
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class AssignmentQuality:
 
 
 @dataclass(frozen=True, eq=False)
-class Quality:
+class ProxyQuality:
     """The geometry of a proxy set. Distances are in bits, d (1 - cos) / 2, whether the proxies are binary or not."""
 
     min_distance: float
@@ -80,16 +80,16 @@ class Quality:
         return numbers
 
 
-def measure(weights: Floats, similarity: Floats | None = None) -> Quality:
+def measure_quality(weights: Floats, similarity: Floats | None = None) -> ProxyQuality:
     """Measure proxies (C, d) of row norm sqrt(d), and how they follow a class `similarity` (C, C) if there is one."""
     classes, bits = weights.shape
     binary = is_binary(weights)
-    index, cosine = nearest(weights)
+    index, cosine = nearest_points(weights)
     distance = bits * (1 - cosine) / 2
     distance = np.round(distance) if binary else distance
     means = bit_means(weights)
     bound = largest_min_distance(classes, bits) if binary else bits * (1 - least_max_cosine(classes, bits)) / 2
-    return Quality(
+    return ProxyQuality(
         min_distance=float(distance.min()),
         distance_bound=float(bound),
         nearest_class=index,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.proxies.geometry import Floats, hide_self, row_blocks
+from proxyhash.proxies.geometry import Floats, mask_self, row_blocks
 from proxyhash.utils.parallel import ordered_map
 
 # Above this many points single precision is used: its 1e-7 is far below what annealing resolves, at twice the speed.
@@ -14,15 +14,15 @@ _PAIRS_AT_ONCE = 1_500_000  # 6 MB of cosines a thread, near the size of a core'
 
 
 @dataclass(frozen=True)
-class Crowding:
+class SoftNeighbors:
     """Per point (C rows): the largest cosine, the soft count of neighbors that near, and where they lie on average."""
 
     closest: NDArray[np.float64]
     count: NDArray[np.float64]
-    centre: Floats
+    center: Floats
 
 
-def crowding(points: Floats, beta: float, threads: int = 1) -> Crowding:
+def soft_neighbors(points: Floats, beta: float, threads: int = 1) -> SoftNeighbors:
     """Weigh the neighbors of each unit point w_i by exp(beta (w_i.w_j - max_k w_i.w_k)), j != i.
 
     Works on row blocks of the cosine matrix, so memory is linear in C; a block's numbers do not depend on the threads.
@@ -38,7 +38,7 @@ def crowding(points: Floats, beta: float, threads: int = 1) -> Crowding:
         for rows in mine:
             weights = buffer[: rows.stop - rows.start]
             np.matmul(unit[rows], unit.T, out=weights)
-            hide_self(weights, rows)
+            mask_self(weights, rows)
             peak = weights.max(axis=1, keepdims=True)
             weights -= peak
             weights *= precision(beta)
@@ -49,7 +49,7 @@ def crowding(points: Floats, beta: float, threads: int = 1) -> Crowding:
 
     for _ in ordered_map(work, [blocks[first::threads] for first in range(min(threads, len(blocks)))], threads):
         pass
-    return Crowding(closest, count, centre)
+    return SoftNeighbors(closest, count, centre)
 
 
 def soft_max_cosine(points: Floats, beta: float) -> tuple[float, NDArray[np.float64]]:
@@ -57,11 +57,11 @@ def soft_max_cosine(points: Floats, beta: float) -> tuple[float, NDArray[np.floa
 
     An upper bound on the largest cosine that tightens as beta grows: the barrier of eq. (tammes).
     """
-    near = crowding(points, beta)
+    near = soft_neighbors(points, beta)
     peak = near.closest.max()
     mass = near.count * np.exp(beta * (near.closest - peak))
     total = mass.sum()
-    gradient = (2 * mass / total)[:, None] * near.centre
+    gradient = (2 * mass / total)[:, None] * near.center
     return float(peak + np.log(total) / beta), gradient.astype(np.float64)
 
 

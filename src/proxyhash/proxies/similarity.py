@@ -66,7 +66,7 @@ def tag_similarity(tags: ArrayLike) -> NDArray[np.float64]:
     return similarity
 
 
-def checked_similarity(similarity: ArrayLike, classes: int) -> Matrix:
+def check_similarity(similarity: ArrayLike, classes: int) -> Matrix:
     """Return a class similarity as a float matrix (C, C), or raise the sentence that says what is wrong with it."""
     s = np.asarray(similarity)
     if s.dtype.kind not in "biuf":

@@ -7,8 +7,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from proxyhash.proxies.bounds.sphere import least_max_cosine
-from proxyhash.proxies.geometry import Floats, nearest, random_rotation, unit_rows
-from proxyhash.proxies.repulsion import crowding, soft_max_cosine, tangent
+from proxyhash.proxies.geometry import Floats, nearest_points, random_rotation, unit_rows
+from proxyhash.proxies.repulsion import soft_max_cosine, soft_neighbors, tangent
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.parallel import available_threads, ordered_map, single_threaded_blas
 from proxyhash.utils.progress import Progress, no_progress
@@ -24,12 +24,12 @@ _SPREAD_PAIRS = 1.6e10  # pairs of points looked at in one spreading flow: about
 Listener = Callable[[float], None]
 
 
-def unheard(fraction: float) -> None:
+def ignore_progress(fraction: float) -> None:
     """Listen to nothing."""
 
 
 @dataclass(frozen=True)
-class Schedule:
+class BetaSchedule:
     """How the sharpness beta rises: `stages` times from `first` by `growth`, `steps` L-BFGS steps in each stage."""
 
     first: float = 1.0  # from 8 upwards random starts freeze into poor packings
@@ -38,8 +38,8 @@ class Schedule:
     steps: int = 100
 
 
-_DEFAULT_SCHEDULE = Schedule()
-_POLISH = Schedule(first=64.0, stages=9, steps=50)  # sharp from the first stage on, so as not to lose the code
+_DEFAULT_SCHEDULE = BetaSchedule()
+_POLISH = BetaSchedule(first=64.0, stages=9, steps=50)  # sharp from the first stage on, so as not to lose the code
 
 
 def tammes(
@@ -70,7 +70,7 @@ def tammes(
         return np.where(np.arange(classes) % 2, -1.0, 1.0)[:, None]
     with single_threaded_blas():
         if start == "algebraic":
-            points = _polished_code(classes, dimensions, seed, progress)
+            points = _polish_code(classes, dimensions, seed, progress)
         else:
             points = _best_start(classes, dimensions, restarts or default_restarts(classes), seed, threads, progress)
         return points @ random_rotation(dimensions, generator(seed, "tammes", "rotation"))
@@ -81,7 +81,7 @@ def default_restarts(classes: int) -> int:
     return 6 if classes <= 300 else 2 if classes <= _ANNEAL_UP_TO else 1
 
 
-def _polished_code(classes: int, dimensions: int, seed: int, progress: Progress) -> Points:
+def _polish_code(classes: int, dimensions: int, seed: int, progress: Progress) -> Points:
     """Return the unit points of the best binary code, or what annealing makes of them where that is better."""
     from proxyhash.proxies.constructions import best_code  # importing it compiles
 
@@ -89,8 +89,8 @@ def _polished_code(classes: int, dimensions: int, seed: int, progress: Progress)
     if classes > _ANNEAL_UP_TO:
         return points
     goal = least_max_cosine(classes, dimensions) + _OPTIMAL_WITHIN
-    polished = anneal(points, _POLISH, goal=goal, progress=lambda fraction: progress("Polishing a code", fraction))
-    return min(points, polished, key=lambda found: float(nearest(found)[1].max()))
+    polished = anneal_points(points, _POLISH, goal=goal, progress=lambda fraction: progress("Polishing a code", fraction))
+    return min(points, polished, key=lambda found: float(nearest_points(found)[1].max()))
 
 
 def _best_start(classes: int, dimensions: int, restarts: int, seed: int, threads: int, progress: Progress) -> Points:
@@ -104,10 +104,10 @@ def _best_start(classes: int, dimensions: int, restarts: int, seed: int, threads
 
         points = unit_rows(generator(seed, "tammes", start).standard_normal((classes, dimensions)))
         if classes > _ANNEAL_UP_TO:
-            points = spread(points, threads=threads, progress=listen)
+            points = spread_points(points, threads=threads, progress=listen)
         else:
-            points = anneal(points, goal=goal, progress=listen)
-        return float(nearest(points)[1].max()), points
+            points = anneal_points(points, goal=goal, progress=listen)
+        return float(nearest_points(points)[1].max()), points
 
     parallel_starts = threads if _STARTS_SHARE_CORES_FROM <= classes <= _ANNEAL_UP_TO else 1
     best: tuple[float, Points] = (2.0, np.empty(0))
@@ -119,8 +119,8 @@ def _best_start(classes: int, dimensions: int, restarts: int, seed: int, threads
     return best[1]
 
 
-def anneal(
-    points: Points, schedule: Schedule = _DEFAULT_SCHEDULE, *, goal: float = -1.0, progress: Listener = unheard
+def anneal_points(
+    points: Points, schedule: BetaSchedule = _DEFAULT_SCHEDULE, *, goal: float = -1.0, progress: Listener = ignore_progress
 ) -> Points:
     """Minimize `soft_max_cosine` from `points` (C, d) by L-BFGS while beta rises; stop early at max cosine `goal`."""
     shape = points.shape
@@ -137,12 +137,12 @@ def anneal(
         found = minimize(objective, points.ravel(), (beta,), method="L-BFGS-B", jac=True, options=limits)
         points = unit_rows(found.x.reshape(shape))
         progress((stage + 1) / schedule.stages)
-        if nearest(points)[1].max() <= goal:
+        if nearest_points(points)[1].max() <= goal:
             break
     return points
 
 
-def spread(points: Points, *, fixed: int = 0, threads: int = 1, progress: Listener = unheard) -> Points:
+def spread_points(points: Points, *, fixed: int = 0, threads: int = 1, progress: Listener = ignore_progress) -> Points:
     """Push each of many points (C, d) away from its nearest neighbors, with momentum, ever more sharply.
 
     The first `fixed` points stay where they are. Unlike the gradient of the soft maximum, which moves the few worst pairs,
@@ -152,8 +152,8 @@ def spread(points: Points, *, fixed: int = 0, threads: int = 1, progress: Listen
     steps = int(np.clip(_SPREAD_PAIRS / len(points) ** 2, 20, 150))
     speed = np.zeros_like(points)
     for step, way in enumerate(np.linspace(0, 1, steps), start=1):
-        near = crowding(points, 16 * (500 / 16) ** way, threads)
-        push = tangent(near.centre, points)
+        near = soft_neighbors(points, 16 * (500 / 16) ** way, threads)
+        push = tangent(near.center, points)
         speed = tangent(0.85 * speed - 0.03**way * push, points)
         speed[:fixed] = 0
         points = np.concatenate((points[:fixed], unit_rows(points + speed)[fixed:]))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from proxyhash.data import Dataset, Problems, load_dataset, make_split
+from proxyhash.evaluation.hasher import evaluate_hasher, load_eval_data
 from proxyhash.experiments import Grid, read_records, run_grid
 from proxyhash.index import Index
 from proxyhash.index.calibrating import calibrate_model
@@ -23,7 +24,6 @@ from proxyhash.report.gallery import load_gallery
 from proxyhash.training.checkpoint import CHECKPOINT
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.fit import ShallowOrder, fit_hashers
-from proxyhash.training.measure import measure_hasher, what_it_was_trained_for
 from proxyhash.training.train import TrainConfig, train_hashers
 from proxyhash.utils.progress import Progress
 
@@ -59,9 +59,10 @@ class Pipeline:
 
     def evaluate(self, progress: Progress) -> dict[str, Any]:
         """Evaluate the model on the queries of its protocol, and write the metrics to its folder."""
-        measured = measure_hasher(self.hasher, *what_it_was_trained_for(self.hasher), progress=progress)
-        measured.keep(self.paths.model)
-        return {"map": measured.metrics[0].value, "accuracy": measured.accuracy}
+        hasher = self.hasher
+        report = evaluate_hasher(hasher, *load_eval_data(hasher), progress=progress)
+        report.save(self.paths.model)
+        return {"map": report.map, "accuracy": report.accuracy}
 
     def calibrate(self, progress: Progress) -> dict[str, Any]:
         """Calibrate the model on the validation images of its protocol."""

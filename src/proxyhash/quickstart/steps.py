@@ -63,7 +63,7 @@ def quickstart_steps(config: QuickstartConfig, paths: OutputPaths, *, title: str
     comparing = ("benchmark", "--dataset", paths.images, "--methods", methods, *_shared_options(config), "-o", results)
     steps = [
         Step("training", training, paths.model, pipeline.train, pipeline.resume_training),
-        Step("evaluating", ("evaluate", "model", model, "--keep"), paths.model, pipeline.evaluate),
+        Step("evaluating", ("evaluate", "model", model, "--save"), paths.model, pipeline.evaluate),
     ]
     if config.calibrate:
         calibrating = ("index", "calibrate", model)

@@ -14,7 +14,7 @@ METRIC_NAMES = {
     "map": "mAP",
     "classification": "accuracy of softmax regression on codes",
     "accuracy": "accuracy by nearest proxy",
-    "binarisation_error": "binarisation error",
+    "binarization_error": "binarization error",
 }
 PERCENT_METRICS = ("map", "classification", "accuracy")
 
@@ -48,7 +48,7 @@ class Comparison:
         tags = f", {data['tags']} most frequent tags" if data["tags"] else ""
         network = f"{'fine-tuned' if data['finetune'] else 'frozen'} {data['backbone']}"
         size = f" at {data['image_size']} pixels" if data["image_size"] else ""
-        rehearsed = ", rehearsed on the training set" if protocol["judged_on"] == "validation" else ""
+        rehearsed = ", rehearsed on the training set" if protocol["eval_on"] == "validation" else ""
         return f"{data['name']}{tags}: {protocol['protocol']}@{protocol['version']}, {network}{size}{rehearsed}"
 
     @property
@@ -91,7 +91,7 @@ class Comparison:
         if not values:
             return None
         first = found[0]
-        judged_by_paper = first.protocol["judged_on"] == "test"
+        judged_by_paper = first.protocol["eval_on"] == "test"
         row = paper_row(first.trial)
         paper = paper_value(first.data["name"], first.protocol["protocol"], metric, row, bits) if judged_by_paper else None
         return Cell(mean(values), stdev(values) if len(values) > 1 else None, len(values), paper)
@@ -114,6 +114,6 @@ def compare(records: Iterable[Record]) -> list[Comparison]:
     """Put records into comparisons, by all that must be the same."""
     groups: dict[str, list[Record]] = {}
     for record in records:
-        facts = [record.data, record.protocol["protocol"], record.protocol["version"], record.protocol["judged_on"]]
+        facts = [record.data, record.protocol["protocol"], record.protocol["version"], record.protocol["eval_on"]]
         groups.setdefault(repr(facts), []).append(record)
     return sorted((Comparison(tuple(group)) for group in groups.values()), key=lambda comparison: comparison.title)

@@ -46,9 +46,9 @@ def draw_figures(comparison: Comparison) -> Iterator[tuple[str, str]]:
             lambda axes: _plot_against(axes, comparison, _correlation, "correlation of class and proxy similarity"),
         ),
         (
-            f"Binarisation error of queries, {middle} bits",
-            _has_metric(comparison, "binarisation_histogram"),
-            lambda axes: _plot_histogram(axes, comparison, middle, "binarisation_histogram", (0, 1), "mean of (|nu| - 1)^2"),
+            f"Binarization error of queries, {middle} bits",
+            _has_metric(comparison, "binarization_histogram"),
+            lambda axes: _plot_histogram(axes, comparison, middle, "binarization_histogram", (0, 1), "mean of (|nu| - 1)^2"),
         ),
         (
             f"Weights of the proxies, {middle} bits",

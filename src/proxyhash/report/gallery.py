@@ -12,9 +12,9 @@ from PIL import Image
 from proxyhash.codes import top_k
 from proxyhash.data import Dataset, Split, load_dataset
 from proxyhash.data.images import Indices
+from proxyhash.data.protocols.split import drop_indices
+from proxyhash.evaluation.hasher import embed_split, load_eval_data
 from proxyhash.models.hasher import Hasher
-from proxyhash.training.measure import embed_split, what_it_was_trained_for
-from proxyhash.training.train import without
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import generator
@@ -46,7 +46,7 @@ def load_gallery(model: Path, *, data_dir: Path | None = None, progress: Progres
     if hasher.record.get("protocol") is None and "data" in hasher.record:  # fitted without labels
         dataset = load_dataset(hasher.record["data"]["path"], data_dir=data_dir, progress=progress)
         return make_gallery(hasher, dataset, None, progress=progress)
-    return make_gallery(hasher, *what_it_was_trained_for(hasher, data_dir=data_dir, progress=progress), progress=progress)
+    return make_gallery(hasher, *load_eval_data(hasher, data_dir=data_dir, progress=progress), progress=progress)
 
 
 def make_gallery(
@@ -63,7 +63,7 @@ def make_gallery(
         raise InputError(f"A gallery is searched by Hamming distance, and this model by {hasher.head.metric}.")
     judged, split = split is not None, split or _random_queries(dataset, queries)
     nu, readable = embed_split(hasher, dataset, split, progress)
-    split = without(split, np.flatnonzero(~readable))
+    split = drop_indices(split, np.flatnonzero(~readable))
     chosen = np.sort(generator(0, "gallery").permutation(len(split.query))[:queries])
     asked, codes = split.query[chosen], hasher.head.codes(nu)
     found = top_k(codes[asked], codes[split.database], min(matches, len(split.database)))

@@ -67,6 +67,6 @@ def _recipes(comparison: Comparison) -> str:
     shared = {"data": first.data, "protocol": first.protocol, "versions": first.versions, "machine": first.machine}
     lines = [json.dumps(shared, indent=1, ensure_ascii=False), ""]
     for record in comparison.records:
-        trial = {key: record.trial[key] for key in ("label", "settings", "seed", "round", "plan")}
+        trial = {key: record.trial[key] for key in ("label", "settings", "seed", "fold", "optim")}
         lines.append(json.dumps({"bits": record.bits, **trial, "seconds": record.seconds}, ensure_ascii=False))
     return "\n".join(lines)

@@ -12,7 +12,7 @@ def row_names(records: Iterable[Record]) -> list[str]:
     Seeds, rounds and lengths do not make a row, nor does what differs between rounds only: it was chosen for each by itself.
     What was trained together with other lengths is not what was trained alone.
     """
-    found = [(record.trial["label"], record.trial["round"], _settings(record.trial)) for record in records]
+    found = [(record.trial["label"], record.trial["fold"], _settings(record.trial)) for record in records]
     variants: dict[str, dict[int, list[dict[str, Any]]]] = {}
     for label, number, facts in found:
         variants.setdefault(label, {}).setdefault(number, []).append(facts)
@@ -24,8 +24,8 @@ def row_names(records: Iterable[Record]) -> list[str]:
 
 
 def _settings(trial: dict[str, Any]) -> dict[str, Any]:
-    plan = {key: value for key, value in (trial["plan"] or {}).items() if key != "seed"}
-    lengths = trial["lengths"]
+    plan = {key: value for key, value in (trial["optim"] or {}).items() if key != "seed"}
+    lengths = trial["code_lengths"]
     return {**trial["settings"], **plan, "trained": f"for {lengths} bits at once" if len(lengths) > 1 else "alone"}
 
 

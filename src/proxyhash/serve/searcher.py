@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from proxyhash.codes.bits import pack, signs
+from proxyhash.codes.bits import binarize, pack
 from proxyhash.index.local.index import EmbeddedIndex
 from proxyhash.index.results import Match
 from proxyhash.serve.logs import places
@@ -101,7 +101,7 @@ class Searcher:
             "threshold": self._threshold,
         }
         found = self._index.search(rows, max(query.k for query in queries), codes=True, **options)
-        codes = pack(signs(rows)) if first.real else rows
+        codes = pack(binarize(rows)) if first.real else rows
         encode = msgspec.json.Encoder().encode
         return [
             Reply(

@@ -7,6 +7,7 @@ import numpy as np
 
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices
+from proxyhash.data.protocols.split import drop_indices
 from proxyhash.labels import Labels
 from proxyhash.methods import LinearEncoder, TrainingData, get_method
 from proxyhash.models.backbones import create_backbone, trained_on
@@ -14,7 +15,7 @@ from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.network import HashNetwork
 from proxyhash.training.features import fit_method
-from proxyhash.training.train import resolve_transform, without
+from proxyhash.training.train import resolve_transform
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -56,7 +57,7 @@ def fit_hashers(
     transform = resolve_transform(dataset, backbone, order.image_size, order.transform)
     features = cached_features(dataset, backbone, transform, progress=progress)
     unreadable = np.flatnonzero(~features.readable)
-    split = None if split is None else without(split, unreadable)
+    split = None if split is None else drop_indices(split, unreadable)
     train = np.flatnonzero(features.readable) if split is None else split.train
     labels = None if split is None else _training_labels(dataset, train)
     hashers = []

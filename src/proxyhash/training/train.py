@@ -13,6 +13,7 @@ from torch import nn
 from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices, in_memory
+from proxyhash.data.protocols.split import drop_indices
 from proxyhash.data.transforms import Transform, default_transform, find_transform
 from proxyhash.labels import ClassLabels
 from proxyhash.methods import TrainingData, build_method, check_settings
@@ -25,9 +26,9 @@ from proxyhash.training.checkpoint import CheckpointManager
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import FeatureSource, ImageSource, InputSource
 from proxyhash.training.model import MultiHeadModel
-from proxyhash.training.processes import join_processes
 from proxyhash.training.trainer import Metrics, Trainer, TrainSubset
 from proxyhash.training.validation import EvalSubset, compute_validation_metrics
+from proxyhash.utils.distributed import init_distributed
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import downgrade_optim_config
 from proxyhash.utils.memory import keep_freed_memory
@@ -80,14 +81,14 @@ def train_hashers(
 
     Checkpoints and the log are in the folder `run_dir`. With a validation set the best epoch is used, else the last.
     """
-    processes = join_processes()
+    processes = init_distributed()
     backbone = create_backbone(
         config.backbone, pretrained=config.pretrained and trained_on(config.backbone) is not None, seed=config.seed
     )
     transform = resolve_transform(dataset, backbone, config.image_size, config.transform, finetune=config.finetune)
     backbone.eval().to(device)
-    features = processes.in_turn(lambda: cached_features(dataset, backbone, transform, progress=progress))
-    split = without(split, np.flatnonzero(~features.readable))
+    features = processes.main_process_first(lambda: cached_features(dataset, backbone, transform, progress=progress))
+    split = drop_indices(split, np.flatnonzero(~features.readable))
     if not len(split.train):
         raise InputError(f"None of the images of {dataset.name} that are to be trained on can be read.")
     classes = train_classes(dataset, split.train)
@@ -97,9 +98,9 @@ def train_hashers(
             "without labels: --method itq --protocol none."
         )
     model = _build_model(dataset, split.train, classes, config, backbone, features, progress)
-    folder = CheckpointManager(run_dir, processes.first)
+    folder = CheckpointManager(run_dir, processes.is_main_process)
     settings = {"order": _as_mapping(config), "protocol": split.record()}
-    processes.in_turn(lambda: folder.start(settings, resume=resume))
+    processes.main_process_first(lambda: folder.start(settings, resume=resume))
     source: InputSource = FeatureSource(features.values)
     if config.finetune:
         source = ImageSource(dataset.images, transform, config.optim, config.seed)
@@ -132,20 +133,6 @@ def _as_mapping(config: TrainConfig) -> dict[str, Any]:
     """Return the configuration by the names that it has on disk."""
     content = asdict(config)
     return {**content, "plan": downgrade_optim_config(content.pop("optim"), content.pop("seed"))}
-
-
-def without(split: Split, unusable: Indices) -> Split:
-    """Return a split without some images."""
-    if not len(unusable):
-        return split
-    return replace(
-        split,
-        train=np.setdiff1d(split.train, unusable),
-        validation=np.setdiff1d(split.validation, unusable),
-        validation_database=np.setdiff1d(split.validation_database, unusable),
-        query=np.setdiff1d(split.query, unusable),
-        database=np.setdiff1d(split.database, unusable),
-    )
 
 
 def resolve_transform(

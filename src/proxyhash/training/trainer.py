@@ -18,9 +18,9 @@ from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import InputSource
 from proxyhash.training.interruption import InterruptHandler
 from proxyhash.training.model import ModelEma, MultiHeadModel, build_optimizer, set_lr
-from proxyhash.training.processes import Processes
 from proxyhash.training.samplers import class_balanced_batches, shuffled_batches
 from proxyhash.training.validation import embed_subset
+from proxyhash.utils.distributed import DistributedContext
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import generator
@@ -54,7 +54,7 @@ class Trainer:
     train_subset: TrainSubset
     checkpoints: CheckpointManager
     validate: Callable[[MultiHeadModel], Metrics] | None = None
-    distributed: Processes = field(default_factory=Processes)
+    distributed: DistributedContext = field(default_factory=DistributedContext)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     progress: Progress = no_progress
     report: Callable[[Metrics], None] = lambda _: None
@@ -161,7 +161,7 @@ class Trainer:
         return class_balanced_batches(self.train_subset.targets, batch_size, samples_per_class, random)
 
     def _shard(self, batch: Indices) -> Indices:
-        return batch[self.distributed.share(len(batch))]
+        return batch[self.distributed.shard(len(batch))]
 
     def _end_epoch(self, state: TrainerState, metrics: Metrics) -> None:
         """Call the objectives' hooks, validate, save the best weights and log."""

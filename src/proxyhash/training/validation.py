@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proxyhash.data.images import Indices
-from proxyhash.evaluation import mean_average_precision
-from proxyhash.losses import binarization_error
+from proxyhash.evaluation import binarization_errors, mean_average_precision, nearest_proxy_accuracy
 from proxyhash.training.inputs import InputSource
 from proxyhash.training.model import MultiHeadModel
 
@@ -48,7 +47,7 @@ def compute_validation_metrics(
     bits: Sequence[int],
     top: int | None = None,
 ) -> dict[str, float]:
-    """Return mAP (of each code length and the mean), nearest-proxy accuracy and binarisation error of the queries."""
+    """Return mAP (of each code length and the mean), nearest-proxy accuracy and binarization error of the queries."""
     query_embeddings = embed_subset(model, source, queries.indices)
     db_embeddings = embed_subset(model, source, database.indices)
     device = next(model.heads.parameters()).device
@@ -58,11 +57,10 @@ def compute_validation_metrics(
         search = head.queries(nu), queries.relevance, head.codes(db_nu), database.relevance
         metrics[f"map_{length}"] = mean_average_precision(*search, top).value
         if head.metric == "hamming":
-            metrics[f"binarisation_error_{length}"] = float(binarization_error(torch.from_numpy(nu)).mean())
+            metrics[f"binarisation_error_{length}"] = float(binarization_errors(torch.from_numpy(nu)).mean(1).mean())
         scores = objective.scores(torch.from_numpy(nu).to(device))
         if scores is not None and queries.classes is not None:
-            known = queries.classes >= 0
-            if known.any():
-                correct = scores.argmax(1).cpu().numpy()[known] == queries.classes[known]
-                metrics[f"accuracy_{length}"] = float(correct.mean())
+            accuracy = nearest_proxy_accuracy(scores.argmax(1).cpu().numpy(), queries.classes)
+            if accuracy is not None:
+                metrics[f"accuracy_{length}"] = accuracy
     return {"map": float(np.mean([metrics[f"map_{length}"] for length in bits])), **metrics}

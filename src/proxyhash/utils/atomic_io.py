@@ -33,7 +33,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
         yield temporary
         _sync_file(temporary)
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except IsADirectoryError as error:
         raise InputError(f"Cannot write {path}: it is a folder.") from error
     except Exception as error:
@@ -116,7 +116,8 @@ def _sync_file(path: Path) -> None:
         os.fsync(handle.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Sync the names of the files in a folder to disk."""
     if os.name == "posix":  # a folder cannot be opened on Windows
         handle = os.open(folder, os.O_RDONLY)
         try:

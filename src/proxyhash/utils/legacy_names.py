@@ -1,5 +1,6 @@
 """Names that release 0.1 wrote to disk, and the names that they have now."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,13 +34,86 @@ def downgrade_optim_config(optim: Mapping[str, Any], seed: int) -> dict[str, Any
 
 # --- Methods: settings, saved encoders ---
 
+METHOD_SETTINGS = {"floor": "distance_share"}
+"""Settings of all methods; `floor` 0.0 of the method joint meant the default, which was 0.75 then."""
+
+
 # --- Evaluation: metric keys ---
+
+METRICS_FILE = "measured.json"
+"""Name of metrics.json in the folder of a model."""
+
+METRIC_KEYS = {"binarisation_error": "binarization_error", "binarisation_histogram": "binarization_histogram"}
+"""Keys of metrics.json, of `validation` in config.json and of records."""
+
+
+def rename_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics under their present keys."""
+    return {METRIC_KEYS.get(key, key): value for key, value in metrics.items()}
+
 
 # --- Proxies: proxy sets ---
 
 # --- Index: tables and columns of SQLite, JSON files ---
 
 # --- Experiments: records, tuned settings ---
+
+RECORD_FORMAT = "proxyhash.record/1"
+RECORD_FILE_PATTERN = r"-[0-9a-f]{12}\.json$"  # one file per record
+RECORD_METRICS = {"binarisation_error": "binarization_error", "binarisation_histogram": "binarization_histogram"}
+RECORD_TRIAL = {"lengths": "code_lengths", "round": "fold", "plan": "optim"}
+RECORD_PROTOCOL = {"judged_on": "eval_on"}
+
+LEGACY_TUNED_FOLD_FILE = "chosen-round-{}.toml"
+_TUNED_TABLE = re.compile(r'\[(settings|plans)\.(?:"(.+)"|([\w+-]+))\]')
+_TUNED_SCORE = re.compile(r"# ([^,\n]+?)((?:, \w+ \S+)*): mAP (\S+)")
+
+
+def upgrade_record(content: Mapping[str, Any], current_format: str) -> dict[str, Any]:
+    """Return a record of release 0.1 in today's format; other content is returned as it is."""
+    if content.get("format") != RECORD_FORMAT:
+        return dict(content)
+    trial = _rename(content["trial"], RECORD_TRIAL)
+    trial["settings"] = _rename(trial["settings"], METHOD_SETTINGS)
+    trial["label"] = upgrade_label(trial["label"])
+    trial["optim"] = None if trial["optim"] is None else upgrade_optim_config(trial["optim"])
+    protocol = _rename(content["protocol"], RECORD_PROTOCOL)
+    upgraded = {"trial": trial, "protocol": protocol, "metrics": _rename(content["metrics"], RECORD_METRICS)}
+    kept = {name: value for name, value in content.items() if name != "key"}
+    return kept | upgraded | {"format": current_format}
+
+
+def upgrade_label(label: str) -> str:
+    """Return a row such as `shclm:per_class=2` with today's names of settings."""
+    method, *pairs = label.split(":")
+    settings = (pair.partition("=") for pair in pairs)
+    return ":".join([method, *(f"{METHOD_SETTINGS.get(name, name)}={value}" for name, _, value in settings)])
+
+
+def upgrade_tuned_settings(text: str) -> str:
+    """Return a TOML file of tuned settings with today's names, comments included."""
+    names: Mapping[str, str] = {}
+    lines = []
+    for line in text.splitlines():
+        if table := _TUNED_TABLE.fullmatch(line):
+            names = OPTIM_FIELDS if table[1] == "plans" else METHOD_SETTINGS
+            title = "optim_by_method" if table[1] == "plans" else table[1]
+            lines.append(f'[{title}."{upgrade_label(table[2] or table[3])}"]')
+        elif score := _TUNED_SCORE.fullmatch(line):
+            changes = (change.split(" ") for change in score[2].split(", ")[1:])
+            optim = "".join(f", {OPTIM_FIELDS.get(name, name)} {value}" for name, value in changes)
+            lines.append(f"# {upgrade_label(score[1])}{optim}: mAP {score[3]}")
+        elif not line.startswith("#") and " = " in line:
+            name, _, value = line.partition(" = ")
+            lines.append(f"{names.get(name, name)} = {value}")
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _rename(mapping: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in mapping.items()}
+
 
 # --- Quickstart: state files ---
 

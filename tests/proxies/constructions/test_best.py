@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from proxyhash.proxies.bounds.hamming import largest_min_distance
 from proxyhash.proxies.constructions import best_code, minimal_distance
-from proxyhash.proxies.constructions.annealed import annealed_code
-from proxyhash.proxies.constructions.choice import balanced_rows, evened, lopsidedness, turned
-from proxyhash.proxies.constructions.completion import affine_hull, completed, farthest_first
+from proxyhash.proxies.constructions.best import anneal_code
+from proxyhash.proxies.constructions.codewords import balance_bits, bit_imbalance, choose_balanced_rows, shuffle_code
+from proxyhash.proxies.constructions.completion import affine_hull, complete_code, farthest_first
 
 TARGETS = {
     (10, 16): 8, (10, 24): 12, (10, 32): 17, (10, 48): 26, (21, 16): 8, (21, 32): 16, (21, 48): 24, (75, 16): 6,
@@ -27,7 +27,7 @@ def test_codes_are_as_far_apart_as_promised(size: tuple[int, int], least: int) -
     assert code.shape == size
     assert (np.abs(code) == 1).all()
     assert slow_distance(code) == minimal_distance(code) >= least
-    assert lopsidedness(code) <= (0.10 if size[0] >= 75 else 0.45)
+    assert bit_imbalance(code) <= (0.10 if size[0] >= 75 else 0.45)
 
 
 @pytest.mark.slow
@@ -35,7 +35,7 @@ def test_codes_are_as_far_apart_as_promised(size: tuple[int, int], least: int) -
 def test_many_classes_are_as_far_apart_as_promised(size: tuple[int, int], least: int) -> None:
     code = best_code(*size)
     assert minimal_distance(code) >= least
-    assert lopsidedness(code) <= 0.10
+    assert bit_imbalance(code) <= 0.10
 
 
 @given(bits=st.integers(1, 24), share=st.floats(0, 1), seed=st.integers(0, 9))
@@ -44,7 +44,7 @@ def test_any_number_of_classes_fits(bits: int, share: float, seed: int) -> None:
     code = best_code(classes, bits, seed)
     assert code.shape == (classes, bits)
     assert 1 <= minimal_distance(code) <= largest_min_distance(classes, bits)
-    assert lopsidedness(code) < 1  # no constant bit
+    assert bit_imbalance(code) < 1  # no constant bit
 
 
 def test_the_seed_alone_decides_and_does_not_change_the_distance() -> None:
@@ -61,7 +61,7 @@ def test_annealing_finds_what_no_linear_code_has() -> None:
 
 def test_annealing_keeps_a_code_it_cannot_better() -> None:
     code = best_code(16, 8)
-    assert annealed_code(code, 4, 5) is code  # A(8, 5) = 4
+    assert anneal_code(code, 4, 5) is code  # A(8, 5) = 4
 
 
 def test_minimal_distance_of_any_width() -> None:
@@ -73,22 +73,22 @@ def test_minimal_distance_of_any_width() -> None:
 
 def test_chosen_words_are_balanced() -> None:
     code = np.array(np.meshgrid(*[(-1, 1)] * 8, indexing="ij"), np.int8).reshape(8, -1).T
-    rows = balanced_rows(code, 40, np.random.default_rng(0))
+    rows = choose_balanced_rows(code, 40, np.random.default_rng(0))
     assert len(set(rows)) == 40
-    assert lopsidedness(code[rows]) <= 0.05
+    assert bit_imbalance(code[rows]) <= 0.05
 
 
 def test_evening_out_costs_no_distance() -> None:
     code = np.ones((4, 9), np.int8)
     code[1, :3] = code[2, 3:6] = code[3, 6:] = -1  # every bit is set in one word; distances 3 and 6
-    even = evened(code, 2)
+    even = balance_bits(code, 2)
     assert minimal_distance(even) >= 2
     assert np.abs(even.mean(axis=0)).sum() < np.abs(code.mean(axis=0)).sum()
 
 
 def test_turning_the_cube_keeps_all_distances() -> None:
     code = best_code(12, 10)
-    moved = turned(code, np.random.default_rng(1))
+    moved = shuffle_code(code, np.random.default_rng(1))
     before, after = (np.sort(np.ravel(c.astype(int) @ c.T)) for c in (code, moved))
     np.testing.assert_array_equal(before, after)
 
@@ -107,5 +107,5 @@ def test_farthest_first_by_hand() -> None:
 
 def test_a_full_cube_is_completed_by_the_words_that_are_left() -> None:
     cube = np.array(np.meshgrid(*[(-1, 1)] * 4, indexing="ij"), np.float32).reshape(4, -1).T
-    found = completed(cube[:11], 5, np.random.default_rng(0))
+    found = complete_code(cube[:11], 5, np.random.default_rng(0))
     assert len(np.unique(np.concatenate((cube[:11], found)), axis=0)) == 16

@@ -2,10 +2,17 @@ import numpy as np
 import pytest
 
 from proxyhash.proxies.bounds.hamming import largest_min_distance
-from proxyhash.proxies.constructions.distance import minimal_distance
+from proxyhash.proxies.constructions.codewords import minimal_distance
 from proxyhash.proxies.constructions.field import difference, generator_powers, prime_power, quadratic_character
-from proxyhash.proxies.constructions.hadamard import biorthogonal_code, hadamard, shortened_code, simplex_code
-from proxyhash.proxies.constructions.plotkin import biorthogonal_codes, levenshtein_blocks, plotkin_codes
+from proxyhash.proxies.constructions.hadamard import (
+    biorthogonal_code,
+    biorthogonal_codes,
+    hadamard,
+    levenshtein_blocks,
+    plotkin_codes,
+    shortened_code,
+    simplex_code,
+)
 
 WITHOUT_A_CONSTRUCTION = {92, 116, 156, 172, 184, 188, 232, 236}
 

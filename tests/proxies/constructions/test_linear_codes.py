@@ -5,9 +5,16 @@ from hypothesis import strategies as st
 
 from proxyhash.proxies.bounds.hamming import largest_min_distance
 from proxyhash.proxies.constructions.bch import cyclotomic_cosets, trace_code, trace_code_columns
-from proxyhash.proxies.constructions.column_search import resized, searched_columns
-from proxyhash.proxies.constructions.distance import minimal_distance
-from proxyhash.proxies.constructions.linear import distance, griesmer_bound, shortened, weights, with_parity, words
+from proxyhash.proxies.constructions.codewords import minimal_distance
+from proxyhash.proxies.constructions.column_search import resize_columns, search_columns
+from proxyhash.proxies.constructions.linear import (
+    add_parity,
+    encode_messages,
+    griesmer_bound,
+    linear_distance,
+    shorten,
+    word_weights,
+)
 from proxyhash.proxies.constructions.orbit_search import column_orbits, orbit_columns
 
 # The largest distance of a linear [n, k] code for n from k to 64, exact for k up to 7. Source: A. E. Brouwer's table of
@@ -55,15 +62,15 @@ def test_the_table_is_proved_but_for_the_entries_that_are_named() -> None:
 @pytest.mark.parametrize("k", range(1, 8))
 def test_the_search_finds_the_best_linear_code_of_every_length(k: int) -> None:
     for n in range(k, 65):
-        columns = searched_columns(k, n, largest_min_distance(1 << k, n))
+        columns = search_columns(k, n, largest_min_distance(1 << k, n))
         assert len(columns) == n
         assert columns.min() > 0  # no constant bit
-        assert distance(columns, k) == TABLE[n, k], (n, k)
+        assert linear_distance(columns, k) == TABLE[n, k], (n, k)
 
 
 def test_long_codes_are_repeated_simplex_codes() -> None:
-    assert distance(searched_columns(3, 7 * 50, 999), 3) == 4 * 50
-    assert distance(searched_columns(4, 15 * 20 + 8, 999), 4) == 8 * 20 + 4
+    assert linear_distance(search_columns(3, 7 * 50, 999), 3) == 4 * 50
+    assert linear_distance(search_columns(4, 15 * 20 + 8, 999), 4) == 8 * 20 + 4
 
 
 some_columns = st.lists(st.integers(1, 31), min_size=5, max_size=20).map(np.array)
@@ -71,25 +78,25 @@ some_columns = st.lists(st.integers(1, 31), min_size=5, max_size=20).map(np.arra
 
 @given(columns=some_columns)
 def test_weights_are_those_of_the_words(columns: np.ndarray) -> None:
-    code = words(columns, np.arange(32))
-    np.testing.assert_array_equal(weights(columns, 5), (code == -1).sum(axis=1))
-    if distance(columns, 5) > 0:  # the words differ
-        assert minimal_distance(code) == distance(columns, 5)
+    code = encode_messages(columns, np.arange(32))
+    np.testing.assert_array_equal(word_weights(columns, 5), (code == -1).sum(axis=1))
+    if linear_distance(columns, 5) > 0:  # the words differ
+        assert minimal_distance(code) == linear_distance(columns, 5)
 
 
 @given(columns=some_columns)
 def test_a_parity_bit_makes_an_odd_distance_even(columns: np.ndarray) -> None:
-    before, after = distance(columns, 5), distance(with_parity(columns), 5)
+    before, after = linear_distance(columns, 5), linear_distance(add_parity(columns), 5)
     assert after >= before + before % 2
-    assert with_parity(columns)[-1] != 0
+    assert add_parity(columns)[-1] != 0
 
 
 @given(columns=some_columns, count=st.integers(1, 3))
 def test_shortening_keeps_the_words_that_are_zero_there(columns: np.ndarray, count: int) -> None:
-    shorter, k = shortened(columns, 5, count)
-    code = words(columns, np.arange(32))
+    shorter, k = shorten(columns, 5, count)
+    code = encode_messages(columns, np.arange(32))
     expected = np.unique(code[(code[:, :count] == 1).all(axis=1)][:, count:], axis=0)
-    np.testing.assert_array_equal(np.unique(words(shorter, np.arange(1 << k)), axis=0), expected)
+    np.testing.assert_array_equal(np.unique(encode_messages(shorter, np.arange(1 << k)), axis=0), expected)
 
 
 def test_griesmer_by_hand() -> None:
@@ -100,9 +107,9 @@ def test_griesmer_by_hand() -> None:
 
 def test_resizing_takes_and_adds_the_best_columns() -> None:
     simplex = np.arange(1, 16)
-    assert distance(resized(simplex, 4, 14), 4) == 7
-    assert distance(resized(np.append(simplex, simplex), 4, 15), 4) >= 6
-    grown = resized(simplex, 4, 30)
+    assert linear_distance(resize_columns(simplex, 4, 14), 4) == 7
+    assert linear_distance(resize_columns(np.append(simplex, simplex), 4, 15), 4) >= 6
+    grown = resize_columns(simplex, 4, 30)
     assert sorted(grown) == sorted([*simplex, *simplex])
 
 
@@ -118,7 +125,7 @@ def test_symmetry_finds_what_single_columns_do_not() -> None:
     columns = orbit_columns(10, 128, 61)
     assert len(columns) == 128
     assert columns.min() > 0
-    assert distance(columns, 10) == 60
+    assert linear_distance(columns, 10) == 60
 
 
 def test_cosets() -> None:
@@ -140,7 +147,7 @@ def test_known_trace_codes(m: int, exponents: tuple[int, ...], k: int, least: in
     code = trace_code(m, exponents)
     assert (len(code.columns), code.k, code.distance) == (2**m, k, least)
     if k <= 11:
-        assert minimal_distance(words(code.columns, np.arange(1 << k))) == least
+        assert minimal_distance(encode_messages(code.columns, np.arange(1 << k))) == least
 
 
 @pytest.mark.parametrize(
@@ -151,7 +158,7 @@ def test_trace_codes_are_shortened_cut_and_lengthened(k: int, bits: int, least: 
     columns = trace_code_columns(k, bits, bits)
     assert columns is not None
     assert len(columns) == bits
-    assert distance(columns, k) >= least
+    assert linear_distance(columns, k) >= least
 
 
 def test_beyond_what_can_be_looked_at_there_is_no_trace_code() -> None:

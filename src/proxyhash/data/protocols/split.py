@@ -1,7 +1,8 @@
 """What a protocol decides: which images train, which tune, which ask and which are searched."""
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,3 +69,11 @@ class Split:
         """Show the protocol and the sizes."""
         sizes = ", ".join(f"{len(getattr(self, name)):,} {name.replace('_', ' ')}" for name in _SETS)
         return f"Split({self.protocol}@{self.version} of {self.dataset}: {sizes}; top {self.top or 'all'})"
+
+
+def drop_indices(split: Split, indices: Indices) -> Split:
+    """Return a split without some images, for example those that cannot be read."""
+    if not len(indices):
+        return split
+    kept: dict[str, Any] = {name: np.setdiff1d(getattr(split, name), indices) for name in _SETS}
+    return replace(split, **kept)

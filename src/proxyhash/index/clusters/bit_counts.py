@@ -8,7 +8,16 @@ from numba import types
 from numba.core import cgutils as untyped_cgutils
 from numba.extending import intrinsic
 
-from proxyhash.codes.logic import PLANE, WORD, add_up, any_bit, load, pointers, spread, store
+from proxyhash.codes.bitsliced.llvm_ops import (
+    PLANE,
+    WORD,
+    add_planes,
+    any_bit,
+    broadcast,
+    data_pointers,
+    load_plane,
+    store_plane,
+)
 
 cgutils: Any = untyped_cgutils
 
@@ -31,12 +40,12 @@ def _reaching(levels: int) -> Any:
             counts = [cgutils.alloca_once(builder, PLANE) for _ in range(levels + 1)]
             for level, count in enumerate(counts[:-1]):
                 bit = builder.and_(builder.lshr(begin, WORD(level)), WORD(1))
-                builder.store(spread(builder, builder.neg(bit)), count)
+                builder.store(broadcast(builder, builder.neg(bit)), count)
             builder.store(ir.Constant(PLANE, [0] * 4), counts[-1])
             with cgutils.for_range(builder, arguments[4]) as loop:
                 first = builder.mul(loop.index, WORD(AT_ONCE))
                 _count_round(builder, words, builder.gep(offsets, [first]), counts)
-            empty = load(builder, after, -4)
+            empty = load_plane(builder, after, -4)
             return any_bit(builder, builder.and_(builder.load(counts[-1]), builder.not_(empty)))
 
         return types.boolean(blocks, types.int64, lists, types.int64, types.int64, types.int64), generate
@@ -57,8 +66,8 @@ def _count_round(builder: Any, words: Any, offsets: Any, counts: list[Any]) -> N
     planes = [(level, builder.load(count)) for level, count in enumerate(counts[:-1])]
     for i in range(AT_ONCE):
         offset = builder.zext(builder.load(builder.gep(offsets, [WORD(i)])), WORD)
-        planes.append((0, load(builder, builder.gep(words, [offset]), 0)))
-    *sums, over = add_up(builder, planes)
+        planes.append((0, load_plane(builder, builder.gep(words, [offset]), 0)))
+    *sums, over = add_planes(builder, planes)
     for count, plane in zip(counts[:-1], sums, strict=True):
         builder.store(plane, count)
     builder.store(builder.or_(builder.load(counts[-1]), over), counts[-1])
@@ -79,7 +88,7 @@ reaches_far: Any = _reaching(12)
 def _list_planes(typing_context: Any, word: Any, first: Any, table: Any, lists: Any, row: Any, listed: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word, first, listed = arguments[0], arguments[1], arguments[5]
-        (known,) = pointers(context, builder, signature.args[2:3], arguments[2:3])
+        (known,) = data_pointers(context, builder, signature.args[2:3], arguments[2:3])
         target, _ = _row(context, builder, signature.args[3], arguments[3], arguments[4])
         eight = ir.VectorType(ir.IntType(16), 8)
         for byte in range(8):
@@ -118,13 +127,13 @@ def _add_differences(typing_context: Any, blocks: Any, block: Any, part: Any, bi
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         words, _ = _row(context, builder, signature.args[0], arguments[0], arguments[1])
         source = builder.gep(words, [builder.mul(arguments[2], WORD(64 * 4))])
-        query, target = pointers(context, builder, signature.args[3:], arguments[3:])
-        terms = [(level, load(builder, target, 4 * level)) for level in range(DISTANCE_PLANES)]
+        query, target = data_pointers(context, builder, signature.args[3:], arguments[3:])
+        terms = [(level, load_plane(builder, target, 4 * level)) for level in range(DISTANCE_PLANES)]
         for i in range(64):
-            bit = spread(builder, builder.load(builder.gep(query, [WORD(i)])))
-            terms.append((0, builder.xor(load(builder, source, 4 * i), bit)))
-        for level, plane in enumerate(add_up(builder, terms)[:DISTANCE_PLANES]):
-            store(builder, plane, target, 4 * level)
+            bit = broadcast(builder, builder.load(builder.gep(query, [WORD(i)])))
+            terms.append((0, builder.xor(load_plane(builder, source, 4 * i), bit)))
+        for level, plane in enumerate(add_planes(builder, terms)[:DISTANCE_PLANES]):
+            store_plane(builder, plane, target, 4 * level)
         return context.get_dummy_value()
 
     return types.void(blocks, types.int64, types.int64, bits, sums), generate

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
+from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.codes.kernels import popcount
-from proxyhash.codes.logic import BLOCK
 from proxyhash.index.clusters.bit_counts import AT_ONCE, DISTANCE_PLANES, add_differences, list_planes, reaches, reaches_far
 from proxyhash.index.clusters.layout import Groups, Pairs
 from proxyhash.index.item_ids import Longs, Whole

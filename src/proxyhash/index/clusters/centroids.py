@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes import distances, top_k
-from proxyhash.codes.bits import Packed, words
-from proxyhash.codes.search import for_queries
+from proxyhash.codes import hamming_distances, top_k
+from proxyhash.codes.bits import Packed, to_words
+from proxyhash.codes.search import parallel_over_queries
 from proxyhash.index.clusters import layout_kernels
 from proxyhash.index.local.blocks import Numbers
 from proxyhash.utils.random import generator
@@ -54,7 +54,7 @@ def share_looked_at(sample: Packed, centres: Packed, seed: int = 0) -> float:
     to_own, own = _nearest(sample, centres)
     cells = np.zeros((len(centres), 8 * sample.shape[1] + 1), np.int64)
     np.add.at(cells, (own, to_own), 1)
-    apart = np.abs(np.arange(cells.shape[1]) - distances(sample[chosen], centres)[:, :, None].astype(np.int64))
+    apart = np.abs(np.arange(cells.shape[1]) - hamming_distances(sample[chosen], centres)[:, :, None].astype(np.int64))
     return float((cells * (apart <= limit[:, None, None])).sum() / (len(chosen) * len(sample)))
 
 
@@ -62,14 +62,14 @@ def assign(codes: Packed, centres: Packed | None) -> Numbers:
     """Return the number of each code's nearest centre (n,); without centres all are in one group."""
     groups = np.zeros(len(codes), np.uint16)
     if centres is not None and len(codes):
-        items, c = words(codes), np.ascontiguousarray(words(centres).T)
+        items, c = to_words(codes), np.ascontiguousarray(to_words(centres).T)
         pieces = -(-len(codes) // 8192)
 
         def work(rows: slice) -> None:
             part = slice(rows.start * 8192, min(rows.stop * 8192, len(codes)))
             layout_kernels.nearest_centres(items[:, part], c, groups[part])
 
-        for_queries(pieces, None, work)
+        parallel_over_queries(pieces, None, work)
     return groups
 
 

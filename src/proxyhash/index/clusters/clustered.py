@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.codes.logic import BLOCK
-from proxyhash.codes.search import for_queries
+from proxyhash.codes.bitsliced.llvm_ops import BLOCK
+from proxyhash.codes.search import parallel_over_queries
 from proxyhash.index.clusters import layout_kernels, search_kernels
 from proxyhash.index.clusters.layout import NO_SPAN, Groups
 from proxyhash.index.clusters.segment import Fill, Found, Segment, in_ranges
@@ -44,7 +44,7 @@ class GroupedSegment(Segment):
             keys[order[rows]], places[order[rows]] = best.keys, best.places
 
         if k:
-            for_queries(len(queries), threads, search, at_once=max(1, _HELD_AT_ONCE // k))
+            parallel_over_queries(len(queries), threads, search, max_queries=max(1, _HELD_AT_ONCE // k))
         return Found(keys, places), int(looked.sum())
 
     def within(self, queries: Words, radius: int, threads: int | None = None) -> tuple[Longs, Found]:
@@ -55,7 +55,7 @@ class GroupedSegment(Segment):
         def count(rows: slice) -> None:
             search_kernels.within(queries[rows], self.groups, radius, counts[rows], *nowhere, False)
 
-        for_queries(len(queries), threads, count)
+        parallel_over_queries(len(queries), threads, count)
         starts = np.concatenate([[0], np.cumsum(counts)])
         keys, places = np.empty(starts[-1], np.uint64), np.empty(starts[-1], np.int64)
 
@@ -66,7 +66,7 @@ class GroupedSegment(Segment):
                 order = np.argsort(keys[mine])
                 keys[mine], places[mine] = keys[mine][order], places[mine][order]
 
-        for_queries(len(queries), threads, collect)
+        parallel_over_queries(len(queries), threads, collect)
         return starts, Found(keys, places)
 
     def codes(self, places: Longs) -> Words:
@@ -126,7 +126,7 @@ def grouped_segment(
         for group in range(rows.start, rows.stop):
             layout_kernels.order_group(groups, group, sizes[group])
 
-    for_queries(len(centres), threads, order)
+    parallel_over_queries(len(centres), threads, order)
     return GroupedSegment(groups, int(sizes.sum()))
 
 

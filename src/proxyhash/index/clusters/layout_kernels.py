@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
+from proxyhash.codes.bitsliced.bit_planes import join_block, slice_block
+from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.codes.kernels import CHUNK, chunk_distances, popcount
-from proxyhash.codes.logic import BLOCK
-from proxyhash.codes.planes import join_block, slice_block
 from proxyhash.index.clusters.layout import Groups
 from proxyhash.index.item_ids import Longs, Starts, Whole, position_at, put_position
 from proxyhash.utils.jit import jit

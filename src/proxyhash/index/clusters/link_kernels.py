@@ -3,8 +3,8 @@
 import numpy as np
 
 from proxyhash.codes.bits import Words
+from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.codes.kernels import CHUNK, chunk_distances
-from proxyhash.codes.logic import BLOCK
 from proxyhash.index.clusters.candidates import (
     Near,
     Visitors,

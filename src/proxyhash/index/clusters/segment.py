@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.codes.search import nearest_words, words_within
+from proxyhash.codes.search import range_search_words, top_k_words
 from proxyhash.index.item_ids import Longs, Positions, Starts, no_positions, positions_from
 
 _HALF = np.uint64(32)
@@ -93,13 +93,13 @@ class PlainSegment(Segment):
 
     def nearest(self, queries: Words, k: int, threads: int | None = None) -> tuple[Found, int]:
         """Look at everything."""
-        found = nearest_words(queries, self.words, k, threads)
+        found = top_k_words(queries, self.words, k, threads)
         keys = keys_of(found.distances, self.positions.at(found.indices))
         return Found(keys, found.indices), len(queries) * len(self)
 
     def within(self, queries: Words, radius: int, threads: int | None = None) -> tuple[Longs, Found]:
         """Look at everything."""
-        found = words_within(queries, self.words, radius, threads)
+        found = range_search_words(queries, self.words, radius, threads)
         return found.starts, Found(keys_of(found.distances, self.positions.at(found.indices)), found.indices)
 
     def codes(self, places: Longs) -> Words:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes.bits import Packed, Words, words
+from proxyhash.codes.bits import Packed, Words, to_words
 from proxyhash.index.item_ids import Starts
 from proxyhash.index.local.store import Store
 from proxyhash.utils.errors import InputError
@@ -41,7 +41,7 @@ class Block:
 
     def words(self) -> Words:
         """Return the codes as words (W, n)."""
-        return words(self.codes)
+        return to_words(self.codes)
 
     def some(self, which: NDArray[np.bool_] | slice) -> "Block":
         """Return some of the codes."""

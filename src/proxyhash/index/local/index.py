@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes import MAX_BITS, Neighbors
-from proxyhash.codes.bits import Packed, Words, words
+from proxyhash.codes.bits import Packed, Words, to_words
 from proxyhash.index.base import Index
 from proxyhash.index.calibration import THRESHOLD, Calibration
 from proxyhash.index.clusters.segment import Found, distances_of, positions_of
@@ -292,4 +292,4 @@ class EmbeddedIndex(Index):
 
 
 def _query_words(codes: Packed) -> Words:
-    return np.ascontiguousarray(words(codes).T)
+    return np.ascontiguousarray(to_words(codes).T)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from proxyhash.codes.bits import Packed, Words, words
+from proxyhash.codes.bits import Packed, Words, to_words
 from proxyhash.index.clusters.clustered import GroupedSegment, grouped_segment
 from proxyhash.index.clusters.segment import Found, PlainSegment, Segment, Take, plain_segment
 from proxyhash.index.local.blocks import Place, group_sizes, joined, places, read_blocks
@@ -122,7 +122,7 @@ def load(store: Store, edition: int, now: dict[int, Place], generation: int) -> 
     if centres is None:
         main = plain_segment(parts, sum(place.items for place in now.values()), fill, below)
     else:
-        c = np.ascontiguousarray(words(unpacked_centres(centres, bits)).T)
+        c = np.ascontiguousarray(to_words(unpacked_centres(centres, bits)).T)
         main = grouped_segment(c, group_sizes(store, edition, len(c)), fill, below)
     store.rows("PRAGMA shrink_memory")  # the pages that were read are not needed any more
     _give_back()

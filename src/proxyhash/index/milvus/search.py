@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes.bits import Packed, words
+from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.local.items import labels_from
 from proxyhash.index.milvus.collection import CALL
@@ -98,7 +98,7 @@ def with_scores(row: Row, nu: NDArray[np.float32], codes: Mapping[str, Packed]) 
     row = [match for match in row if match.key in codes]
     if not row:
         return row
-    stored = np.ascontiguousarray(words(np.stack([codes[match.key] for match in row])).T)
+    stored = np.ascontiguousarray(to_words(np.stack([codes[match.key] for match in row])).T)
     scores = asymmetric_distances(nu[None], stored[None])[0]
     scored = [match._replace(score=round(float(score), 4)) for match, score in zip(row, scores, strict=True)]
     order = np.lexsort((np.arange(len(row)), np.round(scores, 6)))

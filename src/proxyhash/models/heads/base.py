@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from proxyhash.codes import pack, signs
+from proxyhash.codes import binarize, pack
 from proxyhash.codes.bits import Packed
 
 Floats = NDArray[np.float32]
 Queries = Packed | Floats
-"""What the evaluation compares with packed codes: packed codes (Q, bytes), or tables (Q, M, k), see `codes.tables`."""
+"""What the evaluation compares with packed codes: packed codes (Q, bytes), or tables (Q, M, k), see `codes.adc`."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Head(nn.Module):
 
     def codes(self, outputs: Floats) -> Packed:
         """Return packed codes (N, ceil(bits / 8)); by default the signs of the outputs."""
-        return pack(signs(outputs))
+        return pack(binarize(outputs))
 
     def queries(self, outputs: Floats) -> Queries:
         """Return what is compared with the codes of a database; by default codes as well."""

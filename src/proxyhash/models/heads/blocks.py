@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
+from proxyhash.codes.adc import pack_subcodes, subcode_bits
 from proxyhash.codes.bits import Packed
-from proxyhash.codes.tables import pack_symbols, symbol_bits
 from proxyhash.models.heads.base import Floats, Head, HeadShape, layers_before
 from proxyhash.models.heads.registry import head_kind
 
@@ -19,7 +19,7 @@ class BlockHead(Head):
 
     def __init__(self, shape: HeadShape) -> None:
         super().__init__(shape)
-        self.each: int = symbol_bits(shape.bits)
+        self.each: int = subcode_bits(shape.bits)
         layers, width = layers_before(shape)
         self.layers = nn.Sequential(*layers, nn.Linear(width, self.outputs))
 
@@ -35,7 +35,7 @@ class BlockHead(Head):
 
     def codes(self, outputs: Floats) -> Packed:
         """Return the largest entries of the blocks as symbols."""
-        return pack_symbols(self._blocks(outputs).argmax(2), self.each)
+        return pack_subcodes(self._blocks(outputs).argmax(2), self.each)
 
     def queries(self, outputs: Floats) -> Floats:
         """Return the tables (Q, M, k): the more of a value a query has, the nearer it is."""

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from proxyhash.codes.adc import pack_subcodes, subcode_bits
 from proxyhash.codes.bits import Packed
-from proxyhash.codes.product_quantiser import distance_tables, learn_codebooks, quantise, reconstruct
-from proxyhash.codes.tables import pack_symbols, symbol_bits
+from proxyhash.codes.pq import distance_tables, learn_codebooks, quantize, reconstruct
 from proxyhash.models.heads.base import Floats, Head, HeadShape, layers_before
 from proxyhash.models.heads.registry import head_kind
 from proxyhash.utils.random import generator
@@ -24,7 +24,7 @@ class QuantisedHead(Head):
 
     def __init__(self, shape: HeadShape) -> None:
         super().__init__(shape)
-        self.each = symbol_bits(shape.bits)
+        self.each = subcode_bits(shape.bits)
         parts = shape.bits // self.each
         layers, width = layers_before(shape)
         self.layers = nn.Sequential(*layers, nn.Linear(width, self.outputs))
@@ -42,7 +42,7 @@ class QuantisedHead(Head):
 
     def codes(self, outputs: Floats) -> Packed:
         """Return the nearest centroids as symbols."""
-        return pack_symbols(quantise(outputs, self._books()), self.each)
+        return pack_subcodes(quantize(outputs, self._books()), self.each)
 
     def queries(self, outputs: Floats) -> Floats:
         """Return the tables (Q, M, k) of squared distances."""
@@ -50,7 +50,7 @@ class QuantisedHead(Head):
 
     def quantised(self, outputs: Floats) -> Floats:
         """Return what the codes of z stand for (n, outputs)."""
-        return reconstruct(quantise(outputs, self._books()), self._books(), self.outputs)
+        return reconstruct(quantize(outputs, self._books()), self._books(), self.outputs)
 
     def _books(self) -> Floats:
         return self.codebooks.cpu().numpy().astype(np.float32)

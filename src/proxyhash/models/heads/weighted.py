@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proxyhash.codes import signs
-from proxyhash.codes.tables import bit_tables
+from proxyhash.codes import binarize
+from proxyhash.codes.adc import weighted_hamming_tables
 from proxyhash.models.heads.base import Floats, HeadShape
 from proxyhash.models.heads.linear import LinearHead
 from proxyhash.models.heads.registry import head_kind
@@ -24,4 +24,4 @@ class WeightedHead(LinearHead):
 
     def queries(self, outputs: Floats) -> Floats:
         """Return the tables (Q, bits, 2) of the weighted distance."""
-        return bit_tables(signs(outputs), self.weights.cpu().numpy().astype(np.float64))
+        return weighted_hamming_tables(binarize(outputs), self.weights.cpu().numpy().astype(np.float64))

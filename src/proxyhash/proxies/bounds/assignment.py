@@ -73,5 +73,5 @@ def pearson(similarity: Floats, unit: Floats, gain: float) -> float:
     s_sum, s_squares = _pair_sums(similarity)
     g_sum, g_squares = cosine_sums(unit)
     spread = (s_squares - s_sum**2 / pairs) * (g_squares - g_sum**2 / pairs)
-    constant = spread <= 1e-12 * s_squares * g_squares
+    constant = spread <= 1e-12 * s_squares * abs(g_squares)  # rounding may make both sides negative
     return float("nan") if constant else float((gain - s_sum * g_sum / pairs) / np.sqrt(spread))

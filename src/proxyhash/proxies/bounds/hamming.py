@@ -4,10 +4,12 @@ A(d, D) is the most words of d bits with pairwise distances of at least D. For o
 bound below is asked about even D only.
 """
 
+from fractions import Fraction
 from functools import cache
 from math import comb
 
-from proxyhash.proxies.bounds.delsarte import delsarte_bound
+import numpy as np
+from scipy.optimize import linprog
 
 # The best upper bounds known on A(n, D) for n up to 28, sharper than the general ones below where those are not tight.
 # Column D starts at the length beside it. Source: A. E. Brouwer's table of general binary codes, which continues
@@ -27,6 +29,7 @@ KNOWN_SIZES = {
 }
 """Upper bounds on A(n, D), by (n, D)."""
 
+_STEPS_PER_UNIT = 2**40  # the solver's solution is rounded to this grid before it is proved
 _LINEAR_PROGRAM_UP_TO = 256  # bits; beyond, its exact check takes too long for what it adds
 
 
@@ -34,12 +37,12 @@ _LINEAR_PROGRAM_UP_TO = 256  # bits; beyond, its exact check takes too long for 
 def largest_min_distance(words: int, bits: int) -> int:
     """Return an upper bound on the minimal Hamming distance of any C >= 2 distinct words of d bits (C <= 2^d)."""
     distance = bits
-    while distance > 1 and not _may_exist(words, bits, distance):
+    while distance > 1 and not _is_possible(words, bits, distance):
         distance -= 1
     return distance
 
 
-def _may_exist(words: int, bits: int, distance: int) -> bool:
+def _is_possible(words: int, bits: int, distance: int) -> bool:
     """Ask the bounds, the cheapest first, whether `words` words of `bits` bits at `distance` are ruled out."""
     n, d = (bits, distance) if distance % 2 == 0 else (bits + 1, distance + 1)
     if plotkin_bound(n, d) < words or KNOWN_SIZES.get((n, d), words) < words or hamming_bound(n, d) < words:
@@ -57,3 +60,35 @@ def plotkin_bound(n: int, d: int) -> int:
 def hamming_bound(n: int, d: int) -> int:
     """Sphere packing, for even d: balls of radius (d - 2) / 2 around words of n - 1 bits do not overlap."""
     return int(2 ** (n - 1) // sum(comb(n - 1, k) for k in range((d - 2) // 2 + 1)))
+
+
+@cache
+def delsarte_bound(n: int, d: int) -> int:
+    """Return an upper bound on A(n, d) for even d; never below the true value, whatever the solver's rounding.
+
+    Dual program, with Q_k(i) = K_k(i) / C(n, k) the Krawtchouk polynomials scaled to 1 at 0: any g_k >= 0 with
+    f(i) = 1 + sum_k g_k Q_k(i) <= 0 at every distance i that may occur gives A(n, d) <= f(0) = 1 + sum_k g_k.
+    With d even the code may be taken even, so i runs over even numbers, and k up to n / 2 suffices.
+    """
+    values = [[_scaled_krawtchouk(n, k, i) for k in range(1, n // 2 + 1)] for i in range(d, n + 1, 2)]
+    table = np.array(values, dtype=float)
+    found = linprog(np.ones(table.shape[1]), A_ub=table, b_ub=-np.ones(len(table)), method="highs")
+    if found.x is None:
+        return 1 << n
+    return _proved([Fraction(max(0, round(g * _STEPS_PER_UNIT)), _STEPS_PER_UNIT) for g in found.x], values, n)
+
+
+def _proved(weights: list[Fraction], values: list[list[Fraction]], n: int) -> int:
+    """Turn a nearly feasible solution into a bound that holds: lower f by its largest violation v, f(0) / (1 - v)."""
+    worst = max(1 + sum(g * q for g, q in zip(weights, row, strict=True) if g) for row in values)
+    violation = max(worst, Fraction(0))
+    if violation >= 1:
+        return 1 << n
+    return int((1 + sum(weights) - violation) // (1 - violation))
+
+
+@cache
+def _scaled_krawtchouk(n: int, k: int, i: int) -> Fraction:
+    """K_k(i) / C(n, k) with K_k(i) = sum_j (-1)^j C(i, j) C(n - i, k - j)."""
+    total = sum((-1) ** j * comb(i, j) * comb(n - i, k - j) for j in range(min(i, k) + 1))
+    return Fraction(total, comb(n, k))

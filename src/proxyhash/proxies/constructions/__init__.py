@@ -5,6 +5,6 @@ what is left; `best` tries them and keeps what measures best.
 """
 
 from proxyhash.proxies.constructions.best import best_code
-from proxyhash.proxies.constructions.distance import minimal_distance
+from proxyhash.proxies.constructions.codewords import minimal_distance
 
 __all__ = ["best_code", "minimal_distance"]

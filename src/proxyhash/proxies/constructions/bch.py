@@ -10,11 +10,11 @@ from functools import cache
 
 import numpy as np
 
-from proxyhash.proxies.constructions.column_search import resized
+from proxyhash.proxies.constructions.column_search import resize_columns
 from proxyhash.proxies.constructions.field import generator_powers
-from proxyhash.proxies.constructions.linear import Columns, distance, shortened
+from proxyhash.proxies.constructions.linear import Columns, linear_distance, shorten
 
-_MOST_DIMENSIONS = 18  # up to here all weights of a code are looked at
+_MAX_DIMENSIONS = 18  # up to here all weights of a code are looked at
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +41,14 @@ def trace_code_columns(k: int, bits: int, most: int) -> Columns | None:
             best = promised, code
         if best[0] >= most:
             break
-    return None if best is None else _fitted(best[1], k, bits)
+    return None if best is None else _fit_length(best[1], k, bits)
 
 
-def _fitted(code: TraceCode, k: int, bits: int) -> Columns:
+def _fit_length(code: TraceCode, k: int, bits: int) -> Columns:
     """Shorten as far as there are dimensions to spare, keep the words whose last message bits are 0, and fit the length."""
     spare = max(0, len(code.columns) - bits)
-    columns, _ = shortened(code.columns, code.k, min(spare, code.k - k))
-    return resized(columns & ((1 << k) - 1), k, bits)
+    columns, _ = shorten(code.columns, code.k, min(spare, code.k - k))
+    return resize_columns(columns & ((1 << k) - 1), k, bits)
 
 
 def trace_codes(k: int, bits: int) -> Iterator[TraceCode]:
@@ -73,7 +73,7 @@ def trace_code(m: int, exponents: tuple[int, ...], constant: bool = True) -> Tra
         rank, coordinates = _coordinates(values)
         columns, k = columns | coordinates << k, k + rank
     columns = columns if constant else columns[1:]
-    return TraceCode(columns, k, distance(columns, k))
+    return TraceCode(columns, k, linear_distance(columns, k))
 
 
 def _coordinates(values: Columns) -> tuple[int, Columns]:
@@ -102,10 +102,10 @@ def _exponent_sets(m: int, at_least: int, enough: int) -> Iterator[tuple[int, ..
         if size >= at_least:
             yield chosen
         for leader, coset in cosets.items():
-            if size < enough and leader > chosen[-1] and size + len(coset) < _MOST_DIMENSIONS:
+            if size < enough and leader > chosen[-1] and size + len(coset) < _MAX_DIMENSIONS:
                 yield from grow((*chosen, leader), size + len(coset))
 
-    if m < _MOST_DIMENSIONS:
+    if m < _MAX_DIMENSIONS:
         yield from grow((1,), m)
 
 

@@ -8,18 +8,24 @@ g gives that for all 2^k columns.
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.proxies.constructions.linear import Columns, distance, griesmer_bound, weights, with_parity
-from proxyhash.proxies.constructions.transform import walsh_hadamard
+from proxyhash.proxies.constructions.linear import (
+    Columns,
+    add_parity,
+    griesmer_bound,
+    linear_distance,
+    walsh_hadamard,
+    word_weights,
+)
 from proxyhash.utils.jit import jit
 from proxyhash.utils.random import generator
 
-_WORK = 2e8  # additions in the transforms of one search: about a second
-_MOST_STEPS = 20_000  # up to k = 7 and 64 bits every best code is found within 5,000
+_MAX_ADDITIONS = 2e8  # additions in the transforms of one search: about a second
+_MAX_STEPS = 20_000  # up to k = 7 and 64 bits every best code is found within 5,000
 _TENURE = 3  # steps for which a moved column stays where it is, at least; at most twice as many
 _RANDOM_REMOVALS = 0.2  # the share of steps that take out any column: without them the search runs in circles
 
 
-def searched_columns(k: int, bits: int, most: int, start: Columns | None = None) -> Columns:
+def search_columns(k: int, bits: int, most: int, start: Columns | None = None) -> Columns:
     """Return columns (d,) of a [d, k] code, d >= k, of the largest distance found, no further than `most`; none is 0.
 
     From `start`, or from scratch, the goal rises until a search fails. An even goal is searched as the odd one below it in
@@ -27,20 +33,20 @@ def searched_columns(k: int, bits: int, most: int, start: Columns | None = None)
     """
     copies = max(0, bits // ((1 << k) - 1) - 1) if start is None else 0
     fixed = np.tile(np.arange(1, 1 << k), copies)
-    best = spread_columns(k, bits - len(fixed)) if start is None else start
+    best = initial_columns(k, bits - len(fixed)) if start is None else start
     most = min(most, griesmer_bound(bits, k)) - copies * (1 << k) // 2
-    reached = distance(best, k)
+    reached = linear_distance(best, k)
     while reached < most:
         goal = reached + 1
-        first = best if start is not None else spread_columns(k, len(best))
+        first = best if start is not None else initial_columns(k, len(best))
         found = _search(k, first, goal)
         if found is None:
             break
-        best, reached = found, distance(found, k)
+        best, reached = found, linear_distance(found, k)
     return np.concatenate((fixed, best))
 
 
-def spread_columns(k: int, bits: int) -> Columns:
+def initial_columns(k: int, bits: int) -> Columns:
     """Return the unit vectors and random columns (d,), all of them before any twice."""
     random = generator(0, "columns", k, bits)
     units = 1 << np.arange(k)
@@ -49,19 +55,19 @@ def spread_columns(k: int, bits: int) -> Columns:
 
 
 def _search(k: int, start: Columns, goal: int) -> Columns | None:
-    steps = int(min(_MOST_STEPS, _WORK / (k << k)))
+    steps = int(min(_MAX_STEPS, _MAX_ADDITIONS / (k << k)))
     random = generator(0, "column search", k, len(start), goal)
     columns = (start if goal % 2 else start[1:]).copy()
-    if not _reach(columns, weights(columns, k), goal - 1 + goal % 2, steps, random):
+    if not _reach(columns, word_weights(columns, k), goal - 1 + goal % 2, steps, random):
         return None
-    return columns if goal % 2 else with_parity(columns)
+    return columns if goal % 2 else add_parity(columns)
 
 
-def resized(columns: Columns, k: int, bits: int) -> Columns:
+def resize_columns(columns: Columns, k: int, bits: int) -> Columns:
     """Return `bits` columns: the cheapest are taken out, or the best put in, one after the other."""
     columns = columns.copy()
     while len(columns) != bits:
-        counts = weights(columns, k)
+        counts = word_weights(columns, k)
         goal = int(counts[1:].min()) + 2
         values = np.empty(1 << k)
         if len(columns) > bits:

@@ -3,17 +3,17 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.proxies.bit_flips import Signs, Stage, flipped
+from proxyhash.proxies.bit_annealing import AnnealingStage, Signs, anneal_bits
 from proxyhash.proxies.geometry import Floats
 
-_MOST_DIMENSIONS = 16  # of the linear code whose words are all looked at
-_STRANGERS = 4096  # random words to choose from besides
-_PAIRS_LOOKED_AT = 1e9  # by the flips of one search: about a second
-_MOST_FLIPS = 2_000_000
+_MAX_DIMENSIONS = 16  # of the linear code whose words are all looked at
+_RANDOM_WORDS = 4096  # random words to choose from besides
+_MAX_PAIRS = 1e9  # by the flips of one search: about a second
+_MAX_FLIPS = 2_000_000
 _STAGES = 20
 
 
-def completed(old: Floats, new: int, random: np.random.Generator) -> Signs:
+def complete_code(old: Floats, new: int, random: np.random.Generator) -> Signs:
     """Return `new` words (new, d) of +1 and -1 that are far from the rows of `old` (C, d) and from each other.
 
     The words are taken one by one, always the one farthest from all before, out of the affine hull of `old` (a code that was
@@ -21,13 +21,13 @@ def completed(old: Floats, new: int, random: np.random.Generator) -> Signs:
     as long as that raises the least distance of a new word.
     """
     old = np.ascontiguousarray(old, np.float32)
-    strangers = np.where(random.random((max(_STRANGERS, 4 * new), old.shape[1])) < 0.5, -1, 1).astype(np.float32)
+    strangers = np.where(random.random((max(_RANDOM_WORDS, 4 * new), old.shape[1])) < 0.5, -1, 1).astype(np.float32)
     found = farthest_first(old, np.concatenate((affine_hull(old), -old, strangers)), new)
-    reached = _least(old, found)
+    reached = _smallest_new_distance(old, found)
     while True:
-        better = _flipped_apart(old, found, reached + 1, random)
-        if (apart := _least(old, better)) <= reached:
-            return found if reached > 0 else _free_words(old, new)
+        better = _flip_bits(old, found, reached + 1, random)
+        if (apart := _smallest_new_distance(old, better)) <= reached:
+            return found if reached > 0 else _unused_words(old, new)
         found, reached = better, apart
 
 
@@ -47,7 +47,7 @@ def affine_hull(words: Signs) -> Signs:
         if rest.any():
             basis.append(rest)
             pivots.append(int(rest.argmax()))
-        if len(basis) > _MOST_DIMENSIONS:
+        if len(basis) > _MAX_DIMENSIONS:
             return words[:0]
     hull = words[:1]
     for vector in basis:
@@ -67,14 +67,14 @@ def farthest_first(old: Signs, candidates: Signs, count: int) -> Signs:
     return candidates[chosen]
 
 
-def _flipped_apart(old: Signs, found: Signs, goal: int, random: np.random.Generator) -> Signs:
+def _flip_bits(old: Signs, found: Signs, goal: int, random: np.random.Generator) -> Signs:
     rows = np.concatenate((old, found))
-    flips = int(min(_MOST_FLIPS, _PAIRS_LOOKED_AT / len(rows)) / _STAGES)
-    stages = [Stage(temperature, 1.0, flips) for temperature in np.geomspace(3.0, 0.3, _STAGES)]
-    return flipped(rows, goal, stages, random, fixed=len(old))[len(old) :]
+    flips = int(min(_MAX_FLIPS, _MAX_PAIRS / len(rows)) / _STAGES)
+    stages = [AnnealingStage(temperature, 1.0, flips) for temperature in np.geomspace(3.0, 0.3, _STAGES)]
+    return anneal_bits(rows, goal, stages, random, fixed=len(old))[len(old) :]
 
 
-def _least(old: Signs, found: Signs) -> int:
+def _smallest_new_distance(old: Signs, found: Signs) -> int:
     """Return the smallest distance of a found word to an old one or to another found one."""
     bits, rows = old.shape[1], np.concatenate((old, found))
     products = found @ rows.T
@@ -82,7 +82,7 @@ def _least(old: Signs, found: Signs) -> int:
     return int((bits - products.max()) / 2)
 
 
-def _free_words(old: Signs, count: int) -> Signs:
+def _unused_words(old: Signs, count: int) -> Signs:
     """Return the first `count` words in counting order that are not in `old`: there are few left, and all are as near."""
     bits = old.shape[1]
     taken = {row.tobytes() for row in old > 0}

@@ -1,5 +1,6 @@
 """Codes from Hadamard matrices: the largest distance there is wherever Plotkin's bound is the one that counts."""
 
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -24,7 +25,7 @@ def hadamard(order: int) -> Signs | None:
     power_of_two = order & (order - 1) == 0  # Sylvester's matrix first: its rows are a linear code, which can be extended
     for construct in (_product, _paley_one, _paley_two) if power_of_two else (_paley_one, _paley_two, _product):
         if (found := construct(order)) is not None:
-            return _normalized(found)
+            return _normalize(found)
     return None
 
 
@@ -68,7 +69,7 @@ def _product(order: int) -> Signs | None:
     return None
 
 
-def _normalized(matrix: Signs) -> Signs:
+def _normalize(matrix: Signs) -> Signs:
     """Flip rows and columns so that the first of each is all +1."""
     matrix = matrix * matrix[0]
     return matrix * matrix[:, :1]
@@ -90,3 +91,55 @@ def biorthogonal_code(order: int) -> Signs | None:
     """(n bits, 2 n words, distance n / 2): the rows and their complements."""
     matrix = hadamard(order)
     return None if matrix is None else np.concatenate((matrix, -matrix))
+
+
+def plotkin_codes(classes: int, bits: int) -> Iterator[list[Signs]]:
+    """Yield codes of at least C words and d bits, the largest distance first, each as blocks of columns side by side.
+
+    Every block holds at least C words that are far apart in it whichever C are taken, so words may be chosen and matched
+    block by block. A code of odd distance is one of the next even distance and one more bit, without its last bit.
+    """
+    for distance in range(bits, 0, -1):
+        length, even = (bits, distance) if distance % 2 == 0 else (bits + 1, distance + 1)
+        if 2 * even <= length:
+            return
+        words = 2 * (even // (2 * even - length))
+        blocks = levenshtein_blocks(words, length, even) if words >= classes else None
+        if blocks:
+            yield without_last_bits(blocks, length - bits)
+
+
+def biorthogonal_codes(classes: int, bits: int) -> Iterator[Signs]:
+    """Yield Hadamard codes of at least C words cut to d bits, the largest distance first: each bit cut costs one."""
+    orders = [order for order in (1, 2, *range(4, bits + bits // 4 + 4, 4)) if bits <= order and 2 * order >= classes]
+    for order in sorted(orders):
+        code = biorthogonal_code(order)
+        if code is not None:
+            yield code[:, :bits]
+
+
+def levenshtein_blocks(words: int, length: int, distance: int) -> list[Signs] | None:
+    """Return a code of 2 k words that meets Plotkin's bound for even `distance` > `length` / 2, or None without matrices.
+
+    With a = d (2 k + 1) - n (k + 1) and b = k n - d (2 k - 1), n = (2 k - 1) a + (2 k + 1) b and d = k a + (k + 1) b:
+    shortened Hadamard codes of orders 4 k and 4 k + 4 supply two units of a or of b each, simplex codes of half the order
+    one.
+    """
+    k = words // 2
+    a, b = distance * (2 * k + 1) - length * (k + 1), k * length - distance * (2 * k - 1)
+    blocks = [*_units(a, k), *_units(b, k + 1)]
+    return None if any(block is None for block in blocks) else [block for block in blocks if block is not None]
+
+
+def _units(count: int, half: int) -> list[Signs | None]:
+    """Return codes of at least 2 `half` words with length `count` (2 half - 1) and distance `count` half in all."""
+    pairs, single = divmod(count, 2)
+    if half % 2 == 0 or half == 1:  # a simplex code of order 2 half may exist, and stands for one unit
+        return [simplex_code(2 * half)] * count
+    return [shortened_code(4 * half)] * pairs + [None] * single
+
+
+def without_last_bits(blocks: list[Signs], bits: int) -> list[Signs]:
+    """Cut `bits` columns, 0 or 1, from the last block."""
+    kept = [*blocks[:-1], blocks[-1][:, : blocks[-1].shape[1] - bits]]
+    return [block for block in kept if block.shape[1]]

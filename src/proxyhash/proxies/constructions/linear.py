@@ -7,13 +7,13 @@ of how often each column occurs, so a minimal distance costs milliseconds, not p
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.proxies.constructions.transform import walsh_hadamard
+from proxyhash.utils.jit import jit
 
 Columns = NDArray[np.int64]
 Words = NDArray[np.int8]
 
 
-def weights(columns: Columns, k: int) -> NDArray[np.int64]:
+def word_weights(columns: Columns, k: int) -> NDArray[np.int64]:
     """Return the weight of the word of every message (2^k,)."""
     spectrum = np.bincount(columns, minlength=1 << k).astype(np.float64)
     walsh_hadamard(spectrum)
@@ -21,19 +21,19 @@ def weights(columns: Columns, k: int) -> NDArray[np.int64]:
     return counts
 
 
-def distance(columns: Columns, k: int) -> int:
+def linear_distance(columns: Columns, k: int) -> int:
     """Return the minimal distance of the code, which is the least weight of a word that is not 0."""
-    return int(weights(columns, k)[1:].min())
+    return int(word_weights(columns, k)[1:].min())
 
 
-def words(columns: Columns, messages: NDArray[np.int64]) -> Words:
+def encode_messages(columns: Columns, messages: NDArray[np.int64]) -> Words:
     """Return the words (M, d) of `messages` (M,) as +1 and -1, -1 for a bit that is set."""
     parity = np.bitwise_count(messages[:, None] & columns) & 1
     signs: Words = 1 - 2 * parity.astype(np.int8)
     return signs
 
 
-def with_parity(columns: Columns) -> Columns:
+def add_parity(columns: Columns) -> Columns:
     """Add the bit that makes every weight even, which turns an odd distance into the next even one.
 
     Where all weights are even already that bit would be constant, and a repeated column takes its place.
@@ -42,7 +42,7 @@ def with_parity(columns: Columns) -> Columns:
     return np.append(columns, parity or columns[0])
 
 
-def shortened(columns: Columns, k: int, count: int) -> tuple[Columns, int]:
+def shorten(columns: Columns, k: int, count: int) -> tuple[Columns, int]:
     """Keep the words that are 0 in `count` bits and drop these bits: [d, k] becomes [d - count, k - count] or a larger code.
 
     Of two messages that differ in the pivot of a dropped column one is kept: message bit `pivot` becomes the sum of the
@@ -65,3 +65,15 @@ def griesmer_bound(bits: int, k: int) -> int:
     while sum(-(-found >> i) for i in range(k)) > bits:
         found -= 1
     return found
+
+
+@jit(nogil=True)
+def walsh_hadamard(values: NDArray[np.float64]) -> None:
+    """Replace values f (2^k,) by F(c) = sum_x (-1)^(c . x) f(x), in place."""
+    half = 1
+    while half < len(values):
+        for first in range(0, len(values), 2 * half):
+            for low in range(first, first + half):
+                a, b = values[low], values[low + half]
+                values[low], values[low + half] = a + b, a - b
+        half *= 2

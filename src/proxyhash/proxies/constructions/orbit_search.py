@@ -8,9 +8,9 @@ orbits are codes over GF(4) with a symmetry of their own. At k = 10 there are 69
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.proxies.constructions.column_search import resized
+from proxyhash.proxies.constructions.column_search import resize_columns
 from proxyhash.proxies.constructions.field import generator_powers
-from proxyhash.proxies.constructions.linear import Columns, distance, weights
+from proxyhash.proxies.constructions.linear import Columns, linear_distance, word_weights
 from proxyhash.utils.jit import jit
 from proxyhash.utils.random import generator
 
@@ -24,13 +24,13 @@ def orbit_columns(k: int, bits: int, most: int) -> Columns:
     """Return columns (d,) of a [d, k] code, k even, most of them in whole orbits; `most` is the distance hoped for."""
     orbits = column_orbits(k)
     sizes = np.array([len(orbit) for orbit in orbits])
-    added = np.unique([weights(orbit, k)[1:] for orbit in orbits], axis=1)  # messages of one orbit have the same weight
+    added = np.unique([word_weights(orbit, k)[1:] for orbit in orbits], axis=1)  # messages of one orbit have the same weight
     found = []
     for start in range(_STARTS):
         chosen = _choose(added, sizes, bits, most - most % 2, _STEPS, generator(0, "orbits", k, bits, start))
         whole = [orbit for orbit, taken in zip(orbits, chosen, strict=True) if taken]
-        found.append(resized(np.concatenate(whole or [np.arange(1, 1 << k)]), k, bits))
-    return max(found, key=lambda columns: distance(columns, k))
+        found.append(resize_columns(np.concatenate(whole or [np.arange(1, 1 << k)]), k, bits))
+    return max(found, key=lambda columns: linear_distance(columns, k))
 
 
 def column_orbits(k: int) -> list[Columns]:

@@ -1,0 +1,1 @@
+"""Bit-sliced Hamming kernels: 256 codes are compared at once with bitwise instructions."""

@@ -1,0 +1,75 @@
+"""JSON Lines files that several processes append to."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from proxyhash.utils.atomic_io import DISK_FULL_ADVICE, is_disk_full, sync_folder
+from proxyhash.utils.errors import InputError
+
+
+def append_json_line(path: Path, content: dict[str, Any]) -> None:
+    """Append one object and sync it to disk.
+
+    A lock keeps other processes from writing meanwhile. An incomplete last line of a killed process is removed.
+    """
+    line = json.dumps(content).encode() + b"\n"
+    is_new = not path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+b") as handle, _exclusive(handle):
+            _end_last_line(handle)
+            handle.write(line)
+            handle.flush()
+            os.fsync(handle.fileno())
+        if is_new:
+            sync_folder(path.parent)
+    except OSError as error:
+        reason = DISK_FULL_ADVICE if is_disk_full(error, path.parent) else error.strerror
+        raise InputError(f"Cannot write {path}: {reason}.") from error
+
+
+def split_json_lines(content: bytes) -> list[bytes]:
+    """Return the lines of a file; an incomplete last line is left out."""
+    *lines, last = content.split(b"\n")
+    return [*lines, last] if _is_json(last) else lines
+
+
+@contextmanager
+def _exclusive(handle: IO[bytes]) -> Iterator[None]:
+    """Hold an exclusive lock on an open file; closing the file releases it too."""
+    if os.name != "posix":  # no advisory locks: each append is one write
+        yield
+        return
+    import fcntl
+
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+def _end_last_line(handle: IO[bytes]) -> None:
+    """Remove an incomplete last line, or end a complete one that lacks its line break."""
+    handle.seek(0)
+    start, last = 0, b""
+    for line in handle:
+        start, last = start + len(last), line
+    if last.endswith(b"\n") or not last:
+        return
+    if _is_json(last):
+        handle.write(b"\n")
+    else:
+        handle.truncate(start)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:  # also of bytes that are not UTF-8
+        return False
+    return True
