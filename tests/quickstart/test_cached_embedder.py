@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers.images import write_images
-from proxyhash.codes.bits import pack, signs
+from proxyhash.codes.bits import binarize, pack
 from proxyhash.data import Problems, load_dataset
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
@@ -27,7 +27,7 @@ def test_codes_are_those_of_the_network(margin: float, model: Path, tmp_path: Pa
     batches = list(embedder.embed_batches(dataset.images, problems))
     readable = np.delete(np.arange(20), 3)
     np.testing.assert_array_equal(np.concatenate([indices for indices, _ in batches]), readable)
-    codes = pack(signs(np.concatenate([embeddings for _, embeddings in batches])))
+    codes = pack(binarize(np.concatenate([embeddings for _, embeddings in batches])))
     paths = [tmp_path / "photos" / dataset.images.key(int(index)) for index in readable]
     np.testing.assert_array_equal(codes, hasher.encode(paths))
     assert problems.as_dict() == {"unreadable image": {"count": 1, "examples": ["a/3.png"]}}
