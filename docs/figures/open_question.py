@@ -15,7 +15,15 @@ from matplotlib.figure import Figure
 from proxyhash.experiments import Record, read_records
 
 RESULTS = Path(__file__).parents[2] / "results"
-ROWS = ("hclm", "code", "shclm", "scode", "joint:floor=0.9", "joint:floor=0.75", "joint:floor=0.5")
+ROWS = (
+    "hclm",
+    "code",
+    "shclm",
+    "scode",
+    "joint:distance_share=0.9",
+    "joint:distance_share=0.75",
+    "joint:distance_share=0.5",
+)
 COLORS = ("#9aa5ab", "#54646d", "#c0392b", "#e08e45", "#a9cce3", "#5499c7", "#154f7a")
 SHAPES = {16: "o", 32: "s", 64: "^"}
 
@@ -39,7 +47,7 @@ def draw(axes: Axes, records: list[Record], across: str, title: str) -> None:
             values = [distance(r) if across == "distance" else correlation(r) for r in found]
             known = [value for value in values if value is not None]
             if known:
-                name = row.replace("joint:floor=", "joint, floor ") if bits == 16 else "_"
+                name = row.replace("joint:distance_share=", "joint, distance share ") if bits == 16 else "_"
                 up = 100 * mean(record.metrics["map"] for record in found)
                 axes.plot(mean(known), up, shape, color=color, markersize=8, label=name)
     axes.set_title(title, loc="left", fontsize=10)

@@ -134,7 +134,7 @@ def test_the_installed_command_runs_the_demo(tmp_path: Path) -> None:
     assert min(ours, accuracy) > 0.9
     assert "1,797 images are in demo/index" in done.stdout
     page = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
-    assert "What is found: shclm, 16 bits" in page
+    assert "Retrieval examples: shclm, 16 bits" in page
     with Image.open(tmp_path / "demo" / "found.png") as sheet:
         assert sheet.width > 1000
     assert len(list((tmp_path / "demo" / "digits" / "3").glob("*.png"))) == 183

@@ -21,7 +21,7 @@ def test_a_page_with_a_gallery(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (model,) = (tmp_path / "models").iterdir()
     main(f"report {tmp_path}/records -o {tmp_path}/report.html --gallery {model}".split())
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "What is found: random, 8 bits" in page
+    assert "Retrieval examples: random, 8 bits" in page
     assert page.count("data:image/jpeg") == 8 * 11
     for name in ("report.md", "report.csv"):
         main(f"report {tmp_path}/records -o {tmp_path}/{name}".split())

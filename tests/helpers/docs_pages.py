@@ -8,17 +8,19 @@ PROJECT = Path(__file__).parents[2]
 RUN = ("console", "python")
 _FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"<!-- not run: (.+) -->\n+\Z")
+_FILE = re.compile(r"<!-- file: (.+) -->\n+\Z")
 _INPUTS = re.compile(r"<!-- in a folder with: (.+) -->")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command or one block of Python, with the output on the page; None if the page shows none."""
+    """One command, one block of Python or one file to write, with the output on the page; None if the page shows none."""
 
     line: int
     language: str
     text: str
     output: str | None = None
+    file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ def read_page(path: Path) -> Page:
         if language == "output":
             steps[-1] = Step(steps[-1].line, steps[-1].language, steps[-1].text, body)
         elif language in RUN:
-            found = _commands(line, body) if language == "console" else [Step(line, language, body)]
+            file = _FILE.search(before)
+            step = Step(line, language, body) if file is None else Step(line, "file", body, file=file[1])
+            found = _commands(line, body) if language == "console" else [step]
             if mark:
                 not_run += [(step, mark[1]) for step in found]
             else:

@@ -48,6 +48,9 @@ class PageRunner:
 
     def run_step(self, step: Step) -> str:
         """Run one step and return its output."""
+        if step.file is not None:
+            Path(step.file).write_text(step.text, encoding="utf-8")
+            return ""
         if step.language == "python":
             return self._python(step.text)
         command = step.text.replace("8000", self.port)  # the port on the page may be in use

@@ -11,7 +11,7 @@ from proxyhash.methods.greedyhash import straight_through_signs
 
 def test_dpn_by_hand() -> None:
     objective = build("dpn", margin=0.75)
-    objective.get_buffer("centres").copy_(torch.tensor([[1.0, -1.0], [1.0, 1.0]]))
+    objective.get_buffer("centers").copy_(torch.tensor([[1.0, -1.0], [1.0, 1.0]]))
     hinges = [0.25, 0.0, 0.0, 0.75, 1.25, 0.25]
     assert loss_value(objective) == pytest.approx(sum(hinges) / 6)
 

@@ -16,17 +16,17 @@ def test_dpsh_by_hand() -> None:
     theta = {(0, 1): 0.25, (0, 2): -0.375, (1, 2): -0.25}
     pairs = -(theta[0, 1] - softplus(theta[0, 1])) + softplus(theta[0, 2]) + softplus(theta[1, 2])
     distances = (0.25 + 0 + 0 + 1 + 0.25 + 0.25) / 6
-    assert loss_value(build("dpsh", quantisation=0.5)) == pytest.approx(pairs / 3 + 0.5 * distances)
+    assert loss_value(build("dpsh", quantization=0.5)) == pytest.approx(pairs / 3 + 0.5 * distances)
 
 
 def test_dtsh_by_hand() -> None:
     theta = {(0, 1): 0.25, (0, 2): -0.375, (1, 2): -0.25}
     triplets = [softplus(1 - theta[0, 1] + theta[0, 2]), softplus(1 - theta[0, 1] + theta[1, 2])]
-    assert loss_value(build("dtsh", quantisation=0.0)) == pytest.approx(sum(triplets) / 2)
+    assert loss_value(build("dtsh", quantization=0.0)) == pytest.approx(sum(triplets) / 2)
 
 
 def test_ssdh_by_hand() -> None:
-    objective = build("ssdh", ends=2.0, balance=3.0)
+    objective = build("ssdh", saturation=2.0, balance=3.0)
     plain = loss_value(build("bhc"))
     ends = sum((x / 2) ** 2 for x in NU.flatten().tolist()) / 6
     balance = sum((row.mean().item() / 2) ** 2 for row in NU) / 3
@@ -34,20 +34,20 @@ def test_ssdh_by_hand() -> None:
 
 
 def test_csq_pulls_to_centres() -> None:
-    objective = build("csq", bits=4, classes=4, quantisation=0.0)
-    centres = objective.get_buffer("centres")
-    np.testing.assert_array_equal((centres @ centres.T).numpy(), 4 * np.eye(4))
-    nu = 0.5 * centres
+    objective = build("csq", bits=4, classes=4, quantization=0.0)
+    centers = objective.get_buffer("centers")
+    np.testing.assert_array_equal((centers @ centers.T).numpy(), 4 * np.eye(4))
+    nu = 0.5 * centers
     assert loss_value(objective, nu, torch.arange(4)) == pytest.approx(-log(0.75))
     assert (objective.scores(nu).argmax(1) == torch.arange(4)).all()  # type: ignore[union-attr]
 
 
 def test_csq_votes_on_tags() -> None:
     tags = np.array([[1, 1, 0], [0, 0, 1]], bool)
-    objective = build_method("csq", TrainingData.from_arrays(4, None, tags), {"quantisation": 0.0})
-    centres, coin = objective.get_buffer("centres"), objective.get_buffer("coin")
-    goal = torch.sign(centres[0] + centres[1] + 0.5 * coin)
-    both = torch.stack([goal, centres[2]])
+    objective = build_method("csq", TrainingData.from_arrays(4, None, tags), {"quantization": 0.0})
+    centers, coin = objective.get_buffer("centers"), objective.get_buffer("coin")
+    goal = torch.sign(centers[0] + centers[1] + 0.5 * coin)
+    both = torch.stack([goal, centers[2]])
     assert objective(0.5 * both, torch.from_numpy(tags).float(), torch.arange(2)).item() == pytest.approx(-log(0.75))
 
 
@@ -61,10 +61,10 @@ def test_orthohash_by_hand() -> None:
 
 def test_mdsh_by_hand() -> None:
     objective = build("mdsh", bits=4, classes=4)
-    centres = objective.get_buffer("centres")
-    cosines = (centres @ centres.T / 4)[0].tolist()
+    centers = objective.get_buffer("centers")
+    cosines = (centers @ centers.T / 4)[0].tolist()
     expected = log(sum(exp(2 * cosine) for cosine in cosines)) - 2
-    assert loss_value(objective, centres[:1].clone(), torch.tensor([0])) == pytest.approx(expected)
+    assert loss_value(objective, centers[:1].clone(), torch.tensor([0])) == pytest.approx(expected)
 
 
 NO_GRADIENT = {

@@ -1,21 +1,40 @@
 """Every system under the one contract, on real digits."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from helpers.digits import digits, retrieval
+from helpers.plugins import PLUGIN, own_registry
 from proxyhash.evaluation import mean_average_precision
 from proxyhash.methods import HeadEncoder, LinearEncoder, TrainingData, get_method, list_methods
+from proxyhash.methods.plugins import load_plugin
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.features import fit_method
 from proxyhash.utils.errors import InputError
 
-FLOOR = {"lsh": 0.25, "itq": 0.5, "random": 0.5, "learned": 0.6}  # what labels add is asked of all others
+FLOOR = {
+    "lsh": 0.25,
+    "first-features": 0.25,
+    "itq": 0.5,
+    "random": 0.5,
+    "learned": 0.6,
+}  # what labels add is asked of all others
 
+
+NAMES = [*list_methods(), "spread", "first-features"]  # the last two are those of a plugin
+TAKES_TAGS = [*(name for name in list_methods() if get_method(name).learns_from == "classes or tags"), "spread"]
 
 SHORT = OptimConfig.frozen(epochs=8, hidden_dim=128, batch_size=128)  # of the deep ones: seconds, not minutes
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _plugin() -> Iterator[None]:
+    with own_registry():
+        load_plugin(PLUGIN)
+        yield
 
 
 def training_data() -> TrainingData:
@@ -23,7 +42,7 @@ def training_data() -> TrainingData:
 
 
 @pytest.mark.filterwarnings("ignore:All proxies are equally far apart")
-@pytest.mark.parametrize("name", list_methods())
+@pytest.mark.parametrize("name", NAMES)
 def test_fits_encodes_saves_and_repeats(name: str, tmp_path: Path) -> None:
     encoder = fit_method(name, training_data(), SHORT)
     codes = encoder.encode(digits().query)
@@ -44,7 +63,7 @@ def test_fits_encodes_saves_and_repeats(name: str, tmp_path: Path) -> None:
     assert encoder.encode(digits().query[:0]).shape == (0, 2)
 
 
-@pytest.mark.parametrize("name", list_methods())
+@pytest.mark.parametrize("name", NAMES)
 def test_refuses_what_it_cannot_use(name: str) -> None:
     found = get_method(name)
     with pytest.raises(InputError, match="has no setting 'typo'"):
@@ -60,7 +79,7 @@ def test_refuses_what_it_cannot_use(name: str) -> None:
         encoder.encode(digits().query[:, :5])
 
 
-@pytest.mark.parametrize("name", [name for name in list_methods() if get_method(name).learns_from == "classes or tags"])
+@pytest.mark.parametrize("name", TAKES_TAGS)
 @pytest.mark.filterwarnings("ignore:All proxies are equally far apart")
 def test_learns_from_tags(name: str) -> None:
     tags = np.stack([digits().labels % 2 == 0, digits().labels < 5, digits().labels % 3 == 0, digits().labels == 7], axis=1)

@@ -35,7 +35,7 @@ def discrete_value(
 ) -> float:
     """Return mu ||Y - B W||^2 + n ||W||^2 + eta ||B - U||^2."""
     regression = settings.regression * np.square(labels - codes @ weights).sum() + settings.ridge * np.square(weights).sum()
-    return float(regression + settings.quantisation * np.square(codes - nu).sum())
+    return float(regression + settings.quantization * np.square(codes - nu).sum())
 
 
 def similarity_error(codes: NDArray[np.float64], similarity: NDArray[np.float64], counts: NDArray[np.float64]) -> float:
@@ -66,17 +66,17 @@ def test_the_tanh_of_hashnet_grows_steeper() -> None:
 
 
 def test_dsdh_is_dpsh_until_it_has_codes() -> None:
-    objective = build("dsdh", quantisation=0.5)
+    objective = build("dsdh", quantization=0.5)
     assert isinstance(objective, Dsdh)
-    assert loss_value(objective) == pytest.approx(loss_value(build("dpsh", quantisation=0.5)))
-    pairs = loss_value(build("dpsh", quantisation=0.0))
+    assert loss_value(objective) == pytest.approx(loss_value(build("dpsh", quantization=0.5)))
+    pairs = loss_value(build("dpsh", quantization=0.0))
     objective.codes.fill_(-1.0)
     assert loss_value(objective) == pytest.approx(pairs + 0.5 * float((NU + 1).square().mean()))
 
 
 @given(SEEDS)
 def test_no_step_of_dsdh_raises_its_objective(seed: int) -> None:
-    random, settings = np.random.default_rng(seed), DsdhSettings(quantisation=0.3, sweeps=2)
+    random, settings = np.random.default_rng(seed), DsdhSettings(quantization=0.3, sweeps=2)
     labels = np.eye(3, dtype=np.float32)[random.integers(0, 3, 20)]
     nu = np.tanh(random.standard_normal((20, 5))).astype(np.float32)
     before = signs(random, 20, 5)
@@ -125,10 +125,10 @@ def test_a_bit_ends_where_no_flip_helps() -> None:
 
 def test_cnnh_gives_each_class_the_code_of_its_number() -> None:
     objective = build("cnnh", bits=4, classes=2)
-    centres = objective.get_buffer("centres")
-    assert (centres[0] == -centres[1]).all()  # two classes: as far apart as can be
-    assert loss_value(objective, centres.double(), torch.tensor([0, 1])) == 0
-    assert loss_value(objective, centres.double() / 2, torch.tensor([0, 1])) == pytest.approx(0.25)
+    centers = objective.get_buffer("centers")
+    assert (centers[0] == -centers[1]).all()  # two classes: as far apart as can be
+    assert loss_value(objective, centers.double(), torch.tensor([0, 1])) == 0
+    assert loss_value(objective, centers.double() / 2, torch.tensor([0, 1])) == pytest.approx(0.25)
 
 
 def test_label_sets_are_all_that_similarity_depends_on() -> None:
@@ -194,7 +194,7 @@ def test_adsh_needs_no_matrix_of_all_pairs() -> None:
     objective = build("adsh", bits=4, classes=3, agreement=0.3)
     assert isinstance(objective, Adsh)
     objective.codes.copy_(torch.from_numpy(signs(random, 12, 4)))
-    objective._sum_up()
+    objective._update_sums()
     nu = np.tanh(random.standard_normal((5, 4))).astype(np.float32)
     codes = objective.codes.numpy()
     expected = written_out(nu, codes, codes[:5], list(range(5)))
@@ -223,12 +223,12 @@ def test_one_bit_of_the_database_is_solved_exactly() -> None:
 
 
 def test_dqn_by_hand() -> None:
-    objective = build("dqn", bits=8, width=2, quantisation=0.5)
+    objective = build("dqn", bits=8, embed_dim=2, quantization=0.5)
     assert isinstance(objective, Dqn)
     z = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], dtype=torch.float64)
     pairs = (1 - 0.6) ** 2 + ((1 + 0) ** 2 + (1 + 0.8) ** 2) / 2
     assert loss_value(objective, z, LABELS) == pytest.approx(pairs)
-    objective.quantised[:3] = torch.tensor([[1.0, 0.0], [0.6, 0.6], [0.5, 1.0]])
+    objective.quantized[:3] = torch.tensor([[1.0, 0.0], [0.6, 0.6], [0.5, 1.0]])
     assert loss_value(objective, z, LABELS) == pytest.approx(pairs + 0.5 * (0.04 + 0.25) / 3)
 
 

@@ -56,7 +56,7 @@ def test_every_method_keeps_the_contract(name: str, kind: str) -> None:
     scores, proxies = made.scores(nu), made.proxies()
     assert scores is None or scores.shape == (COUNT, len(NAMES))
     assert proxies is None or proxies.weights.shape == (len(NAMES), BITS)
-    assert made.per_class >= 0
+    assert made.samples_per_class >= 0
     made.on_epoch_end(nu.detach, head)
     again = build_method(name, data(kind), {})
     torch.testing.assert_close(again(nu, targets(kind), torch.arange(COUNT)), loss, rtol=0, atol=0)
@@ -84,19 +84,23 @@ def test_tau_is_what_suits_the_labels_unless_it_is_given() -> None:
 
 def test_the_joint_loss_is_the_sum_and_asks_for_classes_side_by_side() -> None:
     nu, y = embeddings(), targets("classes")
-    made = build_method("hclm", data("classes", features=False), {"triplet": 3.0, "margin": 2.5, "tau": 7.0, "per_class": 5})
+    made = build_method(
+        "hclm", data("classes", features=False), {"triplet": 3.0, "margin": 2.5, "tau": 7.0, "samples_per_class": 5}
+    )
     assert isinstance(made, ProxyMethod)
     expected = proxy_cross_entropy(nu, y, made.weights, 7.0) + 3 * hamming_triplet(nu, y, 2.5)
     torch.testing.assert_close(made(nu, y, y), expected)
-    assert made.per_class == 5
-    assert build_method("hclm", data("classes"), {}).per_class == 0
-    assert build_method("hclm", data("tags"), {"triplet": 1.0}).per_class == 0
-    assert build_method("hclm", data("classes"), {"triplet": 1.0}).per_class == 4
-    assert build_method("hclm", data("classes"), {"triplet": 1.0, "per_class": 0}).per_class == 0
+    assert made.samples_per_class == 5
+    assert build_method("hclm", data("classes"), {}).samples_per_class == 0
+    assert build_method("hclm", data("tags"), {"triplet": 1.0}).samples_per_class == 0
+    assert build_method("hclm", data("classes"), {"triplet": 1.0}).samples_per_class == 4
+    assert build_method("hclm", data("classes"), {"triplet": 1.0, "samples_per_class": 0}).samples_per_class == 0
     whole = replace(data("classes"), finetune=True)
-    assert build_method("hclm", whole, {"triplet": 1.0}).per_class == 2, "batch normalization sees who is in the batch"
-    assert build_method("hclm", whole, {"triplet": 1.0, "per_class": 4}).per_class == 4
-    assert build_method("triplet", data("classes"), {}).per_class == 4
+    assert build_method("hclm", whole, {"triplet": 1.0}).samples_per_class == 2, (
+        "batch normalization sees who is in the batch"
+    )
+    assert build_method("hclm", whole, {"triplet": 1.0, "samples_per_class": 4}).samples_per_class == 4
+    assert build_method("triplet", data("classes"), {}).samples_per_class == 4
     by_nca = build_method("hclm", data("classes"), {"loss": "nca"})
     torch.testing.assert_close(by_nca(nu, y, y), proxy_nca(nu, y, made.weights, 6.0))
     by_angle = build_method("hclm", data("classes"), {"loss": "cosine"})
@@ -149,9 +153,13 @@ def test_distance_share_sets_the_min_distance_of_joint() -> None:
         ("learned", {"loss": "bits"}, "The loss bits needs proxies of +1 and -1, and those of the kind learned are not."),
         ("shclm", {"similarity": "names"}, "sHCLM: similarity is one of auto, means, tags, not 'names'."),
         ("shclm", {"similarity": "tags"}, "Only tagged images have tags that occur together"),
-        ("hclm", {"per_class": 1}, "per_class must be at least 2, not 1."),
+        ("hclm", {"samples_per_class": 1}, "samples_per_class must be at least 2, not 1."),
         ("shclm", {"distance_share": 0.5}, "sHCLM has no setting 'distance_share'; choose from tau, triplet"),
-        ("joint", {"distance_share": 1.5}, "distance_share is a share of the largest minimal distance"),
+        (
+            "joint",
+            {"distance_share": 1.5},
+            "distance_share is a share of the largest minimal distance",
+        ),
         ("triplet", {"margin": -1.0}, "The margin may not be negative."),
     ],
 )

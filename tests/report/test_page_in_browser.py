@@ -25,7 +25,7 @@ def test_nothing_is_broken_and_everything_fits(browser: Browser, tmp_path: Path,
     assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
     assert page.evaluate("document.images.length") == 6 + 11
     assert page.evaluate("document.documentElement.scrollWidth") <= width, "wide tables scroll by themselves"
-    page.get_by_text("How each number came to be").first.click()
+    page.get_by_text("Settings of all results").first.click()
     assert page.get_by_text('"versions"').first.is_visible()
     assert said == []
     page.close()

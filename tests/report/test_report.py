@@ -1,6 +1,7 @@
 import csv
 import io
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def test_cells_hold_mean_spread_and_the_papers_number() -> None:
     (comparison,) = compare(RECORDS)
     assert comparison.title == "cifar100: cifar100-paper@1, frozen convnet"
     assert comparison.code_lengths == [16, 32]
-    assert comparison.labels == ["lsh", "shclm", "shclm:triplet=1"]
+    assert list(comparison.rows) == ["lsh", "shclm", "shclm:triplet=1"]
     cell = comparison.cell("shclm", 16, "map")
     assert cell is not None
     assert (cell.mean, cell.std, cell.count) == pytest.approx((71.0, 2**0.5, 2))
@@ -40,10 +41,10 @@ def test_only_what_was_measured_alike_stands_in_one_table() -> None:
     assert titles == [
         "cifar100: cifar100-paper@1, fine-tuned convnet at 112 pixels",
         "cifar100: cifar100-paper@1, frozen convnet",
-        "cifar100: cifar100-paper@1, frozen convnet, rehearsed on the training set",
+        "cifar100: cifar100-paper@1, frozen convnet, evaluated on validation data",
     ]
-    (rehearsed,) = compare([other])
-    cell = rehearsed.cell("itq", 16, "map")
+    (validation,) = compare([other])
+    cell = validation.cell("itq", 16, "map")
     assert cell is not None
     assert cell.paper is None, "the paper took the test"
 
@@ -59,13 +60,13 @@ def test_a_method_that_was_run_in_several_ways_has_several_rows() -> None:
         make_record("shclm", 32, 0.6, trial=shared),
     ]
     (comparison,) = compare([*records, make_record("lsh", 32, 0.1)])
-    assert comparison.labels == [
+    assert list(comparison.rows) == [
         "lsh",
         "shclm (epochs 3, trained alone)",
         "shclm (epochs 3, trained for [16, 32] bits at once)",
         "shclm (epochs 12, trained alone)",
     ]
-    assert [cell.count for label in comparison.labels if (cell := comparison.cell(label, 32, "map"))] == [1, 1, 1, 1]
+    assert [cell.count for label in comparison.rows if (cell := comparison.cell(label, 32, "map"))] == [1, 1, 1, 1]
 
 
 def test_the_papers_numbers() -> None:
@@ -87,13 +88,13 @@ def test_what_each_round_chose_for_itself_is_one_row() -> None:
         for number in (0, 1)
     ]
     (comparison,) = compare(tuned)
-    assert comparison.labels == ["shclm"]
+    assert list(comparison.rows) == ["shclm"]
     cell = comparison.cell("shclm", 32, "map")
     assert cell is not None
     assert (cell.count, round(cell.mean, 6)) == (2, 55.0)
     other = make_record("shclm", 32, 0.4, trial={**trial, "fold": 1, "settings": {"tau": 4.0}})
     (comparison,) = compare([*tuned, other])
-    assert comparison.labels == ["shclm (tau 4.0)", "shclm (tau 5.0)"], "within a round it is another way"
+    assert list(comparison.rows) == ["shclm (tau 4.0)", "shclm (tau 5.0)"], "within a round it is another way"
 
 
 def test_the_joint_loss_is_a_row_of_its_own() -> None:
@@ -117,7 +118,7 @@ def test_csv_is_one_line_a_cell_and_no_formula() -> None:
     assert {row["method"] for row in rows} == {"lsh", "shclm", "shclm:triplet=1", "'=HYPERLINK(1)"}
     assert not any(value.startswith(("=", "+", "@")) for row in rows for value in row.values())
     cell = next(row for row in rows if (row["method"], row["bits"], row["metric"]) == ("shclm", "16", "map"))
-    assert (float(cell["mean"]), float(cell["spread"]), cell["runs"], cell["paper"]) == (71.0, 1.41421, "2", "71.1")
+    assert (float(cell["mean"]), float(cell["std"]), cell["runs"], cell["paper"]) == (71.0, 1.41421, "2", "71.1")
 
 
 class Elements(HTMLParser):
@@ -167,7 +168,7 @@ def test_the_page_needs_no_network_and_runs_no_script(page: Elements) -> None:
 def test_the_page_shows_tables_figures_and_what_was_found(page: Elements) -> None:
     text = " ".join(page.text.split())
     assert "71.0 ± 1.4 paper 71.1 (-0.1)" in text
-    for caption in ("Retrieval against length", "Margins of the proxies", "Weights of the proxies, 32 bits"):
+    for caption in ("mAP by code length", "Distance of each proxy to its nearest", "Weights of the proxies, 32 bits"):
         assert caption in text
     assert page.tags.count("img") == 6 + 2 + 2, "six figures of the one, two of the other, two in the gallery"
     assert "3 bits, wrong" in text
@@ -181,12 +182,21 @@ def test_retrieval_is_drawn_against_the_geometry_of_proxies() -> None:
         for label, (distance, correlation) in floors.items()
     ]
     captions = [caption for caption, _ in draw_figures(*compare(records))]
-    assert "Retrieval against the distance of the nearest two proxies" in captions
-    assert "Retrieval against how far proxies follow the similarity of classes" in captions
+    assert "mAP by the minimum distance of proxies" in captions
+    assert "mAP by the correlation of class and proxy similarity" in captions
     fewer = [caption for caption, _ in draw_figures(*compare(records[:2]))]
-    assert not [caption for caption in fewer if caption.startswith("Retrieval against")], "two points show no relation"
+    assert not [caption for caption in fewer if caption.startswith("mAP by the")], "two points show no relation"
 
 
 def _geometry(distance: float, correlation: float | None) -> dict[str, object]:
     assignment = None if correlation is None else {"correlation": correlation}
     return {"min_distance": distance, "nearest_mean": distance, "assignment": assignment}
+
+
+def test_stale_rows_are_marked() -> None:
+    stale = make_record("itq", 16, 0.5)
+    records = [*RECORDS, replace(stale, stale="computed with another rounding")]
+    (comparison,) = compare(records)
+    assert r"| itq \(stale\) | 50.0" in to_markdown([comparison])
+    rows = csv.DictReader(io.StringIO(to_csv([comparison])))
+    assert {row["stale"] for row in rows if row["method"] == "itq"} == {"computed with another rounding"}

@@ -68,7 +68,7 @@ def test_invalid_code_lengths_are_refused(bits: tuple[int, ...]) -> None:
 def test_method_and_settings_are_checked() -> None:
     with pytest.raises(InputError, match=r"There is no method 'shcml'; did you mean shclm\?"):
         TrainConfig((8,), "shcml")
-    with pytest.raises(InputError, match=r"Triplet has no setting 'tau'; choose from margin, per_class."):
+    with pytest.raises(InputError, match=r"Triplet has no setting 'tau'; choose from margin, samples_per_class."):
         TrainConfig((8,), "triplet", {"tau": 3.0})
     assert not TrainConfig((8,)).finetune
     assert TrainConfig((8,), optim=OptimConfig.finetune()).finetune

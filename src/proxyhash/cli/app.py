@@ -112,6 +112,7 @@ def completion(shell: Literal["bash", "zsh", "fish"] | None = None, /, *, instal
 def launch(
     *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative=(), show_default=False)] = False,
+    plugin: Annotated[list[Path] | None, Parameter(negative=(), show_default=False)] = None,
 ) -> None:
     """Run a command with the options that all commands share.
 
@@ -121,7 +122,13 @@ def launch(
         The command and its own options.
     quiet
         Print only results and errors: no progress bars, no notes, no status messages.
+    plugin
+        A Python file that registers methods; give it several times for several files.
     """
+    if plugin:
+        from proxyhash.methods import use_plugins
+
+        use_plugins(plugin)
     with quiet_mode(quiet):
         app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
 

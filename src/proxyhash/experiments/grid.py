@@ -13,6 +13,8 @@ from proxyhash.utils.config import from_mapping
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
+DEFAULT = "default"  # in TOML, which has no null
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -97,5 +99,6 @@ def read_toml(path: Path, upgrade: Callable[[str], str] = str) -> dict[str, Any]
 
 
 def _row_table(tables: dict[str, dict[str, Any]], method: str, label: str) -> dict[str, Any]:
-    """Return the entries of a row: those of its method, then its own."""
-    return {**tables.get(method, {}), **tables.get(label, {})}
+    """Return the entries of a row: those of its method, then its own. The word "default" stands for None."""
+    entries = {**tables.get(method, {}), **tables.get(label, {})}
+    return {name: None if value == DEFAULT else value for name, value in entries.items()}

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from proxyhash.experiments.grid import Grid, read_toml
+from proxyhash.experiments.grid import DEFAULT, Grid, read_toml
 from proxyhash.experiments.trial import parse_method
 from proxyhash.methods import get_method
 from proxyhash.utils.atomic_io import atomic_write
@@ -112,7 +112,7 @@ def _settings(row: str, best: Candidate) -> dict[str, Any]:
     if row == method:
         return settings
     complete = asdict(get_method(method).settings(**settings))
-    return {name: value for name, value in complete.items() if value is not None}  # TOML has no null
+    return {name: DEFAULT if value is None else value for name, value in complete.items()}
 
 
 def _other_rows(path: Path, rows: Container[str]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from proxyhash.methods.base import Encoder, HashingMethod, MethodSettings, TrainingData
     from proxyhash.methods.encoders import HeadEncoder, LinearEncoder
+    from proxyhash.methods.plugins import use_plugins
     from proxyhash.methods.registry import (
         MethodInfo,
         build_method,
@@ -32,11 +33,13 @@ __all__ = [
     "get_method",
     "list_methods",
     "register_method",
+    "use_plugins",
 ]
 
 _MODULES = {
     "base": ("Encoder", "HashingMethod", "MethodSettings", "TrainingData"),
     "encoders": ("HeadEncoder", "LinearEncoder"),
+    "plugins": ("use_plugins",),
 }
 
 

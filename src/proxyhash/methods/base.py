@@ -14,6 +14,7 @@ from proxyhash.labels import ClassLabels, Labels, TagLabels
 from proxyhash.models.heads import HashHead, Head, HeadShape
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import upgrade_method_tensors
 from proxyhash.utils.progress import Progress, no_progress
 
 Floats = NDArray[np.float32]
@@ -102,8 +103,8 @@ class TrainingData:
 class MethodSettings:
     """Settings of a method: a frozen dataclass, of which this is one without any.
 
-    `SEARCH_SPACE` lists the settings that tuning tries. A field `per_class` asks for batches with that many images of each
-    class, unless images have tags.
+    `SEARCH_SPACE` lists the settings that tuning tries. A field `samples_per_class` asks for batches with that many images
+    of each class, unless images have tags.
     """
 
     SEARCH_SPACE: ClassVar[SearchSpace] = ({},)
@@ -141,13 +142,16 @@ class HashingMethod(nn.Module, ABC):
     """
 
     settings: Any
-    per_class: int  # images of one class in a batch; 0: random batches
+    samples_per_class: int  # images of one class in a batch; 0: random batches
 
     def __init__(self, data: TrainingData, settings: MethodSettings) -> None:
         super().__init__()
         self.settings = settings
+        self.register_load_state_dict_pre_hook(  # type: ignore[no-untyped-call]
+            lambda _, state, prefix, *__: upgrade_method_tensors(state, prefix)
+        )
         # An image with several tags belongs to no single class.
-        self.per_class = 0 if data.has_tags else getattr(settings, "per_class", 0)
+        self.samples_per_class = 0 if data.has_tags else getattr(settings, "samples_per_class", 0)
 
     def build_head(self, shape: HeadShape) -> Head:
         """Return the head from features (N, width) to outputs (N, bits), or to other outputs that it can encode."""

@@ -1,4 +1,4 @@
-"""BHC and SSDH: a classifier whose last hidden layer is the code (Lin et al. 2015; Yang, Lin and Chen 2018)."""
+"""BHC and SSDH: classifiers whose last hidden layer is the code (Lin et al. 2015; Yang, Lin and Chen 2018)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,23 +12,23 @@ from proxyhash.methods.registry import register_method
 
 @dataclass(frozen=True)
 class SsdhSettings(MethodSettings):
-    """The weights of the two further terms; the authors use 1 for all three."""
+    """Settings of SSDH: the weights of the two further terms. The authors use 1 for all three."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
-        {"ends": 0.1, "balance": 0.1},
-        {"ends": 1.0, "balance": 1.0},
-        {"ends": 1.0, "balance": 0.1},
+        {"saturation": 0.1, "balance": 0.1},
+        {"saturation": 1.0, "balance": 1.0},
+        {"saturation": 1.0, "balance": 0.1},
     )
 
-    ends: float = 1.0  # pushes activations to 0 and 1
+    saturation: float = 1.0  # pushes activations to 0 and 1
     balance: float = 1.0  # half of an image's bits should be on
 
 
 class _LatentBits(HashingMethod):
-    """Cross-entropy of a linear classifier on activations a = (nu + 1) / 2 in [0, 1]^K; the code is a >= 1/2.
+    """Linear classifier on activations a = (nu + 1) / 2 (N, K) in [0, 1]; the code is a >= 1/2.
 
-    a is a sigmoid of twice the head's output, so the shared head is theirs. For tags the cross-entropy is binary, one tag at
-    a time, as SSDH has it.
+    a is a sigmoid of twice the head's output, so the shared head equals the authors'. For tags the cross-entropy is
+    binary, one tag at a time, as in SSDH.
     """
 
     def __init__(self, data: TrainingData, settings: MethodSettings) -> None:
@@ -49,7 +49,7 @@ class _LatentBits(HashingMethod):
 
 @register_method("bhc", title="BHC", family="proxy", year=2015)
 class Bhc(_LatentBits):
-    """The cross-entropy alone."""
+    """Binary hash codes, Lin et al. 2015: the cross-entropy of the classifier."""
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
@@ -58,13 +58,17 @@ class Bhc(_LatentBits):
 
 @register_method("ssdh", title="SSDH", family="proxy", year=2018, settings=SsdhSettings)
 class Ssdh(_LatentBits):
-    """The cross-entropy, activations pushed to their ends, and balanced bits."""
+    """Supervised semantics-preserving deep hashing, Yang, Lin and Chen 2018.
+
+    The loss is the cross-entropy E1, minus the mean of (a - 1/2)^2, which pushes activations to 0 and 1, plus the mean
+    over images of (mean(a) - 1/2)^2, which balances bits.
+    """
 
     settings: SsdhSettings
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
-        """Return E1 - ends * mean (a - 1/2)^2 + balance * mean over images of (mean(a) - 1/2)^2."""
+        """Return E1 - saturation * mean (a - 1/2)^2 + balance * mean over images of (mean(a) - 1/2)^2."""
         active = (embeddings + 1) / 2
         loss = self.classification_loss(embeddings, targets)
-        loss = loss - self.settings.ends * (active - 0.5).square().mean()
+        loss = loss - self.settings.saturation * (active - 0.5).square().mean()
         return loss + self.settings.balance * (active.mean(1) - 0.5).square().mean()

@@ -1,4 +1,4 @@
-"""Fixed targets in Hamming space: a code for each class, and for several tags the vote of theirs."""
+"""Hash centers: a fixed target code for each class."""
 
 import numpy as np
 import torch
@@ -16,26 +16,26 @@ class HashCenters(HashingMethod):
     thrown once for all images.
     """
 
-    centres: Tensor  # named so in checkpoints
+    centers: Tensor
     coin: Tensor
 
     def __init__(self, data: TrainingData, settings: MethodSettings, centers: NDArray[np.float32]) -> None:
         super().__init__(data, settings)
         self.has_tags = data.has_tags
         coin = random_signs((data.bits,), generator(data.seed, "coin"))
-        self.register_buffer("centres", torch.from_numpy(centers))
+        self.register_buffer("centers", torch.from_numpy(centers))
         self.register_buffer("coin", torch.from_numpy(coin))
 
     def target_codes(self, targets: Tensor) -> Tensor:
         """Return the code (N, bits) that each image should have, from its class (N,) or tags (N, T)."""
         if not self.has_tags:
-            return self.centres[targets]
-        votes = targets @ self.centres + 0.5 * self.coin
+            return self.centers[targets]
+        votes = targets @ self.centers + 0.5 * self.coin
         return torch.where(votes >= 0, 1.0, -1.0)
 
     def scores(self, embeddings: Tensor) -> Tensor:
         """Return the inner products with the centers (N, C)."""
-        return embeddings @ self.centres.T
+        return embeddings @ self.centers.T
 
 
 def random_signs(shape: tuple[int, ...], random: np.random.Generator) -> NDArray[np.float32]:

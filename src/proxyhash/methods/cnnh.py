@@ -1,4 +1,4 @@
-"""CNNH: codes whose products are the similarities, then a network that predicts them (Xia, Pan, Lai, Liu and Yan 2014)."""
+"""CNNH: codes that reproduce similarities, predicted by a network (Xia, Pan, Lai, Liu and Yan 2014)."""
 
 from dataclasses import dataclass
 
@@ -18,18 +18,21 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CnnhSettings(MethodSettings):
-    """How often coordinate descent passes over all bits of all codes, at most."""
+    """Settings of CNNH."""
 
     sweeps: int = 10
 
 
 @register_method("cnnh", title="CNNH", family="pairwise", year=2014, settings=CnnhSettings, learns_from="classes")
 class Cnnh(HashCenters):
-    """||nu - h||^2, h the code of the image's class from the first stage: min ||S - H H' / K||^2 by coordinate descent.
+    """Convolutional neural network hashing, Xia et al. 2014.
 
-    S = +1 within a class and -1 across, so that images of a class get one code (ours): the problem is as large as the
-    classes, each weighing as many as it has images. The authors relax entries to [-1, 1]; ours are signs throughout. CNNH+,
-    which adds the classes to what the network predicts, is not here.
+    The loss is the mean of ||nu - h||^2, with nu (N, K) the embeddings and h (N, K) the codes of their classes, found
+    before training by coordinate descent on ||S - H H' / K||^2.
+
+    S = +1 within a class and -1 across, so that the images of a class share a code (ours): the problem has the size of
+    the classes, each weighted by its images. The authors relax entries to [-1, 1]; ours are signs throughout. CNNH+,
+    whose network predicts the classes too, is not included.
     """
 
     def __init__(self, data: TrainingData, settings: CnnhSettings) -> None:
@@ -46,7 +49,7 @@ class Cnnh(HashCenters):
 
 
 def similarity_codes(codes: Doubles, similarity: Doubles, counts: Doubles, sweeps: int) -> Doubles:
-    """Return codes (U, bits) of +1 and -1 that lower sum n_c n_d (S_cd - h_c.h_d / K)^2, bit by bit; no step raises it."""
+    """Lower sum n_c n_d (S_cd - h_c.h_d / K)^2 over codes h (U, bits) of +1 and -1, bit by bit; no step raises it."""
     codes, bits = codes.copy(), codes.shape[1]
     for _ in range(sweeps):
         before = codes.copy()

@@ -1,4 +1,4 @@
-"""CSQ: every image pulled to the hash centre of its class (Yuan et al. 2020)."""
+"""CSQ: images pulled to the hash center of their class (Yuan et al. 2020)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,22 +17,23 @@ from proxyhash.utils.random import generator
 
 @dataclass(frozen=True)
 class CsqSettings(MethodSettings):
-    """The authors' weight of the quantisation term."""
+    """Settings of CSQ: the weight of the quantization term, by default the authors'."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
-        {"quantisation": 1e-4},
-        {"quantisation": 1e-2},
-        {"quantisation": 0.1},
+        {"quantization": 1e-4},
+        {"quantization": 1e-2},
+        {"quantization": 0.1},
     )
 
-    quantisation: float = 1e-4
+    quantization: float = 1e-4
 
 
 @register_method("csq", title="CSQ", family="centers", year=2020, settings=CsqSettings)
 class Csq(HashCenters):
-    """Binary cross-entropy between (nu + 1) / 2 and the bits of the image's centre, plus a little quantisation.
+    """Central similarity quantization, Yuan et al. 2020.
 
-    HashCenters are rows of a Hadamard matrix and their complements, or random bits where these are too few.
+    The loss is the binary cross-entropy between (nu + 1) / 2 (N, K) and the bits of the image's center, plus the
+    quantization loss. Centers are rows of a Hadamard matrix and their complements, or random bits if these are too few.
     """
 
     settings: CsqSettings
@@ -42,9 +43,8 @@ class Csq(HashCenters):
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        return bitwise_cross_entropy(
-            embeddings, self.target_codes(targets)
-        ) + self.settings.quantisation * quantization_loss(embeddings)
+        loss = bitwise_cross_entropy(embeddings, self.target_codes(targets))
+        return loss + self.settings.quantization * quantization_loss(embeddings)
 
 
 def _centers(classes: int, bits: int, random: np.random.Generator) -> NDArray[np.float32]:

@@ -1,10 +1,11 @@
-"""DPN: each bit pushed past a margin on its class's side (Fan, Ng, Ju, Zhang, Liu, Chan and Yang 2020)."""
+"""DPN: a hinge for each bit of a class's code (Fan, Ng, Ju, Zhang, Liu, Chan and Yang 2020)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
+from proxyhash.losses import polarization_loss
 from proxyhash.methods.base import MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.centers import HashCenters, random_signs
 from proxyhash.methods.registry import register_method
@@ -14,7 +15,7 @@ from proxyhash.utils.random import generator
 
 @dataclass(frozen=True)
 class DpnSettings(MethodSettings):
-    """The authors' margin."""
+    """Settings of DPN: by default the authors' margin."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = ({"margin": 0.5}, {"margin": 1.0}, {"margin": 2.0})
 
@@ -23,10 +24,11 @@ class DpnSettings(MethodSettings):
 
 @register_method("dpn", title="DPN", family="centers", year=2020, settings=DpnSettings)
 class Dpn(HashCenters):
-    """The mean over images and bits of max(0, m - u_k t_k), u not bounded, t the random code of the image's class.
+    """Deep polarized network, Fan et al. 2020.
 
-    The authors draw the codes with probability 1/2, as here, or adapt them to the classes. For tags t is the vote of the
-    tags' codes.
+    The loss is the mean over images and bits of max(0, m - u_k t_k), with u (N, K) not bounded and t the random code of
+    the image's class. The authors draw the codes with probability 1/2, as here, or adapt them to the classes. For tags
+    t is the majority vote of their codes.
     """
 
     settings: DpnSettings
@@ -40,9 +42,4 @@ class Dpn(HashCenters):
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        return polarization(embeddings, self.target_codes(targets), self.settings.margin)
-
-
-def polarization(u: Tensor, goal: Tensor, margin: float) -> Tensor:
-    """Return the mean of max(0, m - u t), for u and t (N, bits): a hinge for every bit."""
-    return (margin - u * goal).clamp(min=0).mean()
+        return polarization_loss(embeddings, self.target_codes(targets), self.settings.margin)

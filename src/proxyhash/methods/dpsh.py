@@ -1,4 +1,4 @@
-"""DPSH: the likelihood of pairs (Li, Wang and Kang 2016)."""
+"""DPSH: likelihood of pairs (Li, Wang and Kang 2016)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,24 +12,28 @@ from proxyhash.methods.registry import register_method
 
 @dataclass(frozen=True)
 class DpshSettings(MethodSettings):
-    """The weight of the quantisation term, and how many of a class a batch holds (ours: a plain batch of 100 classes has few
-    similar pairs)."""
+    """Settings of DPSH.
+
+    `samples_per_class` is ours: a random batch of 100 classes has few similar pairs.
+    """
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
-        {"quantisation": 0.01},
-        {"quantisation": 0.1},
-        {"quantisation": 0.01, "per_class": 16},
+        {"quantization": 0.01},
+        {"quantization": 0.1},
+        {"quantization": 0.01, "samples_per_class": 16},
     )
 
-    quantisation: float = 0.1
-    per_class: int = 8
+    quantization: float = 0.1
+    samples_per_class: int = 8
 
 
 @register_method("dpsh", title="DPSH", family="pairwise", year=2016, settings=DpshSettings)
 class Dpsh(HashingMethod):
-    """-mean over pairs of s theta - log(1 + e^theta), theta = u_i.u_j / 2, plus eta times (u - b)^2.
+    """Deep pairwise-supervised hashing, Li, Wang and Kang 2016.
 
-    Pairs of a batch; an image is no pair with itself. The authors' u is not bounded, ours is a tanh.
+    The loss is -mean over the pairs of a batch of s theta - log(1 + e^theta), theta = u_i.u_j / 2, plus eta times the
+    mean of (u - b)^2, with u (N, K) and b its signs. An image is not paired with itself. The authors' u is not bounded;
+    ours is a tanh.
     """
 
     settings: DpshSettings
@@ -38,6 +42,5 @@ class Dpsh(HashingMethod):
         """Return the loss of a batch."""
         theta = inner_products(embeddings, embeddings) / 2
         similar, dissimilar = batch_pairs(targets)
-        return masked_mean(pair_nll(theta, similar), similar | dissimilar) + self.settings.quantisation * quantization_loss(
-            embeddings
-        )
+        loss = masked_mean(pair_nll(theta, similar), similar | dissimilar)
+        return loss + self.settings.quantization * quantization_loss(embeddings)

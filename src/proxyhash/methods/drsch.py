@@ -1,4 +1,4 @@
-"""DRSCH: triplets by bits with learned weights, near images kept near (Zhang, Lin, Zhang, Zuo and Zhang 2015)."""
+"""DRSCH: triplets with learned weights of bits and a Laplacian term (Zhang, Lin, Zhang, Zuo and Zhang 2015)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,27 +15,33 @@ from proxyhash.models.heads import Head, HeadShape, WeightedHead
 
 @dataclass(frozen=True)
 class DrschSettings(MethodSettings):
-    """The margin, as a share of the code, and the weight of the Laplacian term; images of a class in a batch. All ours."""
+    """Settings of DRSCH, all ours.
+
+    They are the margin as a fraction of the code, the weight of the Laplacian term, and images of a class in a batch.
+    """
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
         {"margin": 0.125},
         {"margin": 0.25},
-        {"margin": 0.125, "per_class": 8},
+        {"margin": 0.125, "samples_per_class": 8},
     )
 
     margin: float = 0.125  # better on held-out digits than a quarter
     adjacency: float = 0.1
-    per_class: int = 4
+    samples_per_class: int = 4
 
 
 @register_method("drsch", title="DRSCH", family="triplet", year=2015, settings=DrschSettings, metric="weighted hamming")
 class Drsch(HashingMethod):
-    """The mean of max(0, m + d_w(x, x+) - d_w(x, x-)), plus lambda mean a_ij ||h_i - h_j||^2 / 4K, h = tanh(u).
+    """Deep regularized similarity comparison hashing, Zhang et al. 2015.
 
-    d_w = sum_k w_k (1 - h_ik h_jk) / 2 with weights w > 0 whose mean is 1; the same weights are searched by. The affinity
-    a_ij = exp(-||q_i - q_j||^2 / 2 s) is that of the features before training, s the mean squared distance of a batch; it
-    counts for similar images only (ours: otherwise it would undo what the labels say). The authors cut bits of small weight
-    to shorten a code; here it has the length that was asked for.
+    The loss is the mean of max(0, m + d_w(x, x+) - d_w(x, x-)), plus lambda times the mean of a_ij ||h_i - h_j||^2 /
+    4K, h = tanh(u) (N, K).
+
+    d_w = sum_k w_k (1 - h_ik h_jk) / 2 with weights w > 0 whose mean is 1; the same weights are used in the search. The
+    affinity a_ij = exp(-||q_i - q_j||^2 / 2 s) is that of the features before training, s the mean squared distance of
+    a batch; it counts for similar images only (ours: otherwise it would contradict the labels). The authors cut bits of
+    small weight to shorten a code; here the length is given.
     """
 
     settings: DrschSettings

@@ -1,4 +1,4 @@
-"""DSDH: the likelihood of pairs, and codes from which labels can be regressed (Li, Sun, He and Tan 2017)."""
+"""DSDH: likelihood of pairs, and codes from which labels are regressed (Li, Sun, He and Tan 2017)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,27 +20,33 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class DsdhSettings(MethodSettings):
-    """The authors' mu and nu; eta is of a mean over bits, as in DPSH; images of a class in a batch (ours)."""
+    """Settings of DSDH.
+
+    mu and nu are the authors'; eta weighs a mean over bits, as in DPSH; `samples_per_class` is ours.
+    """
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
-        {"quantisation": 0.1},
-        {"quantisation": 0.01},
+        {"quantization": 0.1},
+        {"quantization": 0.01},
         {"regression": 10.0},
     )
 
     regression: float = 1.0  # mu, of the labels' regression from the codes
     ridge: float = 0.1  # nu, of the regression's weights
-    quantisation: float = 0.1  # eta, of the distance of nu to the codes
+    quantization: float = 0.1  # eta, of the distance of nu to the codes
     sweeps: int = 3  # over the bits after each epoch
-    per_class: int = 8
+    samples_per_class: int = 8
 
 
 @register_method("dsdh", title="DSDH", family="pairwise", year=2017, settings=DsdhSettings)
 class Dsdh(HashingMethod):
-    """DPSH's loss with codes B of its own: pairs + eta ||b - nu||^2, B from mu ||Y - B W||^2 + n ||W||^2 + eta ||B - U||^2.
+    """Deep supervised discrete hashing, Li et al. 2017.
 
-    After each epoch W is regressed and B updated bit by bit, each exactly, for all images; B is the signs of U at first.
-    Labels are one-hot classes or tags.
+    The loss is that of DPSH with codes B (n, K) of its own: pairs + eta ||b - nu||^2, B from minimizing mu ||Y - B
+    W||^2 + n ||W||^2 + eta ||B - U||^2 for one-hot classes or tags Y (n, C).
+
+    After each epoch W is regressed and B is updated bit by bit, each bit exactly, for all images. B starts as the signs
+    of U.
     """
 
     settings: DsdhSettings
@@ -57,7 +63,7 @@ class Dsdh(HashingMethod):
         pairs = masked_mean(pair_nll(inner_products(embeddings, embeddings) / 2, similar), similar | dissimilar)
         known = self.codes[indices]
         codes = torch.where(known == 0, torch.where(embeddings >= 0, 1.0, -1.0), known)
-        return pairs + self.settings.quantisation * (embeddings - codes).square().mean()
+        return pairs + self.settings.quantization * (embeddings - codes).square().mean()
 
     def on_epoch_end(self, embed: Callable[[], Tensor], head: Head) -> None:  # noqa: ARG002
         """Update the codes of all images."""
@@ -71,6 +77,6 @@ def discrete_step(codes: Floats, embeddings: Floats, labels: Floats, settings: D
     """Return codes (n, bits) after a regression of `labels` (n, C) and some sweeps; neither step raises the objective."""
     gram = codes.T @ codes + settings.ridge / settings.regression * np.eye(codes.shape[1], dtype=np.float32)
     weights = np.linalg.solve(gram, codes.T @ labels)  # W (bits, C)
-    target = settings.regression * labels @ weights.T + settings.quantisation * embeddings
+    target = settings.regression * labels @ weights.T + settings.quantization * embeddings
     coupling = (settings.regression * weights @ weights.T).astype(np.float32)
     return cyclic_descent(codes, target, coupling, settings.sweeps)

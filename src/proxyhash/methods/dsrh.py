@@ -1,4 +1,4 @@
-"""DSRH: rankings by how many tags are shared, with weights for their gains (Zhao, Huang, Wang and Tan 2015)."""
+"""DSRH: ranking by the number of shared tags (Zhao, Huang, Wang and Tan 2015)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,25 +12,31 @@ from proxyhash.methods.registry import register_method
 
 @dataclass(frozen=True)
 class DsrhSettings(MethodSettings):
-    """The margin, as a share of the code, and the weight of the balance of bits; images of a class in a batch (ours)."""
+    """Settings of DSRH.
+
+    They are the margin as a fraction of the code and the weight of the balance of bits; `samples_per_class` is ours.
+    """
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
         {"margin": 0.125},
         {"margin": 0.25},
-        {"margin": 0.125, "per_class": 8},
+        {"margin": 0.125, "samples_per_class": 8},
     )
 
     margin: float = 0.125  # rho; ours, better on held-out digits than a quarter
     balance: float = 1.0  # alpha, of a mean over bits
-    per_class: int = 4
+    samples_per_class: int = 4
 
 
 @register_method("dsrh", title="DSRH", family="ranking", year=2015, settings=DsrhSettings)
 class Dsrh(HashingMethod):
-    """The mean of (2^r_i - 2^r_j) max(0, d(q, i) - d(q, j) + rho) where r_i > r_j, plus alpha / 2 mean_k (mean nu_k)^2.
+    """Deep semantic ranking based hashing, Zhao et al. 2015.
 
-    r is how many tags an image shares with the query, for classes 1 or 0. The authors' Z, the best gain of a ranking, is
-    here the sum of the weights; their beta / 2 ||W||^2 is the plan's weight decay.
+    The loss is the mean of (2^r_i - 2^r_j) max(0, d(q, i) - d(q, j) + rho) where r_i > r_j, plus alpha / 2 times the
+    mean over bits of (mean nu_k)^2, nu (N, K).
+
+    r is the number of tags that an image shares with the query; for classes it is 1 or 0. The authors' Z, the best gain
+    of a ranking, is here the sum of the weights; their beta / 2 ||W||^2 is the optimizer's weight decay.
     """
 
     settings: DsrhSettings

@@ -1,4 +1,4 @@
-"""DTSH: the likelihood of triplets (Wang, Shi and Kitani 2016)."""
+"""DTSH: likelihood of triplets (Wang, Shi and Kitani 2016)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,24 +12,26 @@ from proxyhash.methods.registry import register_method
 
 @dataclass(frozen=True)
 class DtshSettings(MethodSettings):
-    """The authors' margin, half the code; the weight of the quantisation term; images of a class in a batch (ours)."""
+    """Settings of DTSH: by default the authors' margin; `samples_per_class` is ours."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (  # with many classes less than the authors' margin is better
-        {"margin": 0.0625, "per_class": 8},
-        {"margin": 0.125, "per_class": 8},
-        {"margin": 0.5, "per_class": 8},
+        {"margin": 0.0625, "samples_per_class": 8},
+        {"margin": 0.125, "samples_per_class": 8},
+        {"margin": 0.5, "samples_per_class": 8},
     )
 
     margin: float = 0.5  # as a share of the code
-    quantisation: float = 0.1
-    per_class: int = 4
+    quantization: float = 0.1
+    samples_per_class: int = 4
 
 
 @register_method("dtsh", title="DTSH", family="triplet", year=2016, settings=DtshSettings)
 class Dtsh(HashingMethod):
-    """-mean log sigmoid(theta+ - theta- - m) + eta (u - b)^2, theta = u_i.u_j / 2, over all triplets of a batch.
+    """Deep triplet-supervised hashing, Wang, Shi and Kitani 2016.
 
-    theta = K / 2 - d_H, so the first term is the softplus of m + d_H(x, x+) - d_H(x, x-): the paper's Hamming triplet loss.
+    The loss is -mean log sigmoid(theta+ - theta- - m) over all triplets of a batch, plus eta times the mean of (u -
+    b)^2, theta = u_i.u_j / 2, u (N, K) and b its signs. theta = K / 2 - d_H, so the first term is the softplus of m +
+    d_H(x, x+) - d_H(x, x-): the paper's Hamming triplet loss.
     """
 
     settings: DtshSettings
@@ -37,4 +39,4 @@ class Dtsh(HashingMethod):
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
         margin = self.settings.margin * embeddings.shape[1]
-        return hamming_triplet(embeddings, targets, margin) + self.settings.quantisation * quantization_loss(embeddings)
+        return hamming_triplet(embeddings, targets, margin) + self.settings.quantization * quantization_loss(embeddings)

@@ -1,4 +1,4 @@
-"""GreedyHash: a classifier on the signs themselves, gradients passed straight through (Su, Zhang, Han and Tian 2018)."""
+"""GreedyHash: a classifier on signs with straight-through gradients (Su, Zhang, Han and Tian 2018)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +14,7 @@ from proxyhash.models.heads import HeadShape, LinearHead
 
 @dataclass(frozen=True)
 class GreedyHashSettings(MethodSettings):
-    """The weight of the penalty; public implementations have 0.1 to 1."""
+    """Settings of GreedyHash: the weight of the penalty; public implementations have 0.1 to 1."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = ({"penalty": 0.01}, {"penalty": 0.1}, {"penalty": 1.0})
 
@@ -23,9 +23,10 @@ class GreedyHashSettings(MethodSettings):
 
 @register_method("greedyhash", title="GreedyHash", family="proxy", year=2018, settings=GreedyHashSettings)
 class GreedyHash(HashingMethod):
-    """Cross-entropy of a linear classifier of b = sign(u), plus alpha mean ||u| - 1|^3; db/du is taken to be 1.
+    """GreedyHash, Su et al. 2018.
 
-    For tags the cross-entropy is binary, one tag at a time (ours).
+    The loss is the cross-entropy of a linear classifier of b = sign(u), plus alpha times the mean of ||u| - 1|^3, u (N,
+    K); db/du is taken to be 1. For tags the cross-entropy is binary, one tag at a time (ours).
     """
 
     settings: GreedyHashSettings

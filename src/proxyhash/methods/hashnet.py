@@ -1,4 +1,4 @@
-"""HashNet: the likelihood of pairs, weighted, with a tanh that steepens to a sign (Cao, Long, Wang and Yu 2017)."""
+"""HashNet: weighted likelihood of pairs, with a tanh that approaches the sign (Cao, Long, Wang and Yu 2017)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,21 +15,24 @@ from proxyhash.models.heads import Head, HeadShape, LinearHead
 
 @dataclass(frozen=True)
 class HashNetSettings(MethodSettings):
-    """The authors' slope of the likelihood; the growth of the tanh; images of a class in a batch (ours)."""
+    """Settings of HashNet: by default the authors' slope; `samples_per_class` is ours."""
 
-    SEARCH_SPACE: ClassVar[SearchSpace] = ({"slope": 10.0}, {"slope": 5.0}, {"slope": 10.0, "per_class": 4})
+    SEARCH_SPACE: ClassVar[SearchSpace] = ({"slope": 10.0}, {"slope": 5.0}, {"slope": 10.0, "samples_per_class": 4})
 
     slope: float = 10.0  # alpha, divided by the bits: theta = (alpha / K) h_i.h_j
     growth: float = 4.0  # beta = sqrt(1 + growth * epochs): twelve epochs end where the authors' 10,000 steps do
-    per_class: int = 8
+    samples_per_class: int = 8
 
 
 @register_method("hashnet", title="HashNet", family="pairwise", year=2017, settings=HashNetSettings)
 class HashNet(HashingMethod):
-    """The mean of log(1 + e^theta) - s theta over similar pairs, plus that over dissimilar ones; h = tanh(beta u).
+    """HashNet, Cao et al. 2017.
 
-    Two means are the authors' weights |S| / |S_1| and |S| / |S_0|, of the pairs of a batch. They raise beta in stages; here
-    an epoch is a stage.
+    The loss is the mean of log(1 + e^theta) - s theta over similar pairs, plus the same mean over dissimilar ones,
+    theta = (alpha / K) h_i.h_j, h = tanh(beta u) (N, K).
+
+    The two means are the authors' weights |S| / |S_1| and |S| / |S_0|, for the pairs of a batch. The authors raise beta
+    in stages; here an epoch is a stage.
     """
 
     settings: HashNetSettings
@@ -42,7 +45,7 @@ class HashNet(HashingMethod):
         self.register_buffer("epochs", torch.zeros(()))
 
     def build_head(self, shape: HeadShape) -> LinearHead:
-        """Return a head without tanh: the objective has its own."""
+        """Return a head without tanh: the method has its own."""
         return LinearHead(shape)
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002

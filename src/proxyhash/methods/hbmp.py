@@ -1,4 +1,4 @@
-"""HBMP, binary matrix pursuit: codes that add up to the similarities, then a hinge (Cakir, He and Sclaroff 2018)."""
+"""HBMP: codes from binary matrix pursuit, and a hinge (Cakir, He and Sclaroff 2018)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,19 +23,24 @@ PIECE = 2048  # label sets whose similarity to the anchors is held at once
 
 @dataclass(frozen=True)
 class HbmpSettings(MethodSettings):
-    """The hinge's margin, and how many distinct sets of tags the codes are worked out for (ours: the rest follow these)."""
+    """Settings of HBMP.
+
+    They are the margin of the hinge, and the number of label sets whose codes are computed (ours: others follow these).
+    """
 
     SEARCH_SPACE: ClassVar[SearchSpace] = ({"margin": 0.5}, {"margin": 1.0}, {"margin": 2.0})
 
     margin: float = 1.0
-    most_sets: int = 2_000
+    max_label_sets: int = 2_000
 
 
 class _MatrixPursuit(HashingMethod):
-    """The mean of max(0, 1 - u_k y_k), y the code of the image's label set: each bit lowers ||S - sum_k w_k y_k y_k'||^2.
+    """Hashing with binary matrix pursuit, Cakir, He and Sclaroff 2018.
 
-    S = +1 for label sets that share something, else -1. A bit is the signs of the residual's top eigenvector, improved
-    entry by entry (ours: with many classes that eigenvector is one of many).
+    The loss is the mean of max(0, m - u_k y_k), u (N, K), y the code of the image's label set, found before training:
+    each bit lowers ||S - sum_k w_k y_k y_k'||^2. S = +1 for label sets that share a class or tag, else -1. A bit is the
+    signs of the residual's top eigenvector, improved entry by entry (ours: with many classes that eigenvector is one of
+    many).
     """
 
     settings: HbmpSettings
@@ -46,7 +51,7 @@ class _MatrixPursuit(HashingMethod):
         super().__init__(data, settings)
         found = label_sets(data.known_labels().one_hot())
         random = generator(data.seed, "hbmp")
-        codes, self.weights = pursue(found, data.bits, settings.most_sets, random, regressed=self.regressed)
+        codes, self.weights = pursue(found, data.bits, settings.max_label_sets, random, regressed=self.regressed)
         self.register_buffer("targets", torch.from_numpy(codes[found.member].astype(np.float32)))
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
@@ -56,7 +61,7 @@ class _MatrixPursuit(HashingMethod):
 
 @register_method("hbmp", title="HBMP", family="pairwise", year=2018, settings=HbmpSettings)
 class Hbmp(_MatrixPursuit):
-    """Constant weights 1 / K: the codes are searched by Hamming distance."""
+    """HBMP with constant weights 1 / K: its codes are compared by Hamming distance."""
 
     regressed = False
 
@@ -69,7 +74,7 @@ class Hbmp(_MatrixPursuit):
     "hbmp-regress", title="HBMP regress", family="pairwise", year=2018, settings=HbmpSettings, metric="weighted hamming"
 )
 class HbmpRegress(_MatrixPursuit):
-    """Weights that are regressed after each bit, and searched by."""
+    """HBMP with weights that are regressed after each bit and used in the search."""
 
     regressed = True
 

@@ -1,4 +1,4 @@
-"""ITQ and ITQ-CCA (Gong, Lazebnik, Gordo and Perronnin 2013): project, then rotate towards the corners of the cube."""
+"""ITQ and ITQ-CCA: projections rotated to the corners of a cube (Gong, Lazebnik, Gordo and Perronnin 2013)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,14 +18,14 @@ from proxyhash.utils.random import generator
 
 @dataclass(frozen=True)
 class ItqSettings(MethodSettings):
-    """How often signs and rotation are alternated."""
+    """Settings of ITQ."""
 
     iterations: int = 50  # the authors'
 
 
 @dataclass(frozen=True)
 class ItqCcaSettings(MethodSettings):
-    """The same, and what keeps the covariances invertible."""
+    """Settings of ITQ-CCA."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = tuple({"ridge": ridge} for ridge in (1e-4, 1e-2, 0.1, 1.0, 10.0))
 
@@ -35,7 +35,11 @@ class ItqCcaSettings(MethodSettings):
 
 @register_method("itq", title="ITQ", family="shallow", year=2011, settings=ItqSettings, learns_from="nothing")
 def fit_itq(data: TrainingData, settings: ItqSettings) -> LinearEncoder:
-    """Minimize ||B - V R||^2 over signs B and rotations R, for V the first principal components of the centred features."""
+    """Fit iterative quantization, Gong et al. 2013.
+
+    It minimizes ||B - V R||^2 over signs B (n, bits) and rotations R (bits, bits), for V the first principal components
+    of the centered features.
+    """
     features = data.load_features()
     if data.bits > features.shape[1]:
         raise InputError(f"ITQ finds at most {features.shape[1]} principal components, not {data.bits} bits.")
@@ -48,9 +52,10 @@ def fit_itq(data: TrainingData, settings: ItqSettings) -> LinearEncoder:
     "itq-cca", title="ITQ-CCA", family="shallow", year=2011, settings=ItqCcaSettings, learns_from="classes or tags"
 )
 def fit_itq_cca(data: TrainingData, settings: ItqCcaSettings) -> LinearEncoder:
-    """ITQ on the directions that correlate most with the labels: Cxy Cyy^-1 Cyx w = l^2 Cxx w, columns scaled by l.
+    """Fit ITQ on the directions that correlate most with the labels, Gong et al. 2013.
 
-    C classes give C - 1 directions; longer codes get their further bits from the rotation, which mixes these into all.
+    The directions w solve Cxy Cyy^-1 Cyx w = l^2 Cxx w and are scaled by l. C classes give C - 1 directions; the
+    further bits of longer codes come from the rotation, which mixes these into all.
     """
     features = data.load_features()
     mean, cxx = moments(features)
@@ -68,12 +73,12 @@ def fit_itq_cca(data: TrainingData, settings: ItqCcaSettings) -> LinearEncoder:
 
 
 def moments(features: Floats, piece: int = 8192) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean (q,) and covariance (q, q) of features (N, q), a piece at a time."""
+    """Return mean (q,) and covariance (q, q) of features (N, q), computed in chunks."""
     mean = np.asarray(features.mean(0, dtype=np.float64))
     covariance = np.zeros((len(mean), len(mean)))
     for first in range(0, len(features), piece):
-        centred = features[first : first + piece] - mean.astype(np.float32)
-        covariance += centred.T @ centred
+        centered = features[first : first + piece] - mean.astype(np.float32)
+        covariance += centered.T @ centered
     return mean, covariance / len(features)
 
 

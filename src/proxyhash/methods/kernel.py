@@ -1,4 +1,4 @@
-"""The RBF kernel with anchors, phi(x)_j = exp(-||x - a_j||^2 / (2 s)), shared by KSH and SDH."""
+"""RBF kernel with anchors, phi(x)_j = exp(-||x - a_j||^2 / (2 s)), of KSH and SDH."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Anchors:
-    """Points (m, width) of the training set, and the kernel's bandwidth s: the mean squared distance to them."""
+    """Anchor points (m, width) of the training set, and the bandwidth s: the mean squared distance to them."""
 
     points: Floats
     bandwidth: float
@@ -25,7 +25,7 @@ class Anchors:
 
 
 def choose_anchors(features: Floats, count: int, seed: int) -> Anchors:
-    """Return `count` training images as anchors, drawn at random."""
+    """Draw `count` training images as anchors."""
     if count > len(features):
         raise InputError(f"{count} anchors cannot be drawn from {len(features)} training images; ask for fewer.")
     random = generator(seed, "anchors")

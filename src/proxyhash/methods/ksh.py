@@ -1,4 +1,4 @@
-"""KSH, supervised hashing with kernels (Liu, Wang, Ji, Jiang and Chang 2012): bits that add up to the pairs' similarity."""
+"""KSH: supervised hashing with kernels (Liu, Wang, Ji, Jiang and Chang 2012)."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -20,7 +20,10 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class KshSettings(MethodSettings):
-    """The authors' 300 anchors; more labeled images than their 2,000, since pairs are never written out."""
+    """Settings of KSH.
+
+    By default the authors' 300 anchors; more labeled images than their 2,000, because pairs are not written out.
+    """
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
         {"anchors": 300},
@@ -36,11 +39,12 @@ class KshSettings(MethodSettings):
 
 @register_method("ksh", title="KSH", family="shallow", year=2012, settings=KshSettings, learns_from="classes")
 def fit(data: TrainingData, settings: KshSettings) -> LinearEncoder:
-    """Minimize ||sum_k y_k y_k' - bits S||^2 bit by bit, y = sign(G a), G the centred kernel, S = +1 in a class, else -1.
+    """Fit supervised hashing with kernels, Liu et al. 2012.
 
-    Each bit starts at the top generalized eigenvector of (G'RG, G'G) for the residual R, is refined by accelerated gradient
-    on a sigmoid, and the better of the two stays; then R loses y y'. R is kept as the classes and the bits so far, so that
-    memory is linear in the images.
+    It minimizes ||sum_k y_k y_k' - bits S||^2 bit by bit, y = sign(G a), G (n, anchors) the centered kernel, S = +1 in
+    a class, else -1. Each bit starts at the top generalized eigenvector of (G'RG, G'G) for the residual R and is
+    refined by accelerated gradient on a sigmoid; the better of the two is used. Then y y' is subtracted from R. R is
+    represented by the classes and the bits so far, so that memory is linear in the images.
     """
     random = generator(data.seed, "ksh")
     features = data.load_features()
@@ -62,9 +66,9 @@ def fit(data: TrainingData, settings: KshSettings) -> LinearEncoder:
 
 
 class Residual:
-    """R = bits S - sum_k y_k y_k', S = +1 in a class, else -1: as an operator, and as G'RG (m, m).
+    """Residual R = bits S - sum_k y_k y_k', S = +1 in a class, else -1: as an operator, and as G'RG (m, m).
 
-    A bit takes y y' from R and (G'y)(G'y)' from G'RG, so that no bit costs a product of matrices.
+    A bit subtracts y y' from R and (G'y)(G'y)' from G'RG, so that no bit costs a product of matrices.
     """
 
     def __init__(self, kernel: Floats, labels: NDArray[np.integer[Any]], bits: int) -> None:
@@ -85,7 +89,7 @@ class Residual:
         return product
 
     def subtract(self, signs: Doubles) -> None:
-        """Take y y' away."""
+        """Subtract y y'."""
         self.codes = np.column_stack([self.codes, signs])
         seen = (self.kernel.T @ signs.astype(np.float32)).astype(np.float64)
         self.projected -= np.outer(seen, seen)

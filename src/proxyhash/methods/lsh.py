@@ -1,4 +1,4 @@
-"""LSH: the signs of random projections (Charikar 2002; Datar et al. 2004), the floor of every comparison."""
+"""LSH: signs of random projections (Charikar 2002; Datar et al. 2004)."""
 
 import numpy as np
 
@@ -10,7 +10,10 @@ from proxyhash.utils.random import generator
 
 @register_method("lsh", title="LSH", family="shallow", year=2002, learns_from="nothing")
 def fit(data: TrainingData, settings: MethodSettings) -> LinearEncoder:
-    """b = sign(W'(q - mean)) with W drawn from N(0, 1)."""
+    """Return the signs of random projections, Charikar 2002 and Datar et al. 2004.
+
+    b = sign(W'(q - mean)) with W (width, bits) drawn from N(0, 1).
+    """
     features = data.load_features()
     width = features.shape[1]
     projection = generator(data.seed, "lsh").standard_normal((width, data.bits)).astype(np.float32)

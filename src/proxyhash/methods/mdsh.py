@@ -1,4 +1,4 @@
-"""MDSH: cross-entropy to centres with a guaranteed distance (Wang, Pan, Liu et al. 2023)."""
+"""MDSH: cross-entropy to centers with a guaranteed distance (Wang, Pan, Liu et al. 2023)."""
 
 from math import sqrt
 
@@ -14,27 +14,28 @@ from proxyhash.proxies import ProxySet, design_proxies
 
 @register_method("mdsh", title="MDSH", family="centers", year=2023, learns_from="classes")
 class Mdsh(HashingMethod):
-    """Softmax cross-entropy of sqrt(K) cos(nu, c_k).
+    """MDSH, Wang et al. 2023.
 
-    The authors guarantee the Gilbert-Varshamov distance between centres; ours are the best code that we can construct, which
-    is never less.
+    The loss is the softmax cross-entropy of sqrt(K) cos(nu, c_k), nu (N, K). The authors guarantee the
+    Gilbert-Varshamov distance between centers; ours are the best code that we can construct, whose distance is never
+    less.
     """
 
-    centres: Tensor
+    centers: Tensor
 
     def __init__(self, data: TrainingData, settings: MethodSettings) -> None:
         super().__init__(data, settings)
         self.designed = design_proxies(data.num_classes, data.bits, "code", seed=data.seed, progress=data.progress)
-        self.register_buffer("centres", torch.from_numpy(self.designed.weights.copy()))
+        self.register_buffer("centers", torch.from_numpy(self.designed.weights.copy()))
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        return cosine_cross_entropy(embeddings, targets, self.centres, sqrt(embeddings.shape[1]))
+        return cosine_cross_entropy(embeddings, targets, self.centers, sqrt(embeddings.shape[1]))
 
     def scores(self, embeddings: Tensor) -> Tensor:
         """Return the cosines (N, C)."""
-        return normalize(embeddings) @ normalize(self.centres).T
+        return normalize(embeddings) @ normalize(self.centers).T
 
     def proxies(self) -> ProxySet:
-        """Return the centres."""
+        """Return the centers."""
         return self.designed

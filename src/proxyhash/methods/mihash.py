@@ -1,4 +1,4 @@
-"""MI-Hash: the mutual information between distances and similarity (Cakir, He, Bargal and Sclaroff 2017, 2019)."""
+"""MI-Hash: mutual information of distances and similarity (Cakir, He, Bargal and Sclaroff 2017, 2019)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,25 +12,26 @@ from proxyhash.methods.registry import register_method
 
 @dataclass(frozen=True)
 class MiHashSettings(MethodSettings):
-    """How many of a class a batch holds (ours: their batches are of 10 classes)."""
+    """Settings of MI-Hash; `samples_per_class` is ours: the authors' batches are of 10 classes."""
 
-    SEARCH_SPACE: ClassVar[SearchSpace] = ({"per_class": 4}, {"per_class": 8}, {"per_class": 16})
+    SEARCH_SPACE: ClassVar[SearchSpace] = ({"samples_per_class": 4}, {"samples_per_class": 8}, {"samples_per_class": 16})
 
-    per_class: int = 8
+    samples_per_class: int = 8
 
 
 @register_method("mihash", title="MI-Hash", family="ranking", year=2017, settings=MiHashSettings)
 class MiHash(HashingMethod):
-    """-(H(D) - H(D | C)), the mean over the images of a batch as queries.
+    """MIHash, Cakir et al. 2017, 2019.
 
-    D is the distance to another image of the batch, in soft histograms with a bin for every number of bits; C is whether the
-    two are similar, with the batch's own shares of both kinds. The authors' 2 sigmoid(a u) - 1 is the shared head for a = 2.
+    The loss is the mean over the images of a batch as queries of -(H(D) - H(D | C)). D is the distance to another image
+    of the batch, in soft histograms with a bin for every number of bits; C says whether the two are similar, with the
+    batch's own frequencies. The authors' 2 sigmoid(a u) - 1 is the shared head for a = 2.
     """
 
     settings: MiHashSettings
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
-        """Return the loss of a batch; a query with only similar or only dissimilar images says nothing and counts not."""
+        """Return the loss of a batch; queries with only similar or only dissimilar images are left out."""
         similar, dissimilar = batch_histograms(embeddings, targets)
         return -masked_mean(mutual_information(similar, dissimilar), (similar.sum(1) > 0) & (dissimilar.sum(1) > 0))
 
@@ -43,5 +44,5 @@ def mutual_information(similar: Tensor, dissimilar: Tensor) -> Tensor:
 
 
 def _entropy(histogram: Tensor) -> Tensor:
-    chances = histogram / histogram.sum(1, keepdim=True).clamp(min=1e-12)
-    return -(chances * chances.clamp(min=1e-12).log()).sum(1)
+    probabilities = histogram / histogram.sum(1, keepdim=True).clamp(min=1e-12)
+    return -(probabilities * probabilities.clamp(min=1e-12).log()).sum(1)

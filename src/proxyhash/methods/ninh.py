@@ -1,4 +1,4 @@
-"""NINH: a triplet ranking loss on codes that a divide-and-encode head makes (Lai, Pan, Liu and Yan 2015)."""
+"""NINH: triplet ranking loss with a divide-and-encode head (Lai, Pan, Liu and Yan 2015)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,17 +13,21 @@ from proxyhash.models.heads import DividedHead, HeadShape
 
 @dataclass(frozen=True)
 class NinhSettings(MethodSettings):
-    """The authors' margin, one bit; images of a class in a batch (ours)."""
+    """Settings of NINH: by default the authors' margin of one bit; `samples_per_class` is ours."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = ({"margin": 1.0}, {"margin": 2.0}, {"margin": 4.0})
 
     margin: float = 1.0
-    per_class: int = 4
+    samples_per_class: int = 4
 
 
 @register_method("ninh", title="NINH", family="triplet", year=2015, settings=NinhSettings)
 class Ninh(HashingMethod):
-    """The mean of max(0, m + ||F - F+||^2 - ||F - F-||^2), F = (nu + 1) / 2, over all triplets of a batch."""
+    """Network-in-network hashing, Lai et al. 2015.
+
+    The loss is the mean of max(0, m + ||F - F+||^2 - ||F - F-||^2), F = (nu + 1) / 2 (N, K), over all triplets of a
+    batch.
+    """
 
     settings: NinhSettings
 

@@ -1,4 +1,4 @@
-"""OrthoHash: one cosine cross-entropy to fixed random codes (Hoe, Ng, Zhang, Chan, Song and Xiang 2021)."""
+"""OrthoHash: cosine cross-entropy to fixed random codes (Hoe, Ng, Zhang, Chan, Song and Xiang 2021)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +15,7 @@ from proxyhash.utils.random import generator
 
 @dataclass(frozen=True)
 class OrthoHashSettings(MethodSettings):
-    """The authors' scale and margin for 100 classes."""
+    """Settings of OrthoHash: by default the authors' scale and margin for 100 classes."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = ({"scale": 8.0}, {"scale": 8.0, "margin": 0.5}, {"scale": 16.0})
 
@@ -27,9 +27,10 @@ class OrthoHashSettings(MethodSettings):
     "orthohash", title="OrthoHash", family="centers", year=2021, settings=OrthoHashSettings, learns_from="classes"
 )
 class OrthoHash(HashingMethod):
-    """Softmax cross-entropy of s (cos(nu, c_k) - m [k = y]), codes c_k of +1 and -1 drawn with probability 1/2.
+    """OrthoHash, Hoe et al. 2021.
 
-    Tags are outside of it: with several right classes the margin has no single place.
+    The loss is the softmax cross-entropy of s (cos(nu, c_k) - m [k = y]), nu (N, K), with codes c_k of +1 and -1 drawn
+    with probability 1/2. It does not apply to tags: with several right classes the margin belongs to none.
     """
 
     settings: OrthoHashSettings

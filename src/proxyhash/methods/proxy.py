@@ -1,4 +1,4 @@
-"""Embeddings trained around proxies, sections 3 and 4: the paper's own method, and what it is compared with."""
+"""Proxy losses of sections 3 and 4: the paper's method, and others around proxies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,17 +30,17 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
 TAU_OF_CLASSES, TAU_OF_TAGS = 6.0, 0.5
-PER_CLASS, PAIRS = 4, 2
+SAMPLES_PER_CLASS, SAMPLES_PER_CLASS_FINETUNED = 4, 2
 
 
 @dataclass(frozen=True)
 class ProxySettings(MethodSettings):
-    """How the proxy loss is scaled, and how much of the triplet loss is added to it."""
+    """Settings of the methods around proxies."""
 
-    tau: float = 0.0  # logits are (tau / d) w.nu; the larger, the sooner the loss stops pushing nu; 0: what suits the labels
+    tau: float | None = None  # scale of the logits (tau / d) w.nu; None: 6 for classes, 0.5 for tags
     triplet: float = 0.0  # lambda of the joint loss; the paper's best is 1 to 10
-    margin: float = 0.0  # of the triplet loss, in bits, or below 1 as a share of the code; 0: a sixteenth
-    per_class: int | None = None  # images of a class in a batch, to form triplets; 0: as chance has it; None: what suits
+    margin: float | None = None  # of the triplet loss, in bits, or below 1 as a fraction of the code; None: 1/16
+    samples_per_class: int | None = None  # in a batch, for triplets; 0: random batches; None: 4, or 2 when fine-tuning
     loss: Literal["softmax", "nca", "cosine", "bits"] = "softmax"  # of single labels; the last two are those of followers
     similarity: Literal["auto", "means", "tags"] = "auto"  # of classes: from mean features, or from shared tags
 
@@ -63,23 +63,27 @@ class ProxySettings(MethodSettings):
         With a backbone that is trained, four images of a class in a batch retrieved worse than two, likely because its
         batch normalization then sees few classes at a time.
         """
-        tau = self.tau or (TAU_OF_TAGS if tags else TAU_OF_CLASSES)
-        usual = PAIRS if finetune and self.triplet else PER_CLASS
-        return replace(self, tau=tau, per_class=usual if self.per_class is None else self.per_class)
+        tau = self.tau if self.tau is not None else (TAU_OF_TAGS if tags else TAU_OF_CLASSES)
+        usual = SAMPLES_PER_CLASS_FINETUNED if finetune and self.triplet else SAMPLES_PER_CLASS
+        return replace(self, tau=tau, samples_per_class=usual if self.samples_per_class is None else self.samples_per_class)
 
 
 @dataclass(frozen=True)
 class JointSettings(ProxySettings):
-    """Settings of the kind `joint`: also its minimal distance."""
+    """Settings of `joint`, which keeps a minimum distance between all classes."""
 
-    distance_share: float | None = None  # minimal distance as a share of that of `code`; None: 0.5
+    distance_share: float | None = None  # minimum distance as a share of that of `code`; None: 0.5
 
 
 _BY_CLASS = {"softmax": proxy_cross_entropy, "nca": proxy_nca, "cosine": cosine_cross_entropy}
 
 
 class ProxyMethod(HashingMethod):
-    """L = L_p + lambda L_t around proxies that are fixed, or learned if that is their kind."""
+    """Cross-entropy around proxies, section 3.3, with an optional triplet loss, section 4.4.
+
+    The loss is L = L_p + lambda L_t, eq. (jointloss), on embeddings nu (N, K), around proxies w (C, K) that are fixed,
+    or learned if that is their kind. L_p is the balanced binary cross-entropy for tags.
+    """
 
     kind: ClassVar[str]  # of proxies
     settings: ProxySettings
@@ -87,11 +91,11 @@ class ProxyMethod(HashingMethod):
 
     def __init__(self, data: TrainingData, settings: ProxySettings) -> None:
         super().__init__(data, settings)
-        _check_values(settings)
+        self.tau = _check_values(settings)
         self.designed = _design(self.kind, data, settings)
         _check_loss(settings.loss, self.designed, tags=data.has_tags)
         if not settings.triplet:
-            self.per_class = 0
+            self.samples_per_class = 0
         self.weights = nn.Parameter(torch.from_numpy(self.designed.weights.copy()), requires_grad=self.designed.trainable)
         frequencies = tag_frequencies(torch.from_numpy(data.known_labels().values)) if data.has_tags else torch.zeros(0)
         self.register_buffer("frequencies", frequencies)
@@ -101,12 +105,12 @@ class ProxyMethod(HashingMethod):
         settings = self.settings
         loss = self._proxy_loss(embeddings, targets)
         if settings.triplet:
-            margin = margin_in_bits(settings.margin or None, embeddings.shape[1])
+            margin = margin_in_bits(settings.margin, embeddings.shape[1])
             loss = loss + settings.triplet * hamming_triplet(embeddings, targets, margin)
         return loss
 
     def _proxy_loss(self, embeddings: Tensor, targets: Tensor) -> Tensor:
-        tau, weights = self.settings.tau, self.weights
+        tau, weights = self.tau, self.weights
         if len(self.frequencies):
             return balanced_binary_cross_entropy(embeddings, targets, weights, self.frequencies, tau)
         if self.settings.loss == "bits":
@@ -115,7 +119,7 @@ class ProxyMethod(HashingMethod):
 
     def scores(self, embeddings: Tensor) -> Tensor:
         """Return the logits (N, C): the nearest proxy has the highest."""
-        return proxy_logits(embeddings, self.weights, self.settings.tau)
+        return proxy_logits(embeddings, self.weights, self.tau)
 
     def proxies(self) -> ProxySet:
         """Return the proxies as they are now: designed, or as far as learned."""
@@ -149,11 +153,13 @@ def _design(kind: str, data: TrainingData, settings: ProxySettings) -> ProxySet:
     )
 
 
-def _check_values(settings: ProxySettings) -> None:
-    if settings.tau <= 0 or settings.triplet < 0 or settings.margin < 0:
+def _check_values(settings: ProxySettings) -> float:
+    """Return tau once the values of the settings are checked."""
+    if settings.tau is None or settings.tau <= 0 or settings.triplet < 0 or (settings.margin or 0) < 0:
         raise InputError("tau must be positive, and neither triplet nor margin may be negative.")
-    if settings.per_class != 0:
-        check_int("per_class", settings.per_class, 2)
+    if settings.samples_per_class != 0:
+        check_int("samples_per_class", settings.samples_per_class, 2)
+    return settings.tau
 
 
 def _check_loss(loss: str, proxies: ProxySet, *, tags: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from proxyhash.methods.base import Encoder, HashingMethod, MethodSettings, TrainingData
+from proxyhash.methods.plugins import load_all_plugins
 from proxyhash.utils.config import from_mapping
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.registry import Registry
@@ -98,7 +99,7 @@ def register_method(
 
     def register(method: Registered) -> Registered:
         if not method.__module__.startswith(__package__):
-            discover_methods()  # so that a name that is taken is noticed
+            _import_methods()  # so that a name that is taken is noticed
         factory: dict[str, Any] = {"build" if isinstance(method, type) else "fit": method}
         _METHODS.add(name, MethodInfo(name, title or name, family, year, settings, learns_from, metric, **factory))
         return method
@@ -123,17 +124,23 @@ def list_methods(*, trains: bool | None = None) -> list[str]:
     >>> list_methods(trains=False)
     ['lsh', 'itq', 'itq-cca', 'ksh', 'sdh']
     """
-    discover_methods()
+    _discover_methods()
     found = [info for info in _METHODS.values() if trains is None or info.trains == trains]
     return [info.name for info in sorted(found, key=MethodInfo.sort_key)]
 
 
 @cache
-def discover_methods() -> None:
+def _import_methods() -> None:
     """Import every module of this package, so that its methods register themselves."""
     package = import_module(__package__)
     for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
         import_module(f"{__package__}.{module}")
+
+
+def _discover_methods() -> None:
+    """Make all methods known: those of this package, of other packages, and of the plugins that the environment names."""
+    _import_methods()
+    load_all_plugins()
 
 
 def get_method(name: str) -> MethodInfo:
@@ -158,7 +165,7 @@ def get_method(name: str) -> MethodInfo:
     >>> get_method("dpsh").title
     'DPSH'
     """
-    discover_methods()
+    _discover_methods()
     return _METHODS.find(name)
 
 
@@ -236,7 +243,7 @@ def build_method(name: str, data: TrainingData, settings: Mapping[str, Any]) -> 
     --------
     >>> from proxyhash.labels import ClassLabels
     >>> data = TrainingData(8, labels=ClassLabels.from_names(["cat", "dog", "dog", "cat"]))
-    >>> build_method("dpsh", data, {"per_class": 2}).per_class
+    >>> build_method("dpsh", data, {"samples_per_class": 2}).samples_per_class
     2
     """
     info = get_method(name)

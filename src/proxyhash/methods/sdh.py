@@ -1,4 +1,4 @@
-"""SDH, supervised discrete hashing (Shen, Shen, Liu and Shen 2015): codes from which labels can be regressed."""
+"""SDH: supervised discrete hashing (Shen, Shen, Liu and Shen 2015)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class SdhSettings(MethodSettings):
-    """The authors' settings."""
+    """Settings of SDH: by default the authors'."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
         {"anchors": 1000},
@@ -30,17 +30,19 @@ class SdhSettings(MethodSettings):
     )
 
     anchors: int = 1_000
-    rounds: int = 5
+    iterations: int = 5  # over W, P and B
     regression: float = 1.0  # lambda, of the labels' regression
     fit: float = 1e-5  # nu, of the hash function's fit to the codes
-    sweeps: int = 3  # over the bits in each round; the authors sweep until nothing changes, which three nearly reach
+    sweeps: int = 3  # over the bits in each iteration; the authors sweep until nothing changes, which three nearly reach
 
 
 @register_method("sdh", title="SDH", family="shallow", year=2015, settings=SdhSettings)
 def fit(data: TrainingData, settings: SdhSettings) -> LinearEncoder:
-    """Minimize ||Y - W'B||^2 + l ||W||^2 + v ||B - F(X)||^2, F = P' phi(X), over W, P and signs B, each in turn.
+    """Fit supervised discrete hashing, Shen et al. 2015.
 
-    W and P are regressions; B is updated bit by bit, each exactly: b_k = sign(q_k - B_rest' W_rest w_k), Q = W Y + v F.
+    It minimizes ||Y - W'B||^2 + l ||W||^2 + v ||B - F(X)||^2, F = P' phi(X), over W, P and signs B in turn, for labels
+    Y (C, n) and the kernel phi (anchors, n). W and P are regressions; B is updated bit by bit, each bit exactly: b_k =
+    sign(q_k - B_rest' W_rest w_k), Q = W Y + v F.
     """
     features = data.load_features()
     anchors = choose_anchors(features, min(settings.anchors, len(features)), data.seed)
@@ -51,8 +53,8 @@ def fit(data: TrainingData, settings: SdhSettings) -> LinearEncoder:
     codes = np.where(generator(data.seed, "sdh").random((len(phi), data.bits)) < 0.5, -1, 1).astype(np.float32)
     regress = _regression(phi)
     projection = regress(codes)
-    for number in range(settings.rounds):
-        data.progress("SDH", number / settings.rounds)
+    for number in range(settings.iterations):
+        data.progress("SDH", number / settings.iterations)
         gram = codes.T @ codes + settings.regression * np.eye(data.bits, dtype=np.float32)
         weights = np.linalg.solve(gram, codes.T @ labels)  # W (bits, C)
         target = labels @ weights.T + settings.fit * (phi @ projection)  # Q' (N, bits)
@@ -63,7 +65,7 @@ def fit(data: TrainingData, settings: SdhSettings) -> LinearEncoder:
 
 
 def _regression(phi: Floats) -> Callable[[Floats], Floats]:
-    """Return the map from codes B (N, bits) to P = (phi' phi)^-1 phi' B, the inverse prepared once."""
+    """Return the map from codes B (N, bits) to P = (phi' phi)^-1 phi' B; the inverse is computed once."""
     gram = np.zeros((phi.shape[1],) * 2)
     for first in range(0, len(phi), 8192):
         piece = phi[first : first + 8192].astype(np.float64)  # the kernel of near anchors is nearly singular

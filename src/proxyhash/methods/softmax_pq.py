@@ -1,4 +1,4 @@
-"""Softmax-PQ: a classifier's softmax, product-quantised (Sablayrolles, Douze, Usunier and Jegou 2017)."""
+"""Softmax-PQ: product quantization of a classifier's softmax (Sablayrolles, Douze, Usunier and Jegou 2017)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,9 +15,11 @@ from proxyhash.models.heads import Head, HeadShape, QuantisedHead, SoftmaxQuanti
     "softmax-pq", title="Softmax-PQ", family="proxy", year=2017, learns_from="classes", metric="product quantizer"
 )
 class SoftmaxPq(HashingMethod):
-    """Cross-entropy of an ordinary classifier; its softmax is what is stored, by 8 bits for each of K / 8 groups of classes.
+    """Softmax-PQ, Sablayrolles et al. 2017.
 
-    The authors learn the quantiser once; here it follows the classifier after each epoch, so that every epoch can be judged.
+    The loss is the cross-entropy of an ordinary classifier. Its softmax (N, C) is stored, with 8 bits for each of K / 8
+    groups of classes. The authors learn the quantizer once; here it is fitted after each epoch, so that every epoch can
+    be evaluated.
     """
 
     def __init__(self, data: TrainingData, settings: MethodSettings) -> None:
@@ -33,10 +35,10 @@ class SoftmaxPq(HashingMethod):
         return nll_loss(embeddings.clamp(min=1e-12).log(), targets)
 
     def scores(self, embeddings: Tensor) -> Tensor:
-        """Return the chances of the classes (N, C)."""
+        """Return the probabilities of the classes (N, C)."""
         return embeddings
 
     def on_epoch_end(self, embed: Callable[[], Tensor], head: Head) -> None:
-        """Fit the quantiser."""
+        """Fit the quantizer."""
         assert isinstance(head, QuantisedHead)
         head.learn_codebooks(embed().numpy())

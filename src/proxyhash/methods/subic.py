@@ -1,4 +1,4 @@
-"""SUBIC: blocks of softmax that become one-hot and use all their values (Jain, Zepeda, Perez and Gribonval 2017)."""
+"""SUBIC: structured one-hot blocks from softmaxes (Jain, Zepeda, Perez and Gribonval 2017)."""
 
 from dataclasses import dataclass
 from math import log
@@ -15,7 +15,10 @@ from proxyhash.utils.errors import InputError
 
 @dataclass(frozen=True)
 class SubicSettings(MethodSettings):
-    """The weights of the two entropies (ours: at 1 and 1 they outdo the classifier, and retrieve held-out digits worse)."""
+    """Settings of SUBIC: the weights of the two entropies.
+
+    The defaults are ours: with weights of 1 the entropies outweigh the classifier and retrieve held-out digits worse.
+    """
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
         {"sparse": 0.1, "spread": 0.1},
@@ -23,17 +26,19 @@ class SubicSettings(MethodSettings):
         {"sparse": 0.1, "spread": 1.0},
     )
 
-    sparse: float = 0.1  # gamma: an image's blocks should be one-hot
-    spread: float = 0.1  # mu: over a batch, a block should use all its values
+    sparse: float = 0.1  # gamma: pushes an image's blocks to be one-hot
+    spread: float = 0.1  # mu: pushes a block to use all its values over a batch
 
 
 @register_method(
     "subic", title="SUBIC", family="proxy", year=2017, settings=SubicSettings, learns_from="classes", metric="one-hot blocks"
 )
 class Subic(HashingMethod):
-    """Cross-entropy / log C of a linear classifier on the blocks, + gamma mean H(block) / log k - mu H(mean block) / log k.
+    """SUBIC, Jain et al. 2017.
 
-    H(mean block) is of the batch's mean. Every term lies between 0 and 1 whatever the number of classes, blocks and values.
+    The loss is the cross-entropy / log C of a linear classifier on the M blocks of k values (N, M k), plus gamma mean
+    H(block) / log k, minus mu H(mean block) / log k, where the mean block is that of the batch. Every term lies between
+    0 and 1 for any number of classes, blocks and values.
     """
 
     settings: SubicSettings
@@ -64,6 +69,6 @@ class Subic(HashingMethod):
         return logits
 
 
-def entropy(chances: Tensor) -> Tensor:
+def entropy(probabilities: Tensor) -> Tensor:
     """Return H over the last axis, in nats."""
-    return -(chances * chances.clamp(min=1e-12).log()).sum(-1)
+    return -(probabilities * probabilities.clamp(min=1e-12).log()).sum(-1)

@@ -1,4 +1,4 @@
-"""TALR-AP: average precision that knows of ties, relaxed and maximized (He, Cakir, Bargal and Sclaroff 2018)."""
+"""TALR-AP: relaxed tie-aware average precision (He, Cakir, Bargal and Sclaroff 2018)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,16 +12,20 @@ from proxyhash.methods.registry import register_method
 
 @dataclass(frozen=True)
 class TalrApSettings(MethodSettings):
-    """How many of a class a batch holds (ours)."""
+    """Settings of TALR-AP; `samples_per_class` is ours."""
 
-    SEARCH_SPACE: ClassVar[SearchSpace] = ({"per_class": 4}, {"per_class": 8}, {"per_class": 16})
+    SEARCH_SPACE: ClassVar[SearchSpace] = ({"samples_per_class": 4}, {"samples_per_class": 8}, {"samples_per_class": 16})
 
-    per_class: int = 8
+    samples_per_class: int = 8
 
 
 @register_method("talr-ap", title="TALR-AP", family="ranking", year=2018, settings=TalrApSettings)
 class TalrAp(HashingMethod):
-    """1 - the mean over the images of a batch as queries of AP_r, on the soft histograms that MI-Hash has."""
+    """TALR-AP, He et al. 2018.
+
+    The loss is 1 minus the mean of AP_r over the images of a batch as queries, on the soft histograms of MI-Hash (N, K
+    + 1).
+    """
 
     settings: TalrApSettings
 

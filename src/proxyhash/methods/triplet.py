@@ -1,4 +1,4 @@
-"""The Hamming triplet loss alone, section 4.4: what the paper's ablation compares the joint loss with."""
+"""Hamming triplet loss without proxies, section 4.4."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,30 +14,34 @@ from proxyhash.utils.validation import check_int
 
 @dataclass(frozen=True)
 class TripletSettings(MethodSettings):
-    """How far apart, and how many of a kind."""
+    """Settings of the triplet loss."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
-        {"margin": 0.0625, "per_class": 8},
-        {"margin": 0.125, "per_class": 8},
-        {"margin": 0.25, "per_class": 8},
+        {"margin": 0.0625, "samples_per_class": 8},
+        {"margin": 0.125, "samples_per_class": 8},
+        {"margin": 0.25, "samples_per_class": 8},
     )
 
-    margin: float = 0.0  # in bits, or below 1 as a share of the code; 0: a sixteenth
-    per_class: int = 4  # images of a class in a batch
+    margin: float | None = None  # in bits, or below 1 as a fraction of the code; None: 1/16
+    samples_per_class: int = 4  # images of a class in a batch
 
 
 @register_method("triplet", title="Triplet", family="triplet", year=2019, settings=TripletSettings)
 class Triplet(HashingMethod):
-    """The mean of softplus(m + d_H(x, x+) - d_H(x, x-)) over all triplets of a batch."""
+    """Hamming triplet loss, section 4.4: the paper's ablation compares it with the joint loss.
+
+    The loss is the mean of log(1 + exp(m + d_H(x, x+) - d_H(x, x-))) over all triplets of a batch, see
+    `proxyhash.losses.hamming_triplet`.
+    """
 
     settings: TripletSettings
 
     def __init__(self, data: TrainingData, settings: TripletSettings) -> None:
         super().__init__(data, settings)
-        if settings.margin < 0:
+        if settings.margin is not None and settings.margin < 0:
             raise InputError("The margin may not be negative.")
-        check_int("per_class", settings.per_class, 2)
+        check_int("samples_per_class", settings.samples_per_class, 2)
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        return hamming_triplet(embeddings, targets, margin_in_bits(self.settings.margin or None, embeddings.shape[1]))
+        return hamming_triplet(embeddings, targets, margin_in_bits(self.settings.margin, embeddings.shape[1]))

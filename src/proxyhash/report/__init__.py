@@ -1,4 +1,4 @@
-"""Records as tables and pictures: beside the paper's numbers, on one page that needs no network."""
+"""Reports of experiment records: tables beside the paper's numbers, figures, and one HTML page."""
 
 from proxyhash.report.comparison import Comparison, compare
 from proxyhash.report.export import to_csv, to_markdown

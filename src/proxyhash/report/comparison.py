@@ -1,4 +1,4 @@
-"""Records that may stand in one table: same data, same protocol, same network. What stands in its cells."""
+"""Comparisons: records of the same data, protocol and network, arranged as tables."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from typing import Any
 
 from proxyhash.experiments import Record
 from proxyhash.report.paper import paper_value
-from proxyhash.report.rows import row_names
 
 METRIC_NAMES = {
     "map": "mAP",
@@ -21,7 +20,7 @@ PERCENT_METRICS = ("map", "classification", "accuracy")
 
 @dataclass(frozen=True)
 class Cell:
-    """The mean of some runs, their standard deviation if there are several, and the paper's number."""
+    """Mean of some runs, their standard deviation if there are several, and the paper's value."""
 
     mean: float
     std: float | None
@@ -30,90 +29,142 @@ class Cell:
 
     @property
     def difference(self) -> float | None:
-        """Return how far above the paper it is."""
+        """Difference from the paper's value."""
         return None if self.paper is None else self.mean - self.paper
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Records in the same circumstances."""
+    """Records that differ only in method, settings, code length, seed and fold."""
 
     records: tuple[Record, ...]
 
     @property
     def title(self) -> str:
-        """Return what is compared, in words."""
+        """Data set, protocol and network in words."""
         first = self.records[0]
         data, protocol = first.data, first.protocol
         tags = f", {data['tags']} most frequent tags" if data["tags"] else ""
         network = f"{'fine-tuned' if data['finetune'] else 'frozen'} {data['backbone']}"
         size = f" at {data['image_size']} pixels" if data["image_size"] else ""
-        rehearsed = ", rehearsed on the training set" if protocol["eval_on"] == "validation" else ""
-        return f"{data['name']}{tags}: {protocol['protocol']}@{protocol['version']}, {network}{size}{rehearsed}"
+        validation = ", evaluated on validation data" if protocol["eval_on"] == "validation" else ""
+        return f"{data['name']}{tags}: {protocol['protocol']}@{protocol['version']}, {network}{size}{validation}"
 
     @property
     def code_lengths(self) -> list[int]:
-        """Return the code lengths, shortest first."""
+        """Code lengths, shortest first."""
         return sorted({record.bits for record in self.records})
 
     @cached_property
     def rows(self) -> dict[str, tuple[Record, ...]]:
-        """Return the records of each row, by their mean mAP over all that was run, the best last."""
+        """Records by row, in the order of their mean mAP over all runs, the best last."""
         found: dict[str, list[Record]] = {}
-        for name, record in zip(row_names(self.records), self.records, strict=True):
+        for name, record in zip(_row_names(self.records), self.records, strict=True):
             found.setdefault(name, []).append(record)
         order = sorted(found, key=lambda name: mean(record.metrics["map"] for record in found[name]))
         return {name: tuple(found[name]) for name in order}
 
     @property
-    def labels(self) -> list[str]:
-        """Return what the rows are called, the best last."""
-        return list(self.rows)
-
-    @property
     def metrics(self) -> list[str]:
-        """Return what was measured and can be compared."""
+        """Metrics that at least one record has."""
         return [name for name in METRIC_NAMES if any(isinstance(r.metrics.get(name), float) for r in self.records)]
 
     def rows_with(self, metric: str) -> list[str]:
         """Return the rows that have a metric."""
-        return [label for label in self.labels if any(self.cell(label, bits, metric) for bits in self.code_lengths)]
+        return [row for row in self.rows if any(self.cell(row, bits, metric) for bits in self.code_lengths)]
 
-    def select(self, label: str, bits: int) -> list[Record]:
-        """Return the records of a row and a length."""
-        return [record for record in self.rows[label] if record.bits == bits]
+    def select(self, row: str, bits: int) -> list[Record]:
+        """Return the records of a row and a code length."""
+        return [record for record in self.rows[row] if record.bits == bits]
 
-    def cell(self, label: str, bits: int, metric: str) -> Cell | None:
-        """Return what stands in a cell; None where nothing was run."""
+    def stale_reason(self, row: str) -> str | None:
+        """Return why a row is out of date; None if it is not."""
+        return next((record.stale for record in self.rows[row] if record.stale), None)
+
+    def row_title(self, row: str) -> str:
+        """Return the name of a row for a table, marked if it is out of date."""
+        return f"{row} (stale)" if self.stale_reason(row) else row
+
+    def cell(self, row: str, bits: int, metric: str) -> Cell | None:
+        """Return the cell of a row, a code length and a metric; None without a record."""
         scale = 100 if metric in PERCENT_METRICS else 1
-        found = self.select(label, bits)
-        values = [scale * r.metrics[metric] for r in found if isinstance(r.metrics.get(metric), float)]
+        records = self.select(row, bits)
+        values = [scale * r.metrics[metric] for r in records if isinstance(r.metrics.get(metric), float)]
         if not values:
             return None
-        first = found[0]
-        judged_by_paper = first.protocol["eval_on"] == "test"
-        row = paper_row(first.trial)
-        paper = paper_value(first.data["name"], first.protocol["protocol"], metric, row, bits) if judged_by_paper else None
+        first = records[0]
+        where = first.data["name"], first.protocol["protocol"], metric, paper_row(first.trial), bits
+        paper = paper_value(*where) if first.protocol["eval_on"] == "test" else None
         return Cell(mean(values), stdev(values) if len(values) > 1 else None, len(values), paper)
 
     def best(self, bits: int, metric: str, rows: Sequence[str] | None = None) -> float | None:
-        """Return the best mean of a column, of some rows or all; of an error, the least. Of one row there is no best."""
+        """Return the best mean of a column, the lowest for an error; None if there is only one row."""
         rows = self.rows_with(metric) if rows is None else rows
         means = [cell.mean for row in rows if (cell := self.cell(row, bits, metric))]
         return (max if metric in PERCENT_METRICS else min)(means) if means and len(rows) > 1 else None
 
 
-def paper_row(trial: dict[str, Any]) -> str:
-    """Return what the paper would call a trial: the joint loss is a row of its own, and other losses are not the paper's."""
-    settings = trial["settings"]
-    other = f":loss={settings['loss']}" if settings.get("loss", "softmax") != "softmax" else ""
-    return f"{trial['method']}{'+triplet' if settings.get('triplet') else ''}{other}"
-
-
 def compare(records: Iterable[Record]) -> list[Comparison]:
-    """Put records into comparisons, by all that must be the same."""
+    """Group records by data set, protocol and network.
+
+    Parameters
+    ----------
+    records
+        Records, for example from `proxyhash.experiments.read_records`.
+
+    Returns
+    -------
+    list[Comparison]
+        One comparison per group, ordered by title.
+
+    Examples
+    --------
+    >>> compare([])
+    []
+    """
     groups: dict[str, list[Record]] = {}
     for record in records:
-        facts = [record.data, record.protocol["protocol"], record.protocol["version"], record.protocol["eval_on"]]
-        groups.setdefault(repr(facts), []).append(record)
+        settings = [record.data, *(record.protocol[name] for name in ("protocol", "version", "eval_on"))]
+        groups.setdefault(repr(settings), []).append(record)
     return sorted((Comparison(tuple(group)) for group in groups.values()), key=lambda comparison: comparison.title)
+
+
+def paper_row(trial: dict[str, Any]) -> str:
+    """Return the row of the paper for a trial: `shclm+triplet` for the joint loss; other losses have no row there."""
+    settings = trial["settings"]
+    loss = f":loss={settings['loss']}" if settings.get("loss", "softmax") != "softmax" else ""
+    return f"{trial['method']}{'+triplet' if settings.get('triplet') else ''}{loss}"
+
+
+def _row_names(records: Iterable[Record]) -> list[str]:
+    """Return the row of each record: its label, with the settings in which trials of that label differ.
+
+    Seeds, folds and code lengths do not make a row, nor do settings that differ only between folds, each of which is tuned.
+    A network that was trained for several code lengths has another row than one that was trained for one.
+    """
+    trials = [(record.trial["label"], record.trial["fold"], _all_settings(record.trial)) for record in records]
+    variants: dict[str, dict[int, list[dict[str, Any]]]] = {}
+    for label, fold, settings in trials:
+        variants.setdefault(label, {}).setdefault(fold, []).append(settings)
+    differing = {
+        label: dict.fromkeys(name for variant in folds.values() for name in _differing(variant))
+        for label, folds in variants.items()
+    }
+    return [_row_name(label, {name: settings.get(name) for name in differing[label]}) for label, _, settings in trials]
+
+
+def _all_settings(trial: dict[str, Any]) -> dict[str, Any]:
+    optim = {name: value for name, value in (trial["optim"] or {}).items() if name != "seed"}
+    lengths = trial["code_lengths"]
+    trained = f"for {lengths} bits at once" if len(lengths) > 1 else "alone"
+    return {**trial["settings"], **optim, "trained": trained}
+
+
+def _differing(variants: list[dict[str, Any]]) -> list[str]:
+    names = dict.fromkeys(name for settings in variants for name in settings)
+    return [name for name in names if len({repr(settings.get(name)) for settings in variants}) > 1]
+
+
+def _row_name(label: str, settings: dict[str, Any]) -> str:
+    described = ", ".join(f"{name} {value}" for name, value in settings.items())
+    return f"{label} ({described})" if described else label

@@ -1,4 +1,4 @@
-"""Comparisons as Markdown for people and as CSV for programs."""
+"""Comparisons as Markdown and CSV."""
 
 import csv
 import io
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from proxyhash.report.comparison import METRIC_NAMES, PERCENT_METRICS, Cell, Comparison
 from proxyhash.utils.markdown import escape_markdown
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet calculate
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would evaluate such text
 
 
 def to_markdown(comparisons: Iterable[Comparison]) -> str:
-    """Return one table for each comparison and metric, with the paper's numbers where it has them."""
+    """Return one Markdown table per comparison and metric, with the paper's values where it has them."""
     return "\n".join(line for comparison in comparisons for line in _section(comparison))
 
 
@@ -21,15 +21,15 @@ def _section(comparison: Comparison) -> Iterator[str]:
         yield f"{metric_title(metric)}\n"
         yield "| method | " + " | ".join(f"{bits} bits" for bits in comparison.code_lengths) + " |"
         yield "|---|" + "---:|" * len(comparison.code_lengths)
-        for label in comparison.rows_with(metric):
-            cells = (markdown_cell(comparison, label, bits, metric) for bits in comparison.code_lengths)
-            yield f"| {escape_markdown(label)} | " + " | ".join(cells) + " |"
+        for row in comparison.rows_with(metric):
+            cells = (markdown_cell(comparison, row, bits, metric) for bits in comparison.code_lengths)
+            yield f"| {escape_markdown(comparison.row_title(row))} | " + " | ".join(cells) + " |"
         yield ""
 
 
-def markdown_cell(comparison: Comparison, label: str, bits: int, metric: str, rows: Sequence[str] | None = None) -> str:
-    """Return mean and spread, in bold where they are the best of a column among some rows, and the paper's number."""
-    cell = comparison.cell(label, bits, metric)
+def markdown_cell(comparison: Comparison, row: str, bits: int, metric: str, rows: Sequence[str] | None = None) -> str:
+    """Return mean and standard deviation, in bold for the best of a column among `rows`, and the paper's value."""
+    cell = comparison.cell(row, bits, metric)
     if cell is None:
         return ""
     text = format_cell(cell, metric)
@@ -38,31 +38,32 @@ def markdown_cell(comparison: Comparison, label: str, bits: int, metric: str, ro
 
 
 def format_cell(cell: Cell, metric: str) -> str:
-    """Return mean and spread as people read them."""
+    """Return mean and standard deviation, such as `71.0 ± 1.4`."""
     digits = 1 if metric in PERCENT_METRICS else 3
     return f"{cell.mean:.{digits}f}" + ("" if cell.std is None else f" ± {cell.std:.{digits}f}")
 
 
 def metric_title(metric: str) -> str:
-    """Return what a metric is called, and its unit."""
+    """Return the name of a metric with its unit."""
     return METRIC_NAMES[metric] + (", %" if metric in PERCENT_METRICS else "")
 
 
 def to_csv(comparisons: Iterable[Comparison]) -> str:
-    """Return one line for each cell; no text of the data becomes a formula."""
+    """Return one CSV line per cell; a spreadsheet evaluates none of its text as a formula."""
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    table.writerow(["comparison", "method", "bits", "metric", "mean", "spread", "runs", "paper"])
+    table.writerow(["comparison", "method", "bits", "metric", "mean", "std", "runs", "paper", "stale"])
     for comparison in comparisons:
         for metric in comparison.metrics:
-            for label in comparison.rows_with(metric):
+            for row in comparison.rows_with(metric):
                 for bits in comparison.code_lengths:
-                    if cell := comparison.cell(label, bits, metric):
-                        spread, paper = ("" if value is None else f"{value:.6g}" for value in (cell.std, cell.paper))
-                        texts = [_without_formula(comparison.title), _without_formula(label)]
-                        table.writerow([*texts, bits, metric, f"{cell.mean:.6g}", spread, cell.count, paper])
+                    if cell := comparison.cell(row, bits, metric):
+                        std, paper = ("" if value is None else f"{value:.6g}" for value in (cell.std, cell.paper))
+                        texts = [_without_formula(text) for text in (comparison.title, row)]
+                        stale = comparison.stale_reason(row) or ""
+                        table.writerow([*texts, bits, metric, f"{cell.mean:.6g}", std, cell.count, paper, stale])
     return out.getvalue()
 
 
 def _without_formula(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text

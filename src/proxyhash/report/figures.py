@@ -1,4 +1,4 @@
-"""The paper's figures with our numbers: retrieval against length and geometry, precision and recall, margins, histograms."""
+"""Figures of a comparison: mAP, precision and recall, geometry of the proxies, histograms."""
 
 import base64
 import io
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Geometry = Callable[[Record], float | None]
-_MAX_LINES = 12  # that eyes can tell apart; the best are drawn
+_MAX_LINES = 12  # more colors cannot be told apart; the best rows are drawn
 _STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -28,20 +28,24 @@ _STYLE: Any = {
 
 
 def draw_figures(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield captions and pictures (SVG as data: addresses) of a comparison, each if there is something to draw."""
+    """Yield the caption and the SVG image, as a data: URL, of each figure that has data."""
     middle = comparison.code_lengths[len(comparison.code_lengths) // 2]
     drawings: list[tuple[str, bool, Callable[[Axes], None]]] = [
-        ("Retrieval against length", len(comparison.code_lengths) > 1, lambda axes: _plot_map(axes, comparison)),
-        (f"Precision of the nearest, {middle} bits", True, lambda axes: _plot_precision(axes, comparison, middle)),
-        (f"Precision against recall, {middle} bits", True, lambda axes: _plot_precision_recall(axes, comparison, middle)),
-        ("Margins of the proxies", _has_metric(comparison, "proxies"), lambda axes: _plot_margins(axes, comparison)),
+        ("mAP by code length", len(comparison.code_lengths) > 1, lambda axes: _plot_map(axes, comparison)),
+        (f"Precision by retrieved items, {middle} bits", True, lambda axes: _plot_precision(axes, comparison, middle)),
+        (f"Precision by recall, {middle} bits", True, lambda axes: _plot_precision_recall(axes, comparison, middle)),
         (
-            "Retrieval against the distance of the nearest two proxies",
-            _has_geometry(comparison, _min_distance),
-            lambda axes: _plot_against(axes, comparison, _min_distance, "smallest distance of two proxies, % of the bits"),
+            "Distance of each proxy to its nearest",
+            _has_metric(comparison, "proxies"),
+            lambda axes: _plot_margins(axes, comparison),
         ),
         (
-            "Retrieval against how far proxies follow the similarity of classes",
+            "mAP by the minimum distance of proxies",
+            _has_geometry(comparison, _min_distance),
+            lambda axes: _plot_against(axes, comparison, _min_distance, "minimum distance of proxies, % of the bits"),
+        ),
+        (
+            "mAP by the correlation of class and proxy similarity",
             _has_geometry(comparison, _correlation),
             lambda axes: _plot_against(axes, comparison, _correlation, "correlation of class and proxy similarity"),
         ),
@@ -56,8 +60,8 @@ def draw_figures(comparison: Comparison) -> Iterator[tuple[str, str]]:
             lambda axes: _plot_histogram(axes, comparison, middle, "proxy_histogram", (-2, 2), "weight"),
         ),
     ]
-    for caption, wanted, draw in drawings:
-        if wanted:
+    for caption, has_data, draw in drawings:
+        if has_data:
             yield caption, _svg_url(draw)
 
 
@@ -70,7 +74,7 @@ def _svg_url(draw: "Callable[[Axes], None]") -> str:
         axes = figure.subplots()
         draw(axes)
         handles, labels = axes.get_legend_handles_labels()
-        columns = max(1, min(4, 96 // (7 + max(map(len, labels), default=0))))  # as many as fit side by side
+        columns = max(1, min(4, 96 // (7 + max(map(len, labels), default=0))))  # as many columns as fit
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
         out = io.BytesIO()
         figure.savefig(out, format="svg", metadata={"Date": None})
@@ -82,16 +86,16 @@ def _has_metric(comparison: Comparison, name: str) -> bool:
 
 
 def _drawn_rows(comparison: Comparison) -> list[str]:
-    """Return the rows to draw, the best first, as legends are read."""
-    return comparison.labels[::-1][:_MAX_LINES]
+    """Return the rows to draw, the best first."""
+    return list(comparison.rows)[::-1][:_MAX_LINES]
 
 
 def _color(comparison: Comparison, label: str) -> tuple[float, float, float, float]:
-    """Return the color of a row: the same in every figure. The best ten get ten strong ones, the next ten the pale ones."""
+    """Return the color of a row: ten strong colors for the best ten, ten pale ones for the next."""
     from matplotlib import colormaps
 
-    place = comparison.labels[::-1].index(label) % 20
-    return colormaps["tab20"](2 * (place % 10) + place // 10)
+    rank = list(comparison.rows)[::-1].index(label) % 20
+    return colormaps["tab20"](2 * (rank % 10) + rank // 10)
 
 
 def _plot_map(axes: "Axes", comparison: Comparison) -> None:
@@ -155,21 +159,21 @@ def _min_distance(record: Record) -> float | None:
 
 
 def _correlation(record: Record) -> float | None:
-    """Return how the inner products of proxies correlate with the similarity of their classes, where it is known."""
+    """Return the correlation of the proxies' inner products with the similarity of their classes, where it is known."""
     proxies = record.metrics.get("proxies")
     return proxies["assignment"]["correlation"] if proxies and proxies["assignment"] else None
 
 
 def _has_geometry(comparison: Comparison, geometry: Geometry) -> bool:
-    """Return whether there are at least three rows to see a relation in."""
+    """Return whether at least three rows have a value; fewer show no relation."""
     return sum(any(geometry(record) is not None for record in found) for found in comparison.rows.values()) > 2
 
 
 def _plot_against(axes: "Axes", comparison: Comparison, geometry: Geometry, what: str) -> None:
-    """Draw a point for each row and length; a length has a shape of its own."""
+    """Draw a point for each row and code length; each length has its own marker."""
     for bits, shape in zip(comparison.code_lengths, cycle("os^DvP"), strict=False):
         points = []
-        for label in comparison.labels:
+        for label in comparison.rows:
             found = [(value, r.metrics["map"]) for r in comparison.select(label, bits) if (value := geometry(r)) is not None]
             if found:
                 across, up = (mean(numbers) for numbers in zip(*found, strict=True))

@@ -1,4 +1,4 @@
-"""Queries and what is found for them, as pictures: right and wrong marked."""
+"""Galleries: queries and their nearest images as thumbnails."""
 
 import base64
 import io
@@ -19,12 +19,12 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import generator
 
-THUMB_SIZE = 96  # pixels of a thumbnail
+THUMB_SIZE = 96  # pixels
 
 
 @dataclass(frozen=True)
 class Thumb:
-    """One image: its picture as a data: address, what it shows, how far it is from the query and whether it is relevant."""
+    """One image: a data: URL, its labels, its distance from the query, and whether it is relevant."""
 
     image_url: str
     caption: str
@@ -58,10 +58,13 @@ def make_gallery(
     matches: int = 10,
     progress: Progress = no_progress,
 ) -> Gallery:
-    """Draw some queries, the same for every model, and search the database for them; without a split, all other images."""
+    """Search the database of a split for some of its queries, the same ones for every model.
+
+    Without a split, random images are searched for in all others.
+    """
     if hasher.head.metric != "hamming":
         raise InputError(f"A gallery is searched by Hamming distance, and this model by {hasher.head.metric}.")
-    judged, split = split is not None, split or _random_queries(dataset, queries)
+    has_labels, split = split is not None, split or _random_queries(dataset, queries)
     nu, readable = embed_split(hasher, dataset, split, progress)
     split = drop_indices(split, np.flatnonzero(~readable))
     chosen = np.sort(generator(0, "gallery").permutation(len(split.query))[:queries])
@@ -70,7 +73,7 @@ def make_gallery(
     rows = []
     for image, near, places in zip(asked, found.distances, found.indices, strict=True):
         others = split.database[places]
-        right = _relevant(dataset, int(image), others).tolist() if judged else [None] * len(others)
+        right = _relevant(dataset, int(image), others).tolist() if has_labels else [None] * len(others)
         answers = zip(others, near, right, strict=True)
         matched = (_thumb(dataset, int(other), int(bits), is_right) for other, bits, is_right in answers)
         rows.append((_thumb(dataset, int(image)), *matched))
@@ -78,7 +81,7 @@ def make_gallery(
 
 
 def _random_queries(dataset: Dataset, queries: int) -> Split:
-    """Ask with some images and search the others: enough to look at, where nothing says which are alike."""
+    """Return a split of random queries and all other images, for data without labels."""
     order = generator(0, "gallery of everything").permutation(len(dataset))
     nothing = np.zeros(0, np.int64)
     asked, searched = np.sort(order[:queries]), np.sort(order[queries:])
@@ -96,7 +99,7 @@ def _thumb(dataset: Dataset, image: int, distance: int | None = None, right: boo
 
 
 def _caption(dataset: Dataset, image: int) -> str:
-    """Return an image's class or tags, or the name of its file if it has neither."""
+    """Return the labels of an image, or its key if it has none."""
     return ", ".join(dataset.labels_of(image)) or dataset.images.key(image)
 
 

@@ -1,4 +1,4 @@
-"""Tables inside a Markdown file, made anew from records: a file says where they stand, and of what they are.
+"""Tables of records inside Markdown files.
 
 <!-- records results/cifar100 metrics=map,accuracy rows=lsh,itq,shclm -->
 <!-- end of records -->
@@ -12,71 +12,67 @@ from pathlib import Path
 from proxyhash.experiments import read_records
 from proxyhash.report.comparison import METRIC_NAMES, Comparison, compare
 from proxyhash.report.export import markdown_cell, metric_title
+from proxyhash.utils.config import check_keys
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.markdown import escape_markdown
+from proxyhash.utils.registry import lookup, suggest
 
-_SECTION = re.compile(r"(?P<begin><!-- records (?P<asked>[^>]*?) *-->\n).*?(?P<end><!-- end of records -->)", re.DOTALL)
-_OPTIONS = ("metrics", "rows", "title")
+_SECTION = re.compile(r"(?P<begin><!-- records (?P<spec>[^>]*?) *-->\n).*?(?P<end><!-- end of records -->)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class TableSpec:
-    """What a file asks for: metrics and rows of the comparison in a folder that has this in its title."""
+    """The content of one table: metrics and rows of the comparison in a folder whose title contains `title`."""
 
     folder: Path
     metrics: tuple[str, ...] = ("map",)
-    rows: tuple[str, ...] = ()  # in this order; none: all
+    rows: tuple[str, ...] = ()  # in this order; empty: all
     title: str = ""
 
     @classmethod
     def parse(cls, text: str, base: Path) -> "TableSpec":
-        """Read the words of a comment; folders are seen from the file."""
+        """Read the words of a comment; the folder is relative to `base`."""
         folder, *words = text.split()
         options = dict(word.partition("=")[::2] for word in words)
-        for name in options:
-            if name not in _OPTIONS:
-                raise InputError(f"A table of records has no option {name}; it has {', '.join(_OPTIONS)}.")
+        check_keys("A table of records", options, ["metrics", "rows", "title"])
         metrics = tuple(options.get("metrics", "map").split(","))
         for metric in metrics:
-            if metric not in METRIC_NAMES:
-                raise InputError(f"There is no metric {metric}; there are {', '.join(METRIC_NAMES)}.")
+            lookup("metric", metric, METRIC_NAMES)
         rows = tuple(filter(None, options.get("rows", "").split(",")))
         return cls(base / folder, metrics, rows, options.get("title", ""))
 
 
 def fill_tables(text: str, base: Path) -> str:
-    """Return a Markdown text with all its tables of records made anew."""
+    """Return a Markdown text with all its tables of records computed again."""
 
     def table(found: re.Match[str]) -> str:
-        lines = _table(TableSpec.parse(found["asked"], base))
+        lines = _table(TableSpec.parse(found["spec"], base))
         return found["begin"] + "\n" + "\n".join(lines) + "\n\n" + found["end"]
 
     return _SECTION.sub(table, text)
 
 
-def _table(asked: TableSpec) -> Iterator[str]:
-    """Yield one table; if it has several metrics, each row says which is its."""
-    comparison = _find_comparison(asked)
-    yield (
-        f"| {metric_title(asked.metrics[0]) if len(asked.metrics) == 1 else ''} | "
-        + " | ".join(f"{bits} bits" for bits in comparison.code_lengths)
-        + " |"
-    )
+def _table(spec: TableSpec) -> Iterator[str]:
+    """Yield the lines of one table; with several metrics, each row names its own."""
+    comparison = _find_comparison(spec)
+    has_one_metric = len(spec.metrics) == 1
+    corner = metric_title(spec.metrics[0]) if has_one_metric else ""
+    yield f"| {corner} | " + " | ".join(f"{bits} bits" for bits in comparison.code_lengths) + " |"
     yield "|---|" + "---:|" * len(comparison.code_lengths)
-    for metric in asked.metrics:
-        rows = asked.rows or comparison.rows_with(metric)
+    for metric in spec.metrics:
+        rows = spec.rows or comparison.rows_with(metric)
         for row in rows:
             cells = " | ".join(markdown_cell(comparison, row, bits, metric, rows) for bits in comparison.code_lengths)
-            name = escape_markdown(row) if len(asked.metrics) == 1 else f"{escape_markdown(row)}: {metric_title(metric)}"
-            yield f"| {name} | {cells} |"
+            name = escape_markdown(comparison.row_title(row))
+            yield f"| {name if has_one_metric else f'{name}: {metric_title(metric)}'} | {cells} |"
 
 
-def _find_comparison(asked: TableSpec) -> Comparison:
-    found = [comparison for comparison in compare(read_records(asked.folder)) if asked.title in comparison.title]
+def _find_comparison(spec: TableSpec) -> Comparison:
+    found = [comparison for comparison in compare(read_records(spec.folder)) if spec.title in comparison.title]
     if len(found) != 1:
         titles = "; ".join(comparison.title for comparison in found) or "none"
-        raise InputError(f"A table shows one comparison, and {asked.folder} has {len(found)} with that title: {titles}.")
-    for row in asked.rows:
+        raise InputError(f"A table shows one comparison, and {spec.folder} has {len(found)} with that title: {titles}.")
+    for row in spec.rows:
         if row not in found[0].rows:
-            raise InputError(f"{asked.folder} has no row {row}; it has {', '.join(found[0].rows)}.")
+            raise InputError(f"{spec.folder} has no row {row}; {suggest(row, found[0].rows)}")
     return found[0]

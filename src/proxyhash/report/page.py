@@ -1,4 +1,4 @@
-"""One page with everything on it: tables, figures, galleries, and how each number came to be."""
+"""Report page: one self-contained HTML file."""
 
 import json
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from proxyhash.report.comparison import METRIC_NAMES, PERCENT_METRICS, Comparison
-from proxyhash.report.export import format_cell
+from proxyhash.report.comparison import Comparison
+from proxyhash.report.export import format_cell, metric_title
 from proxyhash.report.figures import draw_figures
 from proxyhash.report.gallery import Gallery
 from proxyhash.utils.atomic_io import atomic_write
@@ -22,7 +22,27 @@ def write_page(
     title: str = "Comparison of hashing methods",
     galleries: Sequence[Gallery] = (),
 ) -> None:
-    """Write the page; all text that comes from data is escaped."""
+    """Write tables, figures and galleries to one HTML file that needs no network.
+
+    Parameters
+    ----------
+    comparisons
+        Each becomes a section.
+    path
+        The file to write.
+    title
+        Title of the page.
+    galleries
+        Retrieval examples of models.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_page([], Path(folder) / "report.html", title="Empty")
+    ...     (Path(folder) / "report.html").read_text().count("<h1>Empty</h1>")
+    1
+    """
     template = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     page = environment.from_string(template).render(
@@ -41,28 +61,32 @@ def _section(comparison: Comparison) -> dict[str, Any]:
         "code_lengths": comparison.code_lengths,
         "tables": [_table(comparison, metric) for metric in comparison.metrics],
         "figures": list(draw_figures(comparison)),
-        "recipes": _recipes(comparison),
+        "settings": _settings(comparison),
     }
 
 
 def _table(comparison: Comparison, metric: str) -> dict[str, Any]:
     rows = [
-        {"label": label, "cells": [_cell(comparison, label, bits, metric) for bits in comparison.code_lengths]}
-        for label in comparison.rows_with(metric)
+        {
+            "title": comparison.row_title(row),
+            "stale": comparison.stale_reason(row),
+            "cells": [_cell(comparison, row, bits, metric) for bits in comparison.code_lengths],
+        }
+        for row in comparison.rows_with(metric)
     ]
-    return {"title": METRIC_NAMES[metric] + (", %" if metric in PERCENT_METRICS else ""), "rows": rows}
+    return {"title": metric_title(metric), "rows": rows}
 
 
-def _cell(comparison: Comparison, label: str, bits: int, metric: str) -> dict[str, Any]:
-    cell = comparison.cell(label, bits, metric)
+def _cell(comparison: Comparison, row: str, bits: int, metric: str) -> dict[str, Any]:
+    cell = comparison.cell(row, bits, metric)
     if cell is None:
         return {"text": "", "paper": "", "best": False}
     paper = "" if cell.difference is None else f"paper {cell.paper:.1f} ({cell.difference:+.1f})"
     return {"text": format_cell(cell, metric), "paper": paper, "best": cell.mean == comparison.best(bits, metric)}
 
 
-def _recipes(comparison: Comparison) -> str:
-    """Return settings, seeds, seconds, versions and machine of every result, one line each, and what they share."""
+def _settings(comparison: Comparison) -> str:
+    """Return the shared settings as JSON, then one line for each record."""
     first = comparison.records[0]
     shared = {"data": first.data, "protocol": first.protocol, "versions": first.versions, "machine": first.machine}
     lines = [json.dumps(shared, indent=1, ensure_ascii=False), ""]

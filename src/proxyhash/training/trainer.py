@@ -152,7 +152,7 @@ class Trainer:
     def _batches(self, epoch: int) -> Sequence[Indices]:
         """Return the batches of an epoch, a function of the seed and the epoch."""
         random = generator(self.seed, "batches", epoch)
-        samples_per_class = max(objective.per_class for objective in self.model.objectives)
+        samples_per_class = max(objective.samples_per_class for objective in self.model.objectives)
         if not samples_per_class:
             return shuffled_batches(len(self.train_subset.indices), self.optim.batch_size, random)
         groups = -(-np.bincount(self.train_subset.targets.astype(np.int64)) // samples_per_class)  # Of each class.

@@ -34,8 +34,40 @@ def downgrade_optim_config(optim: Mapping[str, Any], seed: int) -> dict[str, Any
 
 # --- Methods: settings, saved encoders ---
 
-METHOD_SETTINGS = {"floor": "distance_share"}
-"""Settings of all methods; `floor` 0.0 of the method joint meant the default, which was 0.75 then."""
+METHOD_SETTINGS = {
+    "per_class": "samples_per_class",
+    "quantisation": "quantization",
+    "floor": "distance_share",  # of joint
+    "width": "embed_dim",  # of dqn
+    "most_sets": "max_label_sets",  # of hbmp
+    "rounds": "iterations",  # of sdh
+    "ends": "saturation",  # of ssdh
+}
+METHOD_TENSORS = {"centres": "centers", "quantised": "quantized"}
+_PROXY_METHODS = ("learned", "random", "tammes", "aligned", "hclm", "shclm", "code", "scode", "joint")
+_ZERO_MEANT_DEFAULT = {**dict.fromkeys(_PROXY_METHODS, ("tau", "margin")), "triplet": ("margin",)}
+_DEFAULT_DISTANCE_SHARE = 0.75  # of joint, where `floor` was 0
+
+
+def upgrade_method_settings(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of a method under today's names; a 0 that meant a default becomes None, or the default of then.
+
+    >>> upgrade_method_settings("joint", {"floor": 0.5, "tau": 0.0, "per_class": 4})
+    {'distance_share': 0.5, 'tau': None, 'samples_per_class': 4}
+    """
+    named = {METHOD_SETTINGS.get(name, name): value for name, value in settings.items()}
+    zeros = _ZERO_MEANT_DEFAULT.get(method, ())
+    upgraded = {name: None if name in zeros and value == 0 else value for name, value in named.items()}
+    if upgraded.get("distance_share") == 0:
+        upgraded["distance_share"] = _DEFAULT_DISTANCE_SHARE
+    return upgraded
+
+
+def upgrade_method_tensors(state: dict[str, Any], prefix: str) -> None:
+    """Rename the tensors of a method in a checkpoint, in place."""
+    for old, new in METHOD_TENSORS.items():
+        if prefix + old in state:
+            state[prefix + new] = state.pop(prefix + old)
 
 
 # --- Evaluation: metric keys ---
@@ -60,10 +92,10 @@ def rename_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 RECORD_FORMAT = "proxyhash.record/1"
 RECORD_FILE_PATTERN = r"-[0-9a-f]{12}\.json$"  # one file per record
-RECORD_METRICS = {"binarisation_error": "binarization_error", "binarisation_histogram": "binarization_histogram"}
 RECORD_TRIAL = {"lengths": "code_lengths", "round": "fold", "plan": "optim"}
 RECORD_PROTOCOL = {"judged_on": "eval_on"}
 
+DEFAULT_IN_TOML = '"default"'  # TOML has no null
 LEGACY_TUNED_FOLD_FILE = "chosen-round-{}.toml"
 _TUNED_TABLE = re.compile(r'\[(settings|plans)\.(?:"(.+)"|([\w+-]+))\]')
 _TUNED_SCORE = re.compile(r"# ([^,\n]+?)((?:, \w+ \S+)*): mAP (\S+)")
@@ -74,17 +106,21 @@ def upgrade_record(content: Mapping[str, Any], current_format: str) -> dict[str,
     if content.get("format") != RECORD_FORMAT:
         return dict(content)
     trial = _rename(content["trial"], RECORD_TRIAL)
-    trial["settings"] = _rename(trial["settings"], METHOD_SETTINGS)
+    trial["settings"] = upgrade_method_settings(trial["method"], trial["settings"])
     trial["label"] = upgrade_label(trial["label"])
     trial["optim"] = None if trial["optim"] is None else upgrade_optim_config(trial["optim"])
     protocol = _rename(content["protocol"], RECORD_PROTOCOL)
-    upgraded = {"trial": trial, "protocol": protocol, "metrics": _rename(content["metrics"], RECORD_METRICS)}
+    upgraded = {"trial": trial, "protocol": protocol, "metrics": rename_metrics(content["metrics"])}
     kept = {name: value for name, value in content.items() if name != "key"}
     return kept | upgraded | {"format": current_format}
 
 
 def upgrade_label(label: str) -> str:
-    """Return a row such as `shclm:per_class=2` with today's names of settings."""
+    """Return a method with settings as it is typed, with today's names of the settings.
+
+    >>> upgrade_label("joint:floor=0.5:per_class=4")
+    'joint:distance_share=0.5:samples_per_class=4'
+    """
     method, *pairs = label.split(":")
     settings = (pair.partition("=") for pair in pairs)
     return ":".join([method, *(f"{METHOD_SETTINGS.get(name, name)}={value}" for name, _, value in settings)])
@@ -93,10 +129,12 @@ def upgrade_label(label: str) -> str:
 def upgrade_tuned_settings(text: str) -> str:
     """Return a TOML file of tuned settings with today's names, comments included."""
     names: Mapping[str, str] = {}
+    zeros: tuple[str, ...] = ()
     lines = []
     for line in text.splitlines():
         if table := _TUNED_TABLE.fullmatch(line):
             names = OPTIM_FIELDS if table[1] == "plans" else METHOD_SETTINGS
+            zeros = () if table[1] == "plans" else _ZERO_MEANT_DEFAULT.get((table[2] or table[3]).partition(":")[0], ())
             title = "optim_by_method" if table[1] == "plans" else table[1]
             lines.append(f'[{title}."{upgrade_label(table[2] or table[3])}"]')
         elif score := _TUNED_SCORE.fullmatch(line):
@@ -105,7 +143,8 @@ def upgrade_tuned_settings(text: str) -> str:
             lines.append(f"# {upgrade_label(score[1])}{optim}: mAP {score[3]}")
         elif not line.startswith("#") and " = " in line:
             name, _, value = line.partition(" = ")
-            lines.append(f"{names.get(name, name)} = {value}")
+            name = names.get(name, name)
+            lines.append(f"{name} = {DEFAULT_IN_TOML if name in zeros and value == '0.0' else value}")
         else:
             lines.append(line)
     return "\n".join(lines) + "\n"

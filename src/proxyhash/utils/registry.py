@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from proxyhash.utils.errors import InputError
 
@@ -45,6 +45,8 @@ class Registry(Generic[T], Mapping[str, T]):
     proxyhash.utils.errors.InputError: There is no loss 'squire'; did you mean square?
     """
 
+    total: ClassVar[int] = 0  # objects of all registries: tells whether a plugin registered any
+
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._entries: dict[str, T] = {}
@@ -54,6 +56,7 @@ class Registry(Generic[T], Mapping[str, T]):
         if name in self._entries:
             raise InputError(f"There is already a {self.kind} {name!r}; choose another name.")
         self._entries[name] = entry
+        Registry.total += 1
 
     def register(self, name: str) -> Callable[[T], T]:
         """Return a decorator that registers an object by name."""

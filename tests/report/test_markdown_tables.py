@@ -60,9 +60,9 @@ def test_a_file_without_tables_stays(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("mine rows=itq", "has no row itq; it has lsh, shclm"),
-        ("mine metric=map", "no option metric"),
-        ("mine metrics=speed", "no metric speed"),
+        ("mine rows=itq", "has no row itq; choose from lsh, shclm"),
+        ("mine metric=map", "no setting 'metric'; did you mean metrics"),
+        ("mine metrics=speed", "no metric 'speed'"),
         ("yours", "has 0 with that title"),
         ("mine title=ilsvrc", "has 0 with that title: none"),
     ],
