@@ -77,7 +77,7 @@ def insert_rows() -> Iterator[Row]:
                 {"key": keys[number], "code": codes[number].tobytes(), "position": number, "labels": "", "file": ""}
                 for number in part
             ]
-            getattr(index.client, call)(index.place.collection, rows)
+            getattr(index.client, call)(index.location.collection, rows)
 
     with server() as (address, _):
         works: dict[str, Callable[[], object]] = {
@@ -135,7 +135,7 @@ def _direct(index: MilvusIndex, batch: int) -> None:
         "photos",
         data,
         limit=10,
-        output_fields=["position", "labels"],
+        output_fields=["position", "labels", "file"],
         search_params={"metric_type": "HAMMING", "params": {}},
         consistency_level="Eventually",
     )

@@ -1,4 +1,4 @@
-"""How long the shallow systems take to fit a training set of CIFAR-100's size, and in how much memory.
+"""Time and memory of shallow methods on a training set of the size of CIFAR-100.
 
 python benchmarks/methods.py                    everything, some minutes on two cores
 python benchmarks/methods.py --only fit         some of: fit, memory
@@ -17,7 +17,7 @@ from proxyhash.training.features import fit_method
 from reporting import Row, options_of, run, timed
 
 IMAGES, WIDTH, CLASSES, BITS = 50_000, 1_280, 100, 32
-SETTINGS: dict[str, dict[str, Any]] = {  # what tuning chose on CIFAR-100, and where that is more, the defaults too
+SETTINGS: dict[str, dict[str, Any]] = {  # tuned on CIFAR-100, and slower settings
     "itq": {},
     "itq-cca": {},
     "sdh": {"anchors": 3_000, "fit": 1e-3},
@@ -27,18 +27,18 @@ SETTINGS: dict[str, dict[str, Any]] = {  # what tuning chose on CIFAR-100, and w
 
 
 def training_data(images: int) -> TrainingData:
-    """Return features around a centre for each class, as wide and as many as CIFAR-100's."""
+    """Return features around a center for each class, of the size of CIFAR-100's."""
     random = np.random.default_rng(0)
     labels = np.arange(images) % CLASSES
-    centres = random.standard_normal((CLASSES, WIDTH), dtype=np.float32)
+    centers = random.standard_normal((CLASSES, WIDTH), dtype=np.float32)
     features = random.standard_normal((images, WIDTH), dtype=np.float32)
-    features += centres[labels]
+    features += centers[labels]
     return TrainingData(BITS, features, ClassLabels(labels, tuple(map(str, range(CLASSES)))))
 
 
 def fit_rows() -> Iterator[Row]:
     data = training_data(IMAGES)
-    _, limit = timed(lambda: data.load_features().T @ data.load_features())  # a yardstick: one product of this size
+    _, limit = timed(lambda: data.load_features().T @ data.load_features())  # one product of this size, for comparison
     for title, settings in SETTINGS.items():
         _, seconds = timed(fit_method, title.partition(",")[0], data, **settings)
         note = f"{seconds / limit:,.0f} times the covariance matrix"
@@ -64,4 +64,4 @@ def _peak(method: str, images: int, settings: dict[str, Any]) -> tuple[float, fl
 
 if __name__ == "__main__":
     parts = {"fit": fit_rows, "memory": memory_rows}
-    run("Shallow systems", parts, options_of(__doc__, list(parts)))
+    run("Shallow methods", parts, options_of(__doc__, list(parts)))

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash import codes, design_proxies
-from proxyhash.codes.bits import Packed
-from proxyhash.index.clusters.centroids import assign
+from proxyhash.codes.bits import Packed, to_words
+from proxyhash.index.clusters.centroids import assign_clusters
+from proxyhash.index.hits import Hits
 from proxyhash.index.local import blocks, transactions
-from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.index import LocalIndex
 from reporting import Row, options_of, run, timed
 
 ITEMS = 10_000_000
@@ -49,25 +50,30 @@ def uniform(count: int, seed: int) -> Packed:
     return np.random.default_rng(seed).integers(0, 256, (count, BITS // 8), dtype=np.uint8)
 
 
-def thousand_centres(count: int, seed: int) -> Packed:
+def thousand_clusters(count: int, seed: int) -> Packed:
     """Codes around 1,000 centres, a bit in twenty flipped."""
     chosen = np.random.default_rng(seed).integers(0, 1000, count)
     return flipped(uniform(1000, 7)[chosen], 0.05, seed + 1)
 
 
-def filled(folder: Path, stored: Packed, proxies: Packed | None) -> EmbeddedIndex:
+def filled(folder: Path, stored: Packed, proxies: Packed | None) -> LocalIndex:
     """Return an index of codes in memory, as reading its file would make it; keys would only cost time here."""
-    index = EmbeddedIndex.open_folder(folder, bits=BITS)
-    transactions.regroup_if_grown(index.store, stored, lambda: proxies)
-    _, centres = transactions.live_centres(index.store)
+    index = LocalIndex.open_folder(folder, bits=BITS)
+    transactions.recluster_if_grown(index.store, stored, lambda: proxies)
+    _, centroids = transactions.active_centroids(index.store)
     with index.store.writing() as generation:
-        for first in range(0, len(stored), transactions.BATCH):
-            part = stored[first : first + transactions.BATCH]
-            positions = np.arange(first, first + len(part), dtype=np.uint32)
-            block = blocks.Block(positions, assign(part, centres), part)
-            blocks.append(index.store, 1, block, generation)
-    index.memory.snapshot()
+        for first in range(0, len(stored), transactions.CODES_PER_TRANSACTION):
+            part = stored[first : first + transactions.CODES_PER_TRANSACTION]
+            item_ids = np.arange(first, first + len(part), dtype=np.uint32)
+            block = blocks.Block(item_ids, assign_clusters(part, centroids), part)
+            blocks.append_codes(index.store, 1, block, generation)
+    index.snapshots.latest()
     return index
+
+
+def nearest(index: LocalIndex, queries: Packed, k: int = 10) -> Hits:
+    """Search the codes in memory, without looking items up."""
+    return index.snapshots.latest().nearest(np.ascontiguousarray(to_words(queries).T), k, with_codes=True)[0]
 
 
 def seconds_a_query(search: Callable[[Packed], object], queries: Packed, batch: int, count: int) -> float:
@@ -83,19 +89,19 @@ def against_scan(
     with TemporaryDirectory() as folder, filled(Path(folder) / "i", stored, proxies) as index:
         plan = index.info().plan
         for kind, asked in queries.items():
-            index.neighbors(asked[:20], 10), codes.top_k(asked[:20], stored, 10)  # compiles
+            nearest(index, asked[:20]), codes.top_k(asked[:20], stored, 10)  # compiles
             for batch, count in ((1, 20), (1000, 1000)):
                 turns = [
                     [
                         seconds_a_query(search, np.roll(asked, turn * count, axis=0), batch, count)
-                        for search in (lambda q: index.neighbors(q, 10), lambda q: codes.top_k(q, stored, 10))
+                        for search in (lambda q: nearest(index, q), lambda q: codes.top_k(q, stored, 10))
                     ]
                     for turn in range(TURNS)
                 ]
                 ours, scan = np.median(turns, axis=0).tolist()
-                found, expected = index.neighbors(asked[:100], 10), codes.top_k(asked[:100], stored, 10)
-                equal = np.array_equal(found.distances, expected.distances)
-                equal &= np.array_equal(found.indices, expected.indices)
+                found, expected = nearest(index, asked[:100]), codes.top_k(asked[:100], stored, 10)
+                equal = np.array_equal(found.distances, expected.distances.ravel())
+                equal &= np.array_equal(found.item_ids, expected.indices.ravel())
                 ratio = scan / ours if faster else ours / scan
                 reached = equal and (ratio >= target if faster else ratio <= target)
                 what = "times our scan" if faster else "cost over our scan"
@@ -108,7 +114,7 @@ def against_scan(
 
 def thousand_rows() -> Iterator[Row]:
     yield from against_scan(
-        "1,000 centres, 5 % flips", thousand_centres(ITEMS, 1), {"": thousand_centres(1000, 3)}, 15, faster=True
+        "1,000 centres, 5 % flips", thousand_clusters(ITEMS, 1), {"": thousand_clusters(1000, 3)}, 15, faster=True
     )
 
 
@@ -170,29 +176,29 @@ def _between(random: np.random.Generator, one: NDArray[np.bool_], other: NDArray
     return np.where(random.random(BITS) < 0.5, one, other)
 
 
-def _around(random: np.random.Generator, centres: NDArray[np.bool_], mean: float, spread: float) -> NDArray[np.bool_]:
+def _around(random: np.random.Generator, centroids: NDArray[np.bool_], mean: float, spread: float) -> NDArray[np.bool_]:
     """Flip about so many bits of each code, those first that flip easily: as in networks, some bits are less sure."""
-    counts = np.clip(np.round(random.normal(mean, spread, len(centres))), 0, BITS)
-    ease = random.random(centres.shape) / np.linspace(0.4, 1.6, BITS)
-    return np.asarray(centres ^ (np.argsort(np.argsort(ease, axis=1), axis=1) < counts[:, None]))
+    counts = np.clip(np.round(random.normal(mean, spread, len(centroids))), 0, BITS)
+    ease = random.random(centroids.shape) / np.linspace(0.4, 1.6, BITS)
+    return np.asarray(centroids ^ (np.argsort(np.argsort(ease, axis=1), axis=1) < counts[:, None]))
 
 
 def storage_rows() -> Iterator[Row]:
     """A file with keys: how fast it grows, opens, and how much memory it takes in a process of its own."""
     with TemporaryDirectory() as place:
         folder = Path(place) / "i"
-        with EmbeddedIndex.open_folder(folder, bits=BITS) as index:
-            stored = thousand_centres(ITEMS, 1)
+        with LocalIndex.open_folder(folder, bits=BITS) as index:
+            stored = thousand_clusters(ITEMS, 1)
             _, seconds = timed(index.add, stored, keys(ITEMS))
             rate = ITEMS / seconds
             yield Row("adding 10,000,000 codes to an empty index: codes/s, durable", rate, "", True, seconds)
-            fresh, names = thousand_centres(MORE, 11), keys(MORE, ITEMS)
+            fresh, names = thousand_clusters(MORE, 11), keys(MORE, ITEMS)
             _, seconds = timed(index.add, fresh, names)
             rate = MORE / seconds
             yield Row("adding 1,000,000 codes to 10,000,000: codes/s, durable", rate, ">= 200,000", rate >= 2e5, seconds)
             index.remove(names)
         small = Path(place) / "small"
-        with EmbeddedIndex.open_folder(small, bits=BITS) as index:
+        with LocalIndex.open_folder(small, bits=BITS) as index:
             index.add(stored[:SMALL], keys(SMALL))
         spawn = multiprocessing.get_context("spawn")  # processes of their own, so that their memory is their own
         with spawn.Pool(1) as first, spawn.Pool(1) as one, spawn.Pool(1) as other:
@@ -209,10 +215,10 @@ def storage_rows() -> Iterator[Row]:
 def _opened(folder: str) -> tuple[float, int, int]:
     """Return the seconds that opening takes, and the resident bytes that it leaves, and that there were at the peak."""
     begun = time.perf_counter()
-    index = EmbeddedIndex.open_folder(Path(folder))
-    index.memory.snapshot()
+    index = LocalIndex.open_folder(Path(folder))
+    index.snapshots.latest()
     seconds = time.perf_counter() - begun
-    index.neighbors(uniform(3, 0), 10)
+    nearest(index, uniform(3, 0))
     return seconds, _resident("VmRSS"), _resident("VmHWM")
 
 

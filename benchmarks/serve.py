@@ -25,7 +25,7 @@ import numpy as np
 import uvloop
 from PIL import Image
 
-from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.index import LocalIndex
 from reporting import Row, options_of, run, timed
 
 ITEMS, BITS, CLIENTS, K = 1_000_000, 64, 200, 10
@@ -115,7 +115,7 @@ def code_rows(seconds: float) -> Iterator[Row]:
     uniform = random.integers(0, 256, (ITEMS, BITS // 8), dtype=np.uint8)
     for name, stored in {"uniform codes": uniform, "codes around 1,000 centres": _clustered(random, ITEMS)}.items():
         queries = stored[random.integers(0, ITEMS, 2_000)] ^ np.packbits(random.random((2_000, BITS)) < 0.05, axis=1)
-        with TemporaryDirectory() as place, EmbeddedIndex.open_folder(Path(place) / "i", bits=BITS) as index:
+        with TemporaryDirectory() as place, LocalIndex.open_folder(Path(place) / "i", bits=BITS) as index:
             index.add(stored, [f"photos/{number:09d}.jpg" for number in range(ITEMS)])
             yield from _served_rows(name, index, queries, seconds)
 
@@ -125,7 +125,7 @@ def _clustered(random: np.random.Generator, count: int) -> np.ndarray:
     return centres[random.integers(0, 1_000, count)] ^ np.packbits(random.random((count, BITS)) < 0.05, axis=1)
 
 
-def _direct_rate(index: EmbeddedIndex, queries: np.ndarray, seconds: float) -> float:
+def _direct_rate(index: LocalIndex, queries: np.ndarray, seconds: float) -> float:
     """Return the queries a second that the library answers in batches of as many as there are clients."""
     index.search(queries[:CLIENTS], K)
     done, begun = 0, time.perf_counter()
@@ -136,7 +136,7 @@ def _direct_rate(index: EmbeddedIndex, queries: np.ndarray, seconds: float) -> f
     return done / (time.perf_counter() - begun)
 
 
-def _served_rows(name: str, index: EmbeddedIndex, queries: np.ndarray, seconds: float) -> Iterator[Row]:
+def _served_rows(name: str, index: LocalIndex, queries: np.ndarray, seconds: float) -> Iterator[Row]:
     bodies = [json.dumps({"code": query.tobytes().hex(), "k": K}).encode() for query in queries]
     requests = [request("/api/search/code", "application/json", body) for body in bodies]
     with service(index.folder) as (url, process):
@@ -158,7 +158,7 @@ def _served_rows(name: str, index: EmbeddedIndex, queries: np.ndarray, seconds: 
 
 
 def _turn(
-    url: str, requests: Sequence[bytes], index: EmbeddedIndex, queries: np.ndarray, seconds: float
+    url: str, requests: Sequence[bytes], index: LocalIndex, queries: np.ndarray, seconds: float
 ) -> tuple[float, float]:
     """Return queries a second of the service and of the library, one right after the other: the machine's speed changes."""
     times, _, spent = load(url, requests, CLIENTS, seconds)
@@ -173,7 +173,7 @@ def image_rows(model: Path | None, seconds: float) -> Iterator[Row]:
         folder = Path(place)
         files = _photographs(folder / "photos")
         hasher = Hasher.load(model) if model is not None else _untrained(folder / "model")
-        with EmbeddedIndex.open_folder(folder / "i", model=hasher) as index:
+        with LocalIndex.open_folder(folder / "i", model=hasher) as index:
             index.add([str(file) for file in files[:64]])
         hasher.encode([str(file) for file in files[:32]])
         names = [str(file) for file in files]

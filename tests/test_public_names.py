@@ -30,7 +30,7 @@ METHODS = {
         "bits classify embed embed_batches embed_readable encode features hash_features head load nearest_proxies "
         "queries quicken save"
     ),
-    "Index": "add bits close code hasher info item model open remove search within",
+    "Index": "add bits calibration close code folder_sync hasher info item model open range_search remove search",
     "ProxySet": "as_dict binary bits classes describe load save title trainable",
 }
 HEAVY = (

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.index.clusters.clustered import GroupedSegment, grouped_segment
-from proxyhash.index.clusters.segment import Take, distances_of
+from proxyhash.index.clusters.clustered import ClusteredSegment, build_clustered_segment
+from proxyhash.index.clusters.segment import Sink
 from reporting import Row, timed
 
 PIECE = 1_000_000
@@ -46,38 +46,38 @@ def growth_rows(*, large: bool) -> Iterator[Row]:
 
 
 def _measured(rule: str, items: int, classes: int) -> Measured:
-    centres = np.random.default_rng(7).integers(0, 2**64, (classes, 1), dtype=np.uint64)
+    centroids = np.random.default_rng(7).integers(0, 2**64, (classes, 1), dtype=np.uint64)
     random = np.random.default_rng(8)
-    queries = centres[random.integers(0, classes, QUERIES)] ^ _noise(random, QUERIES)[:, None]
+    queries = centroids[random.integers(0, classes, QUERIES)] ^ _noise(random, QUERIES)[:, None]
     where = f"{rule}, {items:,} codes"
     truth = np.empty((QUERIES, K), np.int64)
-    yield from _by_groups(where, centres, items, queries, truth)
+    yield from _by_groups(where, centroids, items, queries, truth)
     gc.collect()  # the groups are not needed any more, and the lists want their memory
-    yield from _by_lists(where, centres, items, queries, truth)
+    yield from _by_lists(where, centroids, items, queries, truth)
 
 
-def _by_groups(where: str, centres: Words, items: int, queries: Words, truth: NDArray[np.int64]) -> Measured:
+def _by_groups(where: str, centroids: Words, items: int, queries: Words, truth: NDArray[np.int64]) -> Measured:
     """Search exactly; `truth` takes the distances (Q, K) that are found."""
-    segment, built = timed(_grouped, centres, items)
-    found, looked = segment.nearest(queries, K)
-    truth[:] = distances_of(found.keys)
+    segment, built = timed(_grouped, centroids, items)
+    found, compared = segment.nearest(queries, K)
+    truth[:] = found.distances.reshape(truth.shape)
     seconds = _seconds(partial(segment.nearest, k=K, threads=1), queries)
-    yield "codes compared", Row(f"{where}: codes compared a query, exactly", looked / QUERIES, "", True, built)
+    yield "codes compared", Row(f"{where}: codes compared a query, exactly", compared / QUERIES, "", True, built)
     yield "ms of exact search", Row(f"{where}: ms a query, exactly, one thread", 1000 * seconds, "", True, built)
 
 
-def _by_lists(where: str, centres: Words, items: int, queries: Words, truth: NDArray[np.int64]) -> Measured:
+def _by_lists(where: str, centroids: Words, items: int, queries: Words, truth: NDArray[np.int64]) -> Measured:
     """Look into as few lists, by powers of two, as find 99 % of the nearest."""
-    lists, built = timed(_inverted, centres, items)
+    lists, built = timed(_inverted, centroids, items)
     lists.nprobe, recall = 1, 0.0
     while True:
         recall = float((lists.search(queries.view(np.uint8), K)[0] <= truth[:, -1:]).mean())
-        if recall >= 0.99 or lists.nprobe >= len(centres):
+        if recall >= 0.99 or lists.nprobe >= len(centroids):
             break
         lists.nprobe *= 2
     seconds = _seconds(lambda query: lists.search(query.view(np.uint8), K), queries)
-    compared = lists.nprobe * items / len(centres) + len(centres)
-    note = f"{lists.nprobe} of {len(centres):,} lists, {100 * recall:.1f} % of the {K} nearest"
+    compared = lists.nprobe * items / len(centroids) + len(centroids)
+    note = f"{lists.nprobe} of {len(centroids):,} lists, {100 * recall:.1f} % of the {K} nearest"
     yield "codes compared by IVF", Row(f"{where}: codes and centres compared by IVF", compared, "", True, built, note=note)
     yield "ms of IVF", Row(f"{where}: ms a query by IVF, one thread", 1000 * seconds, "", True, built, note=note)
 
@@ -89,36 +89,36 @@ def _noise(random: np.random.Generator, count: int) -> NDArray[np.uint64]:
     return flips
 
 
-def _pieces(centres: Words, items: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
+def _pieces(centroids: Words, items: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
     """Yield the classes (n,) and codes (n,) of the items in their order."""
     for first in range(0, items, PIECE):
         random = np.random.default_rng((9, first))
-        own = np.arange(first, min(first + PIECE, items)) % len(centres)
-        yield own, centres[own, 0] ^ _noise(random, len(own))
+        own = np.arange(first, min(first + PIECE, items)) % len(centroids)
+        yield own, centroids[own, 0] ^ _noise(random, len(own))
 
 
-def _grouped(centres: Words, items: int) -> GroupedSegment:
-    def fill(take: Take) -> None:
+def _grouped(centroids: Words, items: int) -> ClusteredSegment:
+    def feed(sink: Sink) -> None:
         first = 0
-        for own, codes in _pieces(centres, items):
-            take(codes[None], np.arange(first, first + len(own), dtype=np.uint32), own.astype(np.uint16))
+        for own, codes in _pieces(centroids, items):
+            sink(codes[None], np.arange(first, first + len(own), dtype=np.uint32), own.astype(np.uint16))
             first += len(own)
 
-    sizes = np.full(len(centres), items // len(centres), np.int64)
-    sizes[: items % len(centres)] += 1
-    return grouped_segment(centres, sizes, fill, items, threads=1)
+    sizes = np.full(len(centroids), items // len(centroids), np.int64)
+    sizes[: items % len(centroids)] += 1
+    return build_clustered_segment(centroids, sizes, feed, items, threads=1)
 
 
-def _inverted(centres: Words, items: int) -> Any:
+def _inverted(centroids: Words, items: int) -> Any:
     import faiss
 
     faiss.omp_set_num_threads(1)
     coarse = faiss.IndexBinaryFlat(64)
-    coarse.add(np.ascontiguousarray(centres).view(np.uint8))
-    lists: Any = faiss.IndexBinaryIVF(coarse, 64, len(centres))
+    coarse.add(np.ascontiguousarray(centroids).view(np.uint8))
+    lists: Any = faiss.IndexBinaryIVF(coarse, 64, len(centroids))
     lists.coarse = coarse  # faiss does not keep it alive
     lists.is_trained = True
-    for own, codes in _pieces(centres, items):
+    for own, codes in _pieces(centroids, items):
         lists.add_core(len(own), faiss.swig_ptr(codes.view(np.uint8)), None, faiss.swig_ptr(own))
     return lists
 

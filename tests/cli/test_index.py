@@ -42,10 +42,10 @@ def test_a_folder_goes_in_and_is_found(
     assert "   0       0.00  dogs/9.png" in out
     with Image.open(tmp_path / "found.png") as sheet:
         assert sheet.size == (3 * 136 + 8, 166 + 8)
-    found = json.loads(run(capsys, "search", place, query, photos / "dogs" / "8.png", "--like", "cats/1.png", "--json"))
+    found = json.loads(run(capsys, "search", place, query, photos / "dogs" / "8.png", "--key", "cats/1.png", "--json"))
     assert [matches["matches"][0]["key"] for matches in found] == ["dogs/9.png", "dogs/8.png", "cats/1.png"]
     assert found[2]["query"] == "cats/1.png"
-    assert run(capsys, "search", place, "--like", "cats/1.png", "--within", 0).count("cats/1.png") == 2
+    assert run(capsys, "search", place, "--key", "cats/1.png", "--radius", 0).count("cats/1.png") == 2
 
     facts = json.loads(run(capsys, "index", "info", place, "--json"))
     assert (facts["items"], facts["bits"], facts["plan"]) == (11, 32, "scan")
@@ -55,8 +55,8 @@ def test_a_folder_goes_in_and_is_found(
     assert json.loads(run(capsys, "index", "info", place, "--json"))["bits"] == 24
     assert "1 removed" in run(capsys, "index", "remove", place, "cats/1.png")
     assert "MB now" in run(capsys, "index", "compact", place)
-    assert run(capsys, "index", "verify", place) == f"{place}: 10 items in 1 blocks, whole.\n"
-    assert json.loads(run(capsys, "index", "verify", place, "--json"))["whole"] is True
+    assert run(capsys, "index", "verify", place) == f"{place}: 10 items in 1 blocks, ok.\n"
+    assert json.loads(run(capsys, "index", "verify", place, "--json"))["ok"] is True
 
 
 def test_codes_are_imported_and_their_duplicates_listed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -67,13 +67,13 @@ def test_codes_are_imported_and_their_duplicates_listed(capsys: pytest.CaptureFi
     assert out == f"40 added, 0 replaced. {tmp_path / 'i'} holds 40 items of 16 bits.\n"
     assert "0 added, 40 replaced" in run(capsys, "index", "import", tmp_path / "codes.npz", "--index", tmp_path / "i")
     assert json.loads(run(capsys, "index", "duplicates", tmp_path / "i", "--json")) == [["k3", "k7"]]
-    assert run(capsys, "index", "duplicates", tmp_path / "i").splitlines() == ["2: k3, k7", "1 groups, 2 items."]
+    assert run(capsys, "index", "duplicates", tmp_path / "i").splitlines() == ["2: k3, k7", "1 sets, 2 items."]
 
 
 def test_a_damaged_index_has_exit_code_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from proxyhash.index.local.index import EmbeddedIndex
+    from proxyhash.index.local.index import LocalIndex
 
-    with EmbeddedIndex.open_folder(tmp_path / "i", bits=8) as index:
+    with LocalIndex.open_folder(tmp_path / "i", bits=8) as index:
         index.add(np.zeros((2, 1), np.uint8), ["a", "b"])
         index.store.run("DELETE FROM items WHERE key = 'a'")
     with pytest.raises(SystemExit) as stopped:
@@ -106,16 +106,16 @@ def test_a_model_is_calibrated_with_its_validation_images(
     ("arguments", "sentence"),
     [
         ("index info none", "There is no index at none"),
-        ("search none --like a", "There is no index at none"),
+        ("search none --key a", "There is no index at none"),
         ("index add absent --index none", "There is no index at none"),
-        ("search i -k 0 --like a", "k must be at least 1, not 0."),
-        ("search i -k two --like a", "it must be a whole number, not two."),
-        ("search i --like nope", "The index has no item nope."),
-        ("search i", "Search with images, or with --like"),
+        ("search i -k 0 --key a", "k must be at least 1, not 0."),
+        ("search i -k two --key a", "it must be a whole number, not two."),
+        ("search i --key nope", "The index has no item nope."),
+        ("search i", "Search with images, or with --key"),
         ("search i query.jpg", "has no model, so search it with codes."),
-        ("search i --like a --within -1", "radius must be at least 0, not -1."),
-        ("search i --like a --show x.gif", "must end in .png or .jpg."),
-        ("search i --like a --approximate 3", "This index is scanned"),
+        ("search i --key a --radius -1", "radius must be at least 0, not -1."),
+        ("search i --key a --show x.gif", "must end in .png or .jpg."),
+        ("search i --key a --nprobe 3", "This index is scanned"),
         ("index remove i", "Say which keys to remove."),
         ("index remove i nope", "The index has no item nope; nothing was removed."),
         ("index duplicates i --radius -1", "radius must be at least 0, not -1."),

@@ -170,7 +170,7 @@ def test_the_wrong_model_for_an_index(sentence: Sentence, model: Path, other_mod
     said = sentence(f"index add photos --model {other_model} --index photos.index")
     assert "was made with another model, whose codes cannot be compared; leave --model out, or run" in said
     assert "holds other things than an index" in sentence(f"index add photos --model {model} --index texts")
-    assert sentence("search photos.index --like cats/70.png") == "The index has no item cats/70.png."
+    assert sentence("search photos.index --key cats/70.png") == "The index has no item cats/70.png."
     assert "texts/notes.txt cannot be decoded as an image" in sentence("search photos.index texts/notes.txt")
     assert "cats/absent.png" in sentence("search photos.index photos/cats/absent.png")
     assert "is in the index already, from elsewhere" in sentence("index add mixed/train --index photos.index")

@@ -23,7 +23,7 @@ def test_quiet_leaves_answers_and_errors(
     assert output.err == ""  # elsewhere a note says that no similarity was given
     main(f"-q index add {photos} --model {model} --index {tmp_path}/index".split())
     assert capsys.readouterr().out == ""
-    main(f"search {tmp_path}/index --like cats/0.png -k 1 --quiet".split())
+    main(f"search {tmp_path}/index --key cats/0.png -k 1 --quiet".split())
     assert "cats/0.png" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main("inspect absent --quiet".split())

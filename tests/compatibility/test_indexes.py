@@ -14,10 +14,10 @@ def test_scanned_or_clustered_index_gives_the_same_answers(name: str, tmp_path: 
     folder, expected = index_folder(f"{name}-index", tmp_path), read_json(f"{name}-index/expected.json")
     queries = np.array(expected["queries"], np.uint8)
     with Index.open(folder) as index:
-        assert (index.info().plan == "scan") == (name == "scanned"), "groups that are on disk are used"
+        assert (index.info().plan == "scan") == (name == "scanned"), "clusters that are on disk are used"
         assert [as_lists(matches) for matches in index.search(queries, expected["k"])] == expected["nearest"]
-        assert [as_lists(matches) for matches in index.within(queries, expected["radius"])] == expected["within"]
-    assert run_command("index", "verify", folder)["whole"]
+        assert [as_lists(matches) for matches in index.range_search(queries, expected["radius"])] == expected["within"]
+    assert run_command("index", "verify", folder)["ok"]
 
 
 @pytest.mark.parametrize("name", ["scanned", "clustered"])
@@ -29,11 +29,11 @@ def test_index_takes_and_loses_items(name: str, tmp_path: Path) -> None:
     with Index.open(folder) as index:
         before = len(index)
         index.add(queries, [f"new {number}" for number in range(len(queries))], ["new"] * len(queries))
-        assert {"new 0", "new 1"} <= {match.key for matches in index.within(queries[:2], 0) for match in matches}
+        assert {"new 0", "new 1"} <= {match.key for matches in index.range_search(queries[:2], 0) for match in matches}
         index.remove([f"new {number}" for number in range(len(queries))])
         assert len(index) == before
         assert [as_lists(matches) for matches in index.search(queries, expected["k"])] == expected["nearest"]
-    assert run_command("index", "verify", folder)["whole"]
+    assert run_command("index", "verify", folder)["ok"]
     run_command("index", "compact", folder)
     with Index.open(folder) as index:
         assert [as_lists(matches) for matches in index.search(queries, expected["k"])] == expected["nearest"]
@@ -45,7 +45,7 @@ def test_clustered_index_is_searched_approximately_as_before(tmp_path: Path) -> 
 
     expected = read_json("clustered-index/expected.json")
     with Index.open(index_folder("clustered-index", tmp_path)) as index:
-        found = index.search(np.array(expected["queries"], np.uint8), expected["k"], approximate=4)
+        found = index.search(np.array(expected["queries"], np.uint8), expected["k"], nprobe=4)
     assert [[match.distance for match in matches] for matches in found] == [
         matches["distances"] for matches in expected["approximate"]["nearest"]
     ]
@@ -59,7 +59,7 @@ def test_index_of_images_gives_the_same_answers(tmp_path: Path, photos: Path) ->
     with Index.open(folder, model=copy_of("model", tmp_path)) as index:  # its own model, by the fingerprint
         assert index.model == read_json("expected-models.json")["model"]["fingerprint"]
         assert [as_lists(matches) for matches in index.search(queries, expected["k"])] == expected["nearest"]
-        assert [as_lists(matches) for matches in index.within(queries, expected["radius"])] == expected["within"]
+        assert [as_lists(matches) for matches in index.range_search(queries, expected["radius"])] == expected["within"]
         item = index.item(expected["item"]["key"])
         assert list(item.labels) == expected["item"]["labels"]
         assert index.info().calibrated
@@ -68,7 +68,7 @@ def test_index_of_images_gives_the_same_answers(tmp_path: Path, photos: Path) ->
             assert set(keys[:3]) & {match.key for match in matches}
             if same_processor():
                 assert [match.key for match in matches] == keys
-    assert run_command("index", "verify", folder)["whole"]
+    assert run_command("index", "verify", folder)["ok"]
 
 
 def test_index_knows_its_model_when_that_is_saved_again(tmp_path: Path) -> None:

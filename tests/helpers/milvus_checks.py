@@ -25,20 +25,22 @@ def check_same_matches(server: str, bits: int, items: int, k: int, seed: int) ->
     name = unique_name()
     with (
         TemporaryDirectory() as folder,
-        Index.open(f"{folder}/i", bits=bits) as embedded,
+        Index.open(f"{folder}/i", bits=bits) as local_index,
         Index.open(f"{server}/{name}", bits=bits) as milvus,
     ):
-        for index in (embedded, milvus):
+        for index in (local_index, milvus):
             index.add(codes, make_keys(items))
             index.add(codes[: items // 2][::-1], make_keys(items // 2))  # other codes for the same keys
             index.remove(make_keys(items // 3))
-        assert len(milvus) == len(embedded)
-        for ours, theirs in zip(embedded.search(queries, k), milvus.search(queries, k), strict=True):
+        assert len(milvus) == len(local_index)
+        for ours, theirs in zip(local_index.search(queries, k), milvus.search(queries, k), strict=True):
             assert distances(ours) == distances(theirs)
             furthest = max(distances(ours))
             assert below(ours, furthest) == below(theirs, furthest)
         radius = seed % (bits + 1)
-        for ours, theirs in zip(embedded.within(queries, radius), milvus.within(queries, radius), strict=True):
+        for ours, theirs in zip(
+            local_index.range_search(queries, radius), milvus.range_search(queries, radius), strict=True
+        ):
             assert below(ours, bits + 1) == below(theirs, bits + 1)
             assert distances(theirs) == sorted(distances(theirs))
 

@@ -17,8 +17,8 @@ import numpy as np
 from helpers.images import save_image
 from proxyhash.index import Calibration
 from proxyhash.index.folder_sync import add_folder
-from proxyhash.index.local.index import EmbeddedIndex
-from proxyhash.index.model_store import model_folder
+from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.model_store import model_dir
 
 TOKEN = "correct-horse-battery-staple"
 NASTY = "<img src=x onerror=alert(1)>"
@@ -88,16 +88,16 @@ def make_photo_index(folder: Path, model: Path) -> Path:
     save_image(random.integers(0, 256, (20, 30, 3)), folder / "photos" / NASTY / f"{NASTY}.png")
     from proxyhash.data import Problems
 
-    with EmbeddedIndex.open_folder(folder / "i", model=model) as index:
+    with LocalIndex.open_folder(folder / "i", model=model) as index:
         add_folder(index, folder / "photos", Problems())
         precision = np.where(np.arange(33) == 0, 1.0, 0.2)
-        Calibration(precision, np.ones(33, np.int64)).save(model_folder(index.folder, str(index.model)))
+        Calibration(precision, np.ones(33, np.int64)).save(model_dir(index.folder, str(index.model)))
     return folder / "i"
 
 
 def make_code_index(folder: Path, count: int = 500, bits: int = 16) -> Path:
     """Index random codes of two labels, the odd and the even."""
-    with EmbeddedIndex.open_folder(folder, bits=bits) as index:
+    with LocalIndex.open_folder(folder, bits=bits) as index:
         codes = np.random.default_rng(1).integers(0, 256, (count, bits // 8), dtype=np.uint8)
         index.add(
             codes, [f"item {number}" for number in range(count)], [("even", "odd")[number % 2] for number in range(count)]

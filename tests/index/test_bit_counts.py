@@ -3,7 +3,7 @@ import pytest
 from numba import njit
 
 from proxyhash.index.clusters.bit_counts import add_differences, list_planes, reaches, reaches_far
-from proxyhash.index.clusters.candidates import _PLANES_OF
+from proxyhash.index.clusters.candidates import _BYTE_PLANES
 
 
 @njit
@@ -15,7 +15,7 @@ def ask(blocks, lists, rounds, least):  # type: ignore[no-untyped-def]
 def listed(words, lists):  # type: ignore[no-untyped-def]
     found = 0
     for part in range(len(words)):
-        found = list_planes(words[part], 256 * part, _PLANES_OF, lists, 1, found)
+        found = list_planes(words[part], 256 * part, _BYTE_PLANES, lists, 1, found)
     return found
 
 

@@ -18,16 +18,16 @@ import pytest
 
 from helpers.codes import clustered_codes, make_keys
 from proxyhash import Index, InputError, codes
-from proxyhash.index.local.blocks import places, read_blocks
-from proxyhash.index.local.index import FILE, EmbeddedIndex
+from proxyhash.index.local.blocks import list_blocks, read_blocks
+from proxyhash.index.local.index import FILE, LocalIndex
 from proxyhash.index.local.store import Store
-from proxyhash.index.verifying import verify
+from proxyhash.index.maintenance import verify
 
 WRITER = """
     from pathlib import Path
     from helpers.codes import clustered_codes, make_keys
-    from proxyhash.index.local.index import EmbeddedIndex
-    index = EmbeddedIndex.open_folder(Path({folder!r}), bits=64)
+    from proxyhash.index.local.index import LocalIndex
+    index = LocalIndex.open_folder(Path({folder!r}), bits=64)
     print("ready", flush=True)
     for batch in range({first}, {first} + {batches}):
         index.add(clustered_codes(50, 8, batch), make_keys(50, 50 * batch))
@@ -54,13 +54,13 @@ def state_after(batches: int, removed_in_last: bool) -> dict[str, bytes]:
     return held
 
 
-def contents(index: EmbeddedIndex) -> dict[str, bytes]:
+def contents(index: LocalIndex) -> dict[str, bytes]:
     keys = dict(index.store.rows("SELECT position, key FROM items"))
-    found = list(read_blocks(index.store, 1, list(places(index.store, 1))))
+    found = list(read_blocks(index.store, 1, list(list_blocks(index.store, 1))))
     return {
-        keys[int(position)]: code.tobytes()
+        keys[int(item_id)]: code.tobytes()
         for block in found
-        for position, code in zip(block.positions, block.codes, strict=True)
+        for item_id, code in zip(block.item_ids, block.codes, strict=True)
     }
 
 
@@ -77,7 +77,7 @@ def kill_at_random(folder: Path, times: int) -> None:
         writer.wait()
         writer.stdout.close()
         told = said[-1] + 1 if said else done
-        with EmbeddedIndex.open_folder(folder) as index:
+        with LocalIndex.open_folder(folder) as index:
             assert verify(index).problems == ()
             held = contents(index)
             # Everything that the writer was told is committed, and of what it was doing then, whole transactions or nothing.
@@ -99,7 +99,7 @@ def test_writers_killed_at_many_instants_leave_whole_batches(tmp_path: Path) -> 
 
 def test_several_processes_write_and_one_reads(tmp_path: Path) -> None:
     folder = tmp_path / "i"
-    with EmbeddedIndex.open_folder(folder, bits=64) as reader:
+    with LocalIndex.open_folder(folder, bits=64) as reader:
         writers = [start_writer(folder, first, 6) for first in (0, 6)]
         counts = []
         while any(writer.poll() is None for writer in writers):
@@ -115,9 +115,9 @@ def test_several_processes_write_and_one_reads(tmp_path: Path) -> None:
 
 def test_a_second_writer_is_told_to_wait(tmp_path: Path) -> None:
     folder = tmp_path / "i"
-    with EmbeddedIndex.open_folder(folder, bits=64) as index:
+    with LocalIndex.open_folder(folder, bits=64) as index:
         index.add(clustered_codes(5, 8, 0), make_keys(5))
-        hurried = EmbeddedIndex(folder, Store(folder / FILE, wait=0.1))
+        hurried = LocalIndex(folder, Store(folder / FILE, wait=0.1))
         with index.store.writing():
             with pytest.raises(InputError, match=r"Another process is writing to .*; wait until it is done"):
                 hurried.add(clustered_codes(5, 8, 1), make_keys(5, 5))
@@ -127,7 +127,7 @@ def test_a_second_writer_is_told_to_wait(tmp_path: Path) -> None:
         assert len(index) == 10
 
 
-def fill_until_error(index: EmbeddedIndex, sentence: str) -> int:
+def fill_until_error(index: LocalIndex, sentence: str) -> int:
     """Add batches until the disk is full; return how many were committed."""
     for batch in range(1000):
         try:
@@ -140,7 +140,7 @@ def fill_until_error(index: EmbeddedIndex, sentence: str) -> int:
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
+    with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.store.run("PRAGMA max_page_count = 30")
         committed = fill_until_error(index, "There is no space left")
         assert verify(index).problems == ()
@@ -149,27 +149,28 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         index.add(clustered_codes(200, 8, committed), make_keys(200, 200 * committed))
         database = np.concatenate([clustered_codes(200, 8, batch) for batch in range(committed + 1)])
         near = codes.top_k(clustered_codes(4, 8, 77), database, 5)
-        np.testing.assert_array_equal(index.neighbors(clustered_codes(4, 8, 77), 5).indices, near.indices)
+        found = index.search(clustered_codes(4, 8, 77), 5)
+        assert [[match.item_id for match in matches] for matches in found] == near.indices.tolist()
 
 
 def test_a_write_that_the_system_refuses_loses_nothing(tmp_path: Path) -> None:
     """The limit on the size of a file stands for a full disk: the kernel itself refuses the write."""
-    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
+    with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(clustered_codes(200, 8, 0), make_keys(200))
     script = f"""
         import resource, signal, sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from pathlib import Path
         from test_faults import fill_until_error
-        from proxyhash.index.local.index import EmbeddedIndex
+        from proxyhash.index.local.index import LocalIndex
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        index = EmbeddedIndex.open_folder(Path({str(tmp_path / "i")!r}))
+        index = LocalIndex.open_folder(Path({str(tmp_path / "i")!r}))
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
         print(fill_until_error(index, "is safe"), flush=True)
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
-    with EmbeddedIndex.open_folder(tmp_path / "i") as index:
+    with LocalIndex.open_folder(tmp_path / "i") as index:
         assert verify(index).problems == ()
         assert len(index) == 200 * max(1, int(done.stdout))
 
@@ -191,23 +192,23 @@ def test_a_folder_that_cannot_be_written_to_can_be_searched() -> None:
     with TemporaryDirectory() as place:  # not pytest's, which is closed to other users
         Path(place).chmod(0o755)
         folder = Path(place) / "i"
-        with EmbeddedIndex.open_folder(folder, bits=64) as index:
+        with LocalIndex.open_folder(folder, bits=64) as index:
             index.add(clustered_codes(7, 8, 0), make_keys(7))
         (folder / FILE).chmod(0o444)
         folder.chmod(0o555)
         with as_nobody():
-            with EmbeddedIndex.open_folder(folder) as index:
+            with LocalIndex.open_folder(folder) as index:
                 assert len(index.search(clustered_codes(1, 8, 0), 99)[0]) == 7
                 with pytest.raises(InputError, match=r"index.sqlite cannot be written to; check who owns the folder"):
                     index.add(clustered_codes(1, 8, 1), ["new"])
-                assert verify(index).whole
+                assert verify(index).ok
             with pytest.raises(InputError, match="Cannot make"):
                 Index.open(folder / "new", bits=64)
         folder.chmod(0o755)
 
 
 def test_damage_is_found_when_the_index_is_read_and_by_verify(tmp_path: Path) -> None:
-    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
+    with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(clustered_codes(50, 8, 0), make_keys(50))
         index.store.run("UPDATE blocks SET codes = zeroblob(length(codes))")
         with pytest.raises(InputError, match="is damaged: block 0 does not match its checksum"):
@@ -219,7 +220,7 @@ def test_damage_is_found_when_the_index_is_read_and_by_verify(tmp_path: Path) ->
 
 
 def test_lost_rows_are_found_by_verify(tmp_path: Path) -> None:
-    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
+    with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(clustered_codes(50, 8, 0), make_keys(50))
         index.store.run("DELETE FROM items WHERE position = 3")
         assert verify(index).problems == ("1 codes have no item.",)
@@ -227,7 +228,7 @@ def test_lost_rows_are_found_by_verify(tmp_path: Path) -> None:
 
 
 def test_damaged_pages_are_told(tmp_path: Path) -> None:
-    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
+    with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(clustered_codes(3000, 8, 0), make_keys(3000))
     path = tmp_path / "i" / FILE
     with path.open("rb+") as handle:

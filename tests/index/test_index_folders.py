@@ -11,10 +11,10 @@ from proxyhash import InputError
 from proxyhash.data import Problems
 from proxyhash.index import folder_sync
 from proxyhash.index.folder_sync import add_folder
-from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.local.transactions import Batch, add_batch
-from proxyhash.index.maintenance import compact, upgrade
-from proxyhash.index.verifying import verify
+from proxyhash.index.maintenance import compact, verify
+from proxyhash.index.upgrade import upgrade
 from proxyhash.models.hasher import Hasher
 
 
@@ -24,13 +24,13 @@ def picture(path: Path, seed: int) -> None:
 
 
 @pytest.fixture
-def index(tmp_path: Path, model: Path, photos: Path) -> EmbeddedIndex:
-    opened = EmbeddedIndex.open_folder(tmp_path / "i", model=model)
+def index(tmp_path: Path, model: Path, photos: Path) -> LocalIndex:
+    opened = LocalIndex.open_folder(tmp_path / "i", model=model)
     add_folder(opened, photos, Problems())
     return opened
 
 
-def test_a_folder_is_encoded_with_its_labels(index: EmbeddedIndex, photos: Path, model: Path) -> None:
+def test_a_folder_is_encoded_with_its_labels(index: LocalIndex, photos: Path, model: Path) -> None:
     assert len(index) == 12
     hasher = Hasher.load(model)
     paths = [photos / "cats" / "3.png", photos / "dogs" / "8.png"]
@@ -40,10 +40,10 @@ def test_a_folder_is_encoded_with_its_labels(index: EmbeddedIndex, photos: Path,
     assert index.item("dogs/8.png").path == paths[1].resolve()
     info = index.info()
     assert (info.items, info.bits, info.sources, info.calibrated) == (12, 32, (str(photos.resolve()),), False)
-    assert verify(index).whole
+    assert verify(index).ok
 
 
-def test_only_what_changed_is_encoded_again(index: EmbeddedIndex, photos: Path) -> None:
+def test_only_what_changed_is_encoded_again(index: LocalIndex, photos: Path) -> None:
     done = add_folder(index, photos, Problems())
     assert (done.added, done.replaced, done.unchanged) == (0, 0, 12)
     before = index.code("cats/0.png")
@@ -63,10 +63,10 @@ def test_only_what_changed_is_encoded_again(index: EmbeddedIndex, photos: Path) 
     with pytest.raises(InputError, match=r"no item dogs/7.png"):
         index.item("dogs/7.png")
     assert index.item("dogs/8.png").key  # what cannot be read now keeps its old code
-    assert verify(index).whole
+    assert verify(index).ok
 
 
-def test_names_that_are_no_text_are_left_out(index: EmbeddedIndex, photos: Path) -> None:
+def test_names_that_are_no_text_are_left_out(index: LocalIndex, photos: Path) -> None:
     try:
         (photos / "cats" / "0.png").rename(os.fsdecode(os.fsencode(photos) + b"/cats/\xff.png"))
     except OSError:
@@ -76,14 +76,14 @@ def test_names_that_are_no_text_are_left_out(index: EmbeddedIndex, photos: Path)
     assert problems.sentences() == ["file name that is not UTF-8: 1 ('cats/\\udcff.png')"]
 
 
-def test_unreadable_images_stop_a_strict_add(index: EmbeddedIndex, photos: Path) -> None:
+def test_unreadable_images_stop_a_strict_add(index: LocalIndex, photos: Path) -> None:
     (photos / "dogs" / "8.png").write_bytes(b"no picture")
     with pytest.raises(InputError, match="unreadable image"):
         add_folder(index, photos, Problems(strict=True))
     assert len(index) == 12
 
 
-def test_a_second_folder_needs_keys_of_its_own(index: EmbeddedIndex, tmp_path: Path) -> None:
+def test_a_second_folder_needs_keys_of_its_own(index: LocalIndex, tmp_path: Path) -> None:
     picture(tmp_path / "more" / "cats" / "0.png", 9)
     with pytest.raises(InputError, match=r"cats/0.png is in the index already, from elsewhere; .* --prefix"):
         add_folder(index, tmp_path / "more", Problems())
@@ -93,7 +93,7 @@ def test_a_second_folder_needs_keys_of_its_own(index: EmbeddedIndex, tmp_path: P
 
 
 def test_work_that_was_done_before_an_error_is_kept(
-    index: EmbeddedIndex, photos: Path, monkeypatch: pytest.MonkeyPatch
+    index: LocalIndex, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folder_sync, "COMMIT_IMAGES", 1)
     for number in range(100):  # two batches of the network
@@ -106,7 +106,7 @@ def test_work_that_was_done_before_an_error_is_kept(
     assert (len(index), done.unreadable) == (111, 1)
 
 
-def test_images_that_cannot_be_searched_with_are_named(index: EmbeddedIndex, tmp_path: Path) -> None:
+def test_images_that_cannot_be_searched_with_are_named(index: LocalIndex, tmp_path: Path) -> None:
     (tmp_path / "bad.png").write_bytes(b"no picture")
     with pytest.raises(InputError, match=r"bad.png cannot be decoded"):
         index.search(tmp_path / "bad.png")
@@ -116,28 +116,28 @@ def test_images_that_cannot_be_searched_with_are_named(index: EmbeddedIndex, tmp
         index.search([])
 
 
-def test_another_model_is_refused(index: EmbeddedIndex, tmp_path: Path, model: Path, other_model: Path) -> None:
+def test_another_model_is_refused(index: LocalIndex, tmp_path: Path, model: Path, other_model: Path) -> None:
     with pytest.raises(InputError, match="made with another model, whose codes cannot be compared"):
-        EmbeddedIndex.open_folder(tmp_path / "i", model=other_model)
-    assert EmbeddedIndex.open_folder(tmp_path / "i", model=model).model == index.model
+        LocalIndex.open_folder(tmp_path / "i", model=other_model)
+    assert LocalIndex.open_folder(tmp_path / "i", model=model).model == index.model
     with pytest.raises(InputError, match="is not a model"):
-        EmbeddedIndex.open_folder(tmp_path / "j", model=tmp_path / "photos")
+        LocalIndex.open_folder(tmp_path / "j", model=tmp_path / "photos")
     assert not (tmp_path / "j").exists()
 
 
 def test_a_model_in_memory_is_kept_too(tmp_path: Path, model: Path, photos: Path) -> None:
     hasher = Hasher.load(model)
     hasher.folder = None
-    with EmbeddedIndex.open_folder(tmp_path / "i", model=hasher) as index:
+    with LocalIndex.open_folder(tmp_path / "i", model=hasher) as index:
         assert hasher.folder is None
         index.add([photos / "cats" / "0.png"], ["a"])
-    with EmbeddedIndex.open_folder(tmp_path / "i") as index:  # from the copy
+    with LocalIndex.open_folder(tmp_path / "i") as index:  # from the copy
         assert index.search(photos / "cats" / "0.png")[0][0].distance == 0
-        assert verify(index).whole
+        assert verify(index).ok
 
 
-def test_an_upgrade_gives_every_item_a_new_code(index: EmbeddedIndex, photos: Path, other_model: Path) -> None:
-    reader = EmbeddedIndex.open_folder(index.folder)
+def test_an_upgrade_gives_every_item_a_new_code(index: LocalIndex, photos: Path, other_model: Path) -> None:
+    reader = LocalIndex.open_folder(index.folder)
     assert len(reader.search(photos / "cats" / "1.png", 3)[0]) == 3
     index.remove(["cats/0.png"])
     hasher = Hasher.load(other_model)
@@ -146,13 +146,13 @@ def test_an_upgrade_gives_every_item_a_new_code(index: EmbeddedIndex, photos: Pa
     np.testing.assert_array_equal(index.code("dogs/8.png"), hasher.encode(photos / "dogs" / "8.png"))
     assert reader.search(photos / "cats" / "1.png", 1)[0][0] == index.search(photos / "cats" / "1.png", 1)[0][0]
     assert [child.name for child in (index.folder / "models").iterdir()] == [index.model]
-    assert verify(index).whole
+    assert verify(index).ok
     with pytest.raises(InputError, match="nothing to upgrade"):
         upgrade(index, hasher, Problems())
 
 
-def test_codes_of_the_old_model_are_refused_after_an_upgrade(index: EmbeddedIndex, other_model: Path) -> None:
-    batch = Batch(index.store.fact("live"), np.zeros((1, 4), np.uint8), ["late"])
+def test_codes_of_the_old_model_are_refused_after_an_upgrade(index: LocalIndex, other_model: Path) -> None:
+    batch = Batch(index.store.meta("live"), np.zeros((1, 4), np.uint8), ["late"])
     upgrade(index, Hasher.load(other_model), Problems())
     with pytest.raises(InputError, match="moved to another model meanwhile"):
         add_batch(index.store, batch)
@@ -161,9 +161,7 @@ def test_codes_of_the_old_model_are_refused_after_an_upgrade(index: EmbeddedInde
     assert (len(index), verify(index).problems) == (12, ())
 
 
-def test_an_upgrade_stops_at_lost_images_and_goes_on_from_there(
-    index: EmbeddedIndex, photos: Path, other_model: Path
-) -> None:
+def test_an_upgrade_stops_at_lost_images_and_goes_on_from_there(index: LocalIndex, photos: Path, other_model: Path) -> None:
     (photos / "cats" / "2.png").unlink()
     hasher = Hasher.load(other_model)
     with pytest.raises(InputError, match=r"1 images cannot be read any more, cats/2.png among them; --drop-unreadable"):
@@ -175,7 +173,7 @@ def test_an_upgrade_stops_at_lost_images_and_goes_on_from_there(
 
 
 def test_an_upgrade_in_which_nothing_can_be_read_any_more_empties_the_index(
-    index: EmbeddedIndex, photos: Path, other_model: Path
+    index: LocalIndex, photos: Path, other_model: Path
 ) -> None:
     for path in photos.rglob("*.png"):
         path.unlink()
@@ -184,13 +182,13 @@ def test_an_upgrade_in_which_nothing_can_be_read_any_more_empties_the_index(
 
 
 def test_imported_codes_cannot_be_upgraded(tmp_path: Path, other_model: Path) -> None:
-    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
+    with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(np.zeros((1, 8), np.uint8), ["a"])
         with pytest.raises(InputError, match="The code of a was imported"):
             upgrade(index, Hasher.load(other_model), Problems())
 
 
-def test_a_damaged_copy_of_the_model_is_found(index: EmbeddedIndex) -> None:
+def test_a_damaged_copy_of_the_model_is_found(index: LocalIndex) -> None:
     assert index.model is not None
     weights = index.folder / "models" / index.model / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
@@ -201,14 +199,14 @@ def test_compacting_fills_blocks_and_shrinks_the_file(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     stored = random.integers(0, 256, (60_000, 8), dtype=np.uint8)
     keys = [f"{number:05d}" for number in range(60_000)]
-    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
+    with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(stored, keys)
         index.remove([key for number, key in enumerate(keys) if number % 4])
-        near = index.neighbors(stored[:5], 5)
+        near = index.search(stored[:5], 5)
         blocks_before = verify(index).blocks
         before, after = compact(index)
         assert after < before / 2
         assert (blocks_before, verify(index).blocks, verify(index).problems) == (4, 1, ())
-        np.testing.assert_array_equal(index.neighbors(stored[:5], 5).indices, near.indices)
+        assert index.search(stored[:5], 5) == near
         index.add(stored[1:2], ["again"])
         assert index.search(stored[1:2], 1)[0][0].key == "again"

@@ -14,11 +14,11 @@ from proxyhash import InputError, codes
 from proxyhash.index import Calibration, Index, calibrate
 from proxyhash.index.code_import import read_codes
 from proxyhash.index.contact_sheet import SIDE, Picture, draw_sheet
-from proxyhash.index.duplicates import near_duplicates
+from proxyhash.index.duplicates import find_duplicates
+from proxyhash.index.hits import asymmetric_distances
 from proxyhash.index.local import transactions
-from proxyhash.index.local.index import EmbeddedIndex
-from proxyhash.index.model_store import model_folder
-from proxyhash.index.reranking import asymmetric_distances
+from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.model_store import model_dir
 
 
 def test_precision_is_the_share_of_alike_pairs_and_never_rises() -> None:
@@ -46,12 +46,12 @@ def test_a_calibration_is_kept_with_its_model(tmp_path: Path) -> None:
 
 
 def test_queries_that_are_too_far_have_no_match(tmp_path: Path, model: Path) -> None:
-    with EmbeddedIndex.open_folder(tmp_path / "i", model=model) as index:
+    with LocalIndex.open_folder(tmp_path / "i", model=model) as index:
         index.add(np.zeros((3, 4), np.uint8), make_keys(3))
         assert index.search(np.zeros((1, 4), np.uint8))[0].matched is None
         assert index.model is not None
         precision = np.linspace(1, 0, 33)
-        Calibration(precision, np.ones(33, np.int64)).save(model_folder(index.folder, index.model))
+        Calibration(precision, np.ones(33, np.int64)).save(model_dir(index.folder, index.model))
         near, far = index.search(np.array([[7, 0, 0, 0], [255, 255, 255, 0]], np.uint8))
         assert (near.matched, far.matched) == (True, False)
         assert near[0].expected_precision == pytest.approx(1 - 3 / 32)
@@ -83,77 +83,77 @@ def test_ties_are_settled_by_how_sure_the_query_is(tmp_path: Path) -> None:
 
 
 def test_a_search_can_stop_at_a_radius_and_return_codes(tmp_path: Path) -> None:
-    with EmbeddedIndex.open_folder(tmp_path / "i", bits=12) as index:
+    with LocalIndex.open_folder(tmp_path / "i", bits=12) as index:
         stored = np.array([[0b0000, 0], [0b0001, 0], [0b0111, 0b1000]], np.uint8)
         index.add(stored, ["zero", "one", "four"])
         nu = np.full((1, 12), -1.0, np.float32)
-        for rerank in (0, 3):
-            found = index.search(nu, 3, rerank=rerank, radius=1, codes=True)[0]
+        for rerank in (None, 3):
+            found = index.search(nu, 3, rerank=rerank, radius=1, with_codes=True)[0]
             assert [(match.key, match.code) for match in found] == [("zero", b"\0\0"), ("one", b"\1\0")]
-        assert index.search(nu, 3, codes=True)[0][2].code == b"\x07\x08"
+        assert index.search(nu, 3, with_codes=True)[0][2].code == b"\x07\x08"
         assert index.search(nu, 1)[0][0].code is None
-        assert index.search(nu, 1, codes=True)[0].as_dict()["matches"] == [
-            {"key": "zero", "distance": 0, "position": 0, "labels": (), "code": "0000"}
+        assert index.search(nu, 1, with_codes=True)[0].as_dict()["matches"] == [
+            {"key": "zero", "distance": 0, "item_id": 0, "labels": (), "code": "0000"}
         ]
 
 
 def components(stored: np.ndarray, radius: int) -> set[frozenset[str]]:
     """Connect all pairs within the radius, by comparing every one."""
-    groups = {key: {key} for key in make_keys(len(stored))}
+    clusters = {key: {key} for key in make_keys(len(stored))}
     apart = codes.hamming_distances(stored, stored)
     for a, b in combinations(range(len(stored)), 2):
         if apart[a, b] <= radius:
-            one, two = groups[make_keys(1, a)[0]], groups[make_keys(1, b)[0]]
+            one, two = clusters[make_keys(1, a)[0]], clusters[make_keys(1, b)[0]]
             if one is not two:
                 one |= two
                 for key in two:
-                    groups[key] = one
-    return {frozenset(group) for group in groups.values() if len(group) > 1}
+                    clusters[key] = one
+    return {frozenset(cluster) for cluster in clusters.values() if len(cluster) > 1}
 
 
 @pytest.mark.parametrize("radius", [0, 1, 2, 6])
-@pytest.mark.parametrize(("width", "grouped"), [(2, False), (2, True), (12, False), (12, True)])
+@pytest.mark.parametrize(("width", "in_clusters"), [(2, False), (2, True), (12, False), (12, True)])
 def test_near_duplicates_are_the_connected_components(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, radius: int, width: int, grouped: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, radius: int, width: int, in_clusters: bool
 ) -> None:
-    monkeypatch.setattr(transactions, "WORTH_IT", 100 if grouped else 10**9)
-    monkeypatch.setattr("proxyhash.index.clusters.centroids.LARGEST_SHARE", 1.0)
-    stored = clustered_codes(250, width, 3, centres=30, flips=0.03)
-    with EmbeddedIndex.open_folder(tmp_path / "i", bits=8 * width) as index:
+    monkeypatch.setattr(transactions, "MIN_CODES_FOR_CLUSTERS", 100 if in_clusters else 10**9)
+    monkeypatch.setattr("proxyhash.index.clusters.centroids.MAX_SCAN_FRACTION", 1.0)
+    stored = clustered_codes(250, width, 3, centroids=30, flips=0.03)
+    with LocalIndex.open_folder(tmp_path / "i", bits=8 * width) as index:
         index.add(stored[:200], make_keys(200))
-        index.memory.snapshot()
+        index.snapshots.latest()
         index.add(stored[200:], make_keys(50, 200))
-        assert index.info().plan.endswith("groups") == grouped
-        found = near_duplicates(index, radius)
-        assert {frozenset(group.keys) for group in found} == components(stored, radius)
-        assert [len(group.keys) for group in found] == sorted((len(group.keys) for group in found), reverse=True)
+        assert index.info().plan.endswith("clusters") == in_clusters
+        found = find_duplicates(index, radius)
+        assert {frozenset(cluster.keys) for cluster in found} == components(stored, radius)
+        assert [len(cluster.keys) for cluster in found] == sorted((len(cluster.keys) for cluster in found), reverse=True)
         assert repr(found[0]).startswith(f"NearDuplicates({len(found[0].keys)} like 'item/")
 
 
 def test_an_empty_index_has_no_near_duplicates(tmp_path: Path) -> None:
-    with EmbeddedIndex.open_folder(tmp_path / "i", bits=64) as index:
-        assert near_duplicates(index, 3) == []
+    with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
+        assert find_duplicates(index, 3) == []
         with pytest.raises(InputError, match="radius must be at least 0"):
-            near_duplicates(index, -1)
+            find_duplicates(index, -1)
 
 
 def test_the_approximate_mode_says_what_it_is_and_with_all_groups_finds_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "WORTH_IT", 500)
-    monkeypatch.setattr("proxyhash.index.clusters.centroids.LARGEST_SHARE", 1.0)
-    monkeypatch.setattr("proxyhash.index.local.blocks.BLOCK", 256)
+    monkeypatch.setattr(transactions, "MIN_CODES_FOR_CLUSTERS", 500)
+    monkeypatch.setattr("proxyhash.index.clusters.centroids.MAX_SCAN_FRACTION", 1.0)
+    monkeypatch.setattr("proxyhash.index.local.blocks.CODES_PER_BLOCK", 256)
     stored, queries = clustered_codes(2000, 4, 0), clustered_codes(20, 4, 1)
-    with EmbeddedIndex.open_folder(tmp_path / "i", bits=32) as index:
+    with LocalIndex.open_folder(tmp_path / "i", bits=32) as index:
         with pytest.raises(InputError, match="This index is scanned"):
-            index.search(queries, 5, approximate=3)
+            index.search(queries, 5, nprobe=3)
         index.add(stored[:1990], make_keys(1990))
-        index.memory.snapshot()
+        index.snapshots.latest()
         index.add(stored[1990:], make_keys(10, 1990))
-        exact, all_groups = index.search(queries, 5), index.search(queries, 5, approximate=10**6)
+        exact, all_groups = index.search(queries, 5), index.search(queries, 5, nprobe=10**6)
         assert {matches.exact for matches in all_groups} == {False}
         assert [[m.distance for m in row] for row in all_groups] == [[m.distance for m in row] for row in exact]
-        nearest = index.search(queries, 5, approximate=1)
+        nearest = index.search(queries, 5, nprobe=1)
         hits = [len(set(a.keys) & set(b.keys)) for a, b in zip(exact, nearest, strict=True)]
         assert sum(hits) > 50  # of 100
 

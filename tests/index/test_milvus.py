@@ -68,7 +68,7 @@ def test_any_text_is_a_key_and_a_label(index: MilvusIndex) -> None:
     for key, code in zip(keys, codes, strict=True):
         assert np.array_equal(index.code(key), code[None])
         assert index.item(key).labels == (key, "plain")
-    assert sorted(index.within(codes[:1], 32)[0].keys) == sorted(keys)
+    assert sorted(index.range_search(codes[:1], 32)[0].keys) == sorted(keys)
     assert index.remove(keys[:4]) == 4
     assert len(index) == len(keys) - 4
 
@@ -86,8 +86,8 @@ def test_removing_is_all_or_nothing(index: MilvusIndex) -> None:
 def test_more_than_milvus_lists_at_once_is_all_listed(index: MilvusIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     codes, keys = clustered_codes(500, 4, 4), make_keys(500)
     index.add(codes, keys)
-    monkeypatch.setattr(search, "MOST", 16)
-    found = index.within(codes[:2], 32)
+    monkeypatch.setattr(search, "MAX_RESULTS", 16)
+    found = index.range_search(codes[:2], 32)
     assert [sorted(matches.keys) for matches in found] == [keys, keys]
     distances = [match.distance for match in found[0]]
     assert distances == sorted(distances)
@@ -98,7 +98,7 @@ def test_more_than_milvus_lists_at_once_is_all_listed(index: MilvusIndex, monkey
 def test_requests_carry_a_limited_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "BATCH_ROWS", 10)
     monkeypatch.setattr(rows, "BATCH_BYTES", 400)
-    stored = rows.rows_of(np.zeros((30, 4), np.uint8), make_keys(30), ["", "x" * 90] + [None] * 28, range(30))
+    stored = rows.make_rows(np.zeros((30, 4), np.uint8), make_keys(30), ["", "x" * 90] + [None] * 28, range(30))
     parts = list(stored.batches())
     assert [number for part in parts for number in range(part.start, part.stop)] == list(range(30))
     assert parts[0] == slice(0, 1)  # the second is larger than a request
@@ -111,12 +111,18 @@ def test_servers_may_call_the_key_of_a_hit_by_either_name(name: str) -> None:
     from pymilvus.client.search_result import HybridHits
     from pymilvus.grpc_gen import schema_pb2
 
-    position = schema_pb2.FieldData(field_name="position", type=schema_pb2.Int64)
-    position.scalars.long_data.data.extend([7, 5])
+    item_id = schema_pb2.FieldData(field_name="position", type=schema_pb2.Int64)
+    item_id.scalars.long_data.data.extend([7, 5])
     labels = schema_pb2.FieldData(field_name="labels", type=schema_pb2.VarChar)
     labels.scalars.string_data.data.extend(['["cat"]', ""])
-    hits = HybridHits(0, 2, ["a%25", "b"], [3.0, 4.0], [position, labels], ["position", "labels"], [], name)
-    assert search._matches(hits) == [Match("a%", 3, 7, ("cat",)), Match("b", 4, 5, ())]
+    file = schema_pb2.FieldData(field_name="file", type=schema_pb2.VarChar)
+    file.scalars.string_data.data.extend(["digest 10 20 /photos/a b.png", ""])
+    fields = ["position", "labels", "file"]
+    hits = HybridHits(0, 2, ["a%25", "b"], [3.0, 4.0], [item_id, labels, file], fields, [], name)
+    assert search.parse_hits(hits) == [
+        Match("a%", 3, 7, ("cat",), path=Path("/photos/a b.png")),
+        Match("b", 4, 5, ()),
+    ]
 
 
 def test_a_write_whose_answer_is_lost_is_repeated_and_counts_once(
@@ -137,12 +143,12 @@ def test_a_write_whose_answer_is_lost_is_repeated_and_counts_once(
     monkeypatch.setattr(handler, "upsert", unreliable)
     monkeypatch.setattr(index.client, "_get_connection", lambda: handler)
     monkeypatch.setattr(rows, "BATCH_ROWS", 20)
-    monkeypatch.setattr(retry.patiently, "__kwdefaults__", {"patience": 300.0, "sleep": pauses.append})
+    monkeypatch.setattr(retry.call_with_retry, "__kwdefaults__", {"retry_seconds": 300.0, "sleep": pauses.append})
     codes, keys = clustered_codes(50, 4, 5), make_keys(50)
     assert index.add(codes, keys).added == 50
     assert calls == [20, 20, 20, 20, 10, 10]
     assert len(pauses) == 3
-    assert sorted(index.within(codes[:1], 32)[0].keys) == keys
+    assert sorted(index.range_search(codes[:1], 32)[0].keys) == keys
 
 
 def test_pauses_grow_and_end() -> None:
@@ -154,7 +160,7 @@ def test_pauses_grow_and_end() -> None:
             raise error
         return "answer"
 
-    assert retry.patiently(ask, "there", sleep=pauses.append) == "answer"
+    assert retry.call_with_retry(ask, "there", sleep=pauses.append) == "answer"
     assert len(pauses) == 9
     limits = [min(0.1 * 2**turn, 5.0) for turn in range(9)]
     assert all(0.5 * limit <= pause <= 1.5 * limit for pause, limit in zip(pauses, limits, strict=True))
@@ -176,13 +182,13 @@ def test_errors_become_sentences(error: Any, lasting: bool) -> None:
         raise error()
 
     with pytest.raises(InputError, match=r"^Milvus at there failed: [^\n]*[a-z]\.$"):
-        retry.patiently(ask, "there", patience=0.02 if lasting else 300.0)
+        retry.call_with_retry(ask, "there", retry_seconds=0.02 if lasting else 300.0)
     assert (len(asked) > 1) == lasting
 
 
 def test_our_own_errors_pass_through() -> None:
     with pytest.raises(ZeroDivisionError):
-        retry.patiently(lambda: 1 // 0, "there")
+        retry.call_with_retry(lambda: 1 // 0, "there")
 
 
 def test_an_index_keeps_its_bits_and_its_model(file: str, model: Path, other_model: Path, photos: Path) -> None:
@@ -229,12 +235,12 @@ def test_a_folder_is_added_searched_and_pruned_by_the_command_line(
     (photos / "dogs" / "9.png").write_bytes((photos / "dogs" / "8.png").read_bytes())
     main(["index", "add", str(photos), "--index", address, "--prune"])
     assert "0 added, 1 replaced, 10 unchanged, 1 removed" in capsys.readouterr().out
-    main(["search", address, str(photos / "dogs" / "8.png"), "--within", "0", "--show", str(tmp_path / "found.png")])
+    main(["search", address, str(photos / "dogs" / "8.png"), "--radius", "0", "--show", str(tmp_path / "found.png")])
     assert {"dogs/8.png", "dogs/9.png"} <= set(capsys.readouterr().out.split())
     assert (tmp_path / "found.png").is_file()
     main(["index", "remove", address, "dogs/9.png"])
     assert "holds 10 items" in capsys.readouterr().out
-    main(["search", address, "--like", "dogs/8.png", "-k", "1"])
+    main(["search", address, "--key", "dogs/8.png", "-k", "1"])
     assert "dogs/8.png" in capsys.readouterr().out
     main(["index", "info", address])
     assert "BIN_FLAT, Strong consistency" in capsys.readouterr().out
@@ -274,7 +280,7 @@ def test_folders_are_no_addresses(tmp_path: Path) -> None:
 
 
 def test_no_server_and_no_client_are_one_sentence_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxyhash.index.milvus.collection.CONNECT", 0.5)
+    monkeypatch.setattr("proxyhash.index.milvus.collection.CONNECT_TIMEOUT", 0.5)
     with pytest.raises(InputError, match=r"^Cannot connect to milvus://127\.0\.0\.1:9/photos: "):
         Index.open("milvus://127.0.0.1:9/photos", bits=8)
     monkeypatch.setitem(sys.modules, "pymilvus", None)

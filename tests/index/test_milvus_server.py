@@ -37,7 +37,7 @@ def test_more_than_milvus_lists_at_once_is_all_listed(server: Server) -> None:
     codes, keys = np.random.default_rng(0).integers(0, 256, (20_000, 8), dtype=np.uint8), make_keys(20_000)
     with Index.open(f"{server.address}/{unique_name()}", bits=64) as index:
         index.add(codes, keys)
-        found = index.within(codes[:1], 64)[0]
+        found = index.range_search(codes[:1], 64)[0]
     assert sorted(found.keys) == keys
     assert [match.distance for match in found] == sorted(match.distance for match in found)
 
@@ -85,7 +85,7 @@ def test_a_server_that_dies_in_an_add_loses_nothing_and_doubles_nothing(
         assert not errors
         assert not writer.is_alive()
         assert len(index) == ITEMS
-        found = index.within(codes[:1], 64)[0]
+        found = index.range_search(codes[:1], 64)[0]
         assert sorted(found.keys) == keys  # each once
         for first in range(0, ITEMS, 997):
             assert np.array_equal(index.code(keys[first]), codes[first : first + 1])

@@ -36,25 +36,25 @@ LABELS = torch.tensor([0, 2])
 PROXIES = torch.tensor([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0]])
 
 
-def test_cross_entropy_by_hand() -> None:
+def test_cross_entropy_value() -> None:
     first = log(exp(2) + exp(0) + exp(-2)) - 2
     second = log(exp(-1) + exp(1) + exp(1)) - 1
     assert proxy_cross_entropy(NU, LABELS, PROXIES, 4).item() == pytest.approx((first + second) / 2, rel=1e-6)
 
 
-def test_nca_by_hand() -> None:
+def test_nca_value() -> None:
     first, second = log(exp(0) + exp(-2)) - 2, log(exp(-1) + exp(1)) - 1
     assert proxy_nca(NU, LABELS, PROXIES, 4).item() == pytest.approx((first + second) / 2, rel=1e-6)
 
 
-def test_cosine_cross_entropy_by_hand() -> None:
+def test_cosine_cross_entropy_value() -> None:
     # The first image points at its proxy; the second is 45 degrees from the second and from the third.
     half = 4 / np.sqrt(2)
     first, second = log(exp(4) + exp(0) + exp(-4)) - 4, log(exp(-half) + 2 * exp(half)) - half
     assert cosine_cross_entropy(NU, LABELS, PROXIES, 4).item() == pytest.approx((first + second) / 2, rel=1e-6)
 
 
-def test_bitwise_cross_entropy_by_hand() -> None:
+def test_bitwise_cross_entropy_value() -> None:
     goal = torch.tensor([[1.0, -1.0], [-1.0, 1.0]])
     # A bit of value nu that should be +1 has probability (1 + nu) / 2.
     assert bitwise_cross_entropy(NU, goal).item() == pytest.approx(-log(0.75 * 0.25 * 0.75 * 0.5) / 4, rel=1e-6)
@@ -69,7 +69,7 @@ def test_bitwise_cross_entropy_corrects_a_saturated_bit() -> None:
     assert torch.isfinite(bitwise_cross_entropy(clamped, torch.tensor([[-1.0, 1.0]])))
 
 
-def test_balanced_cross_entropy_by_hand() -> None:
+def test_balanced_cross_entropy_value() -> None:
     tags = torch.tensor([[True, False, True], [False, False, True]])
     frequencies = torch.tensor([0.1, 0.5, 0.8])
     # A present tag costs (1 - f) log(1 + e^-s), an absent one f log(1 + e^s).
@@ -117,7 +117,7 @@ def test_gradients_by_tag() -> None:
 
 
 @pytest.mark.parametrize("loss", BY_CLASS)
-def test_a_joint_rotation_changes_nothing(loss: ByClass) -> None:
+def test_losses_are_invariant_to_a_joint_rotation(loss: ByClass) -> None:
     nu, labels, proxies = some_batch()
     rotation = torch.tensor(random_rotation(6, np.random.default_rng(2)))
     turned = loss(nu @ rotation, labels, proxies @ rotation, 8)
@@ -132,7 +132,7 @@ def test_proxies_of_one_norm_make_a_classifier_of_euclidean_distances() -> None:
     torch.testing.assert_close(proxy_cross_entropy(nu, labels, proxies, tau=6), metric)  # tau = d: the paper's letter
 
 
-def test_nca_is_the_cross_entropy_without_the_one() -> None:
+def test_nca_leaves_the_own_class_out_of_the_sum() -> None:
     nu, labels, proxies = some_batch()
     for row in range(len(nu)):
         one = (nu[row : row + 1], labels[row : row + 1], proxies, 8.0)
@@ -141,7 +141,7 @@ def test_nca_is_the_cross_entropy_without_the_one() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_saturated_embeddings_and_great_scales_stay_finite(dtype: torch.dtype, sign: int) -> None:
+def test_losses_are_finite_for_saturated_embeddings_and_large_tau(dtype: torch.dtype, sign: int) -> None:
     proxies = torch.tensor(np.where(np.random.default_rng(3).random((4, 128)) < 0.5, -1, 1))  # whole numbers are fine
     nu = (sign * proxies).to(dtype).requires_grad_()
     labels, tags = torch.arange(4), torch.eye(4)
@@ -155,7 +155,7 @@ def test_saturated_embeddings_and_great_scales_stay_finite(dtype: torch.dtype, s
     assert (losses[0].item() == 0) == (sign == 1)
 
 
-def test_autocast_does_not_blur_the_scores() -> None:
+def test_autocast_does_not_reduce_the_precision_of_logits() -> None:
     nu, labels, proxies = some_batch(bits=128)
     exact = proxy_cross_entropy(nu.float(), labels, proxies, 128)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -163,7 +163,7 @@ def test_autocast_does_not_blur_the_scores() -> None:
 
 
 @pytest.mark.parametrize("loss", BY_CLASS)
-def test_what_does_not_fit_by_class_is_named(loss: ByClass) -> None:
+def test_wrong_shapes_of_classes_are_refused(loss: ByClass) -> None:
     with pytest.raises(InputError, match=r"of equal bits are needed, not \(2, 2\) and \(3, 1\)"):
         loss(NU, LABELS, PROXIES[:, :1], 4)
     with pytest.raises(InputError, match="one class number for each of 2 images"):
@@ -174,7 +174,7 @@ def test_what_does_not_fit_by_class_is_named(loss: ByClass) -> None:
         loss(NU, LABELS, PROXIES, 0)
 
 
-def test_what_does_not_fit_by_tag_is_named() -> None:
+def test_wrong_shapes_of_tags_are_refused() -> None:
     with pytest.raises(InputError, match=r"Tags must have shape \(2, 3\) and frequencies \(3,\), not \(2,\) and \(3,\)"):
         balanced_binary_cross_entropy(NU, LABELS, PROXIES, torch.ones(3), 4)
     with pytest.raises(InputError, match="with at least one image"):

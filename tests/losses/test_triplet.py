@@ -49,7 +49,7 @@ def one_by_one(nu: Tensor, labels: Tensor, margin: float, anchors: range | None 
     return torch.stack(losses).mean() if losses else 0 * nu.sum()
 
 
-def test_the_loss_by_hand() -> None:
+def test_triplet_loss_value() -> None:
     nu = torch.tensor([[1.0, 1.0], [1.0, 0.0], [0.0, -1.0]])
     # Distances in bits: (0, 1) 0.5, (0, 2) 1.5, (1, 2) 1. Triplets: (0, 1, 2) and (1, 0, 2).
     expected = (log(1 + exp(3 + 0.5 - 1.5)) + log(1 + exp(3 + 0.5 - 1))) / 2
@@ -63,9 +63,7 @@ def test_the_loss_by_hand() -> None:
     seed=st.integers(0, 999),
     at_once=st.sampled_from([1, 20, 1000]),
 )
-def test_value_and_gradient_are_those_of_the_triple_loop(
-    images: int, tagged: bool, margin: float, seed: int, at_once: int
-) -> None:
+def test_value_and_gradient_equal_a_triple_loop(images: int, tagged: bool, margin: float, seed: int, at_once: int) -> None:
     nu, labels = embeddings(images, 5, seed).requires_grad_(), some_labels(images, tagged, seed)
     ours = hamming_triplet_between(nu, nu, similar_pairs(labels), margin, triplets_at_once=at_once)
     plain = one_by_one(nu, labels, margin)
@@ -76,7 +74,7 @@ def test_value_and_gradient_are_those_of_the_triple_loop(
 
 
 @pytest.mark.parametrize("tagged", [False, True])
-def test_the_shares_of_several_processes_make_up_the_whole_batch(tagged: bool) -> None:
+def test_losses_of_several_processes_sum_to_that_of_the_batch(tagged: bool) -> None:
     nu, labels = embeddings(12, 6, 1), some_labels(12, tagged, 1)
     total, count = torch.zeros((), dtype=torch.float64), 0
     for first, last in ((0, 5), (5, 6), (6, 12)):
@@ -111,7 +109,7 @@ def test_anchors_from_elsewhere_are_compared_with_all_others() -> None:
 
 
 @pytest.mark.parametrize("tagged", [False, True])
-def test_gradients(tagged: bool) -> None:
+def test_gradients_match_finite_differences(tagged: bool) -> None:
     nu, others, labels = embeddings(7, 4, 3), embeddings(9, 4, 4), some_labels(9, tagged, 3)
     assert torch.autograd.gradcheck(lambda n: hamming_triplet(n, labels[:7], 1.5), nu.requires_grad_())
     similar = similar_pairs(labels[:7], labels)
@@ -151,7 +149,7 @@ def test_saturated_embeddings_stay_finite_and_exact(dtype: torch.dtype) -> None:
         assert gradient.isfinite().all()
 
 
-def test_softplus_is_not_cut_to_a_line() -> None:
+def test_softplus_is_exact_for_large_values() -> None:
     nu = torch.zeros(3, 2, dtype=torch.float64)
     loss = hamming_triplet(nu, torch.tensor([0, 0, 1]), 21)
     assert loss.item() - 21 == pytest.approx(exp(-21), rel=1e-3)
@@ -185,7 +183,7 @@ def test_no_tensor_grows_with_the_number_of_triplets(tagged: bool) -> None:
     torch.testing.assert_close(*losses)
 
 
-def test_autocast_does_not_blur_the_distances() -> None:
+def test_autocast_does_not_reduce_the_precision_of_distances() -> None:
     nu, labels = embeddings(12, 128, 8).float(), some_labels(12, False, 8)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         blurred = hamming_triplet(nu, labels, 2)
@@ -202,7 +200,7 @@ def test_similar_pairs_share_a_class_or_a_tag() -> None:
     assert similar_pairs(tags).int().tolist() == [[1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]]
 
 
-def test_what_does_not_fit_is_named() -> None:
+def test_wrong_shapes_are_refused() -> None:
     nu, similar = embeddings(3, 4, 9), torch.eye(3, dtype=torch.bool)
     with pytest.raises(InputError, match="bool matrix of 3 anchors by 3 others"):
         hamming_triplet_between(nu, nu, similar[:2], 1)

@@ -1,16 +1,19 @@
-"""Every system under the one contract, on real digits."""
+"""The contract of every registered method, those of a plugin included."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from helpers.digits import digits, retrieval
+from helpers.method_losses import BITS, COUNT, FEATURES, NAMES, embeddings, small_data, targets
 from helpers.plugins import PLUGIN, own_registry
 from proxyhash.evaluation import mean_average_precision
-from proxyhash.methods import HeadEncoder, LinearEncoder, TrainingData, get_method, list_methods
+from proxyhash.methods import HeadEncoder, LinearEncoder, TrainingData, build_method, get_method, list_methods
 from proxyhash.methods.plugins import load_plugin
+from proxyhash.models.heads import HeadShape
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.features import fit_method
 from proxyhash.utils.errors import InputError
@@ -24,7 +27,8 @@ FLOOR = {
 }  # what labels add is asked of all others
 
 
-NAMES = [*list_methods(), "spread", "first-features"]  # the last two are those of a plugin
+METHODS = [*list_methods(), "spread", "first-features"]  # the last two are those of a plugin
+TRAINS = [*list_methods(trains=True), "spread"]
 TAKES_TAGS = [*(name for name in list_methods() if get_method(name).learns_from == "classes or tags"), "spread"]
 
 SHORT = OptimConfig.frozen(epochs=8, hidden_dim=128, batch_size=128)  # of the deep ones: seconds, not minutes
@@ -42,8 +46,8 @@ def training_data() -> TrainingData:
 
 
 @pytest.mark.filterwarnings("ignore:All proxies are equally far apart")
-@pytest.mark.parametrize("name", NAMES)
-def test_fits_encodes_saves_and_repeats(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", METHODS)
+def test_method_fits_encodes_saves_and_repeats(name: str, tmp_path: Path) -> None:
     encoder = fit_method(name, training_data(), SHORT)
     codes = encoder.encode(digits().query)
     assert (encoder.method, encoder.bits, codes.shape) == (name, 16, (len(digits().query), 2))
@@ -63,8 +67,8 @@ def test_fits_encodes_saves_and_repeats(name: str, tmp_path: Path) -> None:
     assert encoder.encode(digits().query[:0]).shape == (0, 2)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_refuses_what_it_cannot_use(name: str) -> None:
+@pytest.mark.parametrize("name", METHODS)
+def test_method_refuses_settings_and_labels_it_cannot_use(name: str) -> None:
     found = get_method(name)
     with pytest.raises(InputError, match="has no setting 'typo'"):
         fit_method(name, training_data(), typo=1)
@@ -81,7 +85,7 @@ def test_refuses_what_it_cannot_use(name: str) -> None:
 
 @pytest.mark.parametrize("name", TAKES_TAGS)
 @pytest.mark.filterwarnings("ignore:All proxies are equally far apart")
-def test_learns_from_tags(name: str) -> None:
+def test_method_learns_from_tags(name: str) -> None:
     tags = np.stack([digits().labels % 2 == 0, digits().labels < 5, digits().labels % 3 == 0, digits().labels == 7], axis=1)
     few = slice(0, 300)
     encoder = fit_method(name, TrainingData.from_arrays(16, digits().train[few], tags[few]), SHORT)
@@ -91,14 +95,41 @@ def test_learns_from_tags(name: str) -> None:
     assert mean_average_precision(queries, tags[few], codes, tags[few]).value > chance + 0.05
 
 
-def test_unknown_names_are_answered() -> None:
+@pytest.mark.filterwarnings("ignore:All proxies are equally far apart")
+@pytest.mark.parametrize("kind", ["classes", "tags"])
+@pytest.mark.parametrize("name", TRAINS)
+def test_loss_head_scores_and_proxies_have_the_documented_shapes(name: str, kind: str) -> None:
+    if kind == "tags" and get_method(name).learns_from == "classes":
+        pytest.skip("for classes only")
+    made = build_method(name, small_data(kind), {})
+    head = made.build_head(HeadShape(6, BITS))
+    outputs = head(torch.from_numpy(FEATURES)).detach()
+    assert outputs.shape == (COUNT, head.outputs)
+    assert head.codes(outputs.numpy()).shape == (COUNT, 1)
+    nu = embeddings() if head.metric == "hamming" else outputs.requires_grad_()
+    loss = made(nu, targets(kind), torch.arange(COUNT))
+    assert loss.shape == ()
+    assert torch.isfinite(loss)
+    loss.backward()
+    assert nu.grad is not None
+    assert nu.grad.abs().sum() > 0
+    scores, proxies = made.scores(nu), made.proxies()
+    assert scores is None or scores.shape == (COUNT, len(NAMES))
+    assert proxies is None or proxies.weights.shape == (len(NAMES), BITS)
+    assert made.samples_per_class >= 0
+    made.on_epoch_end(nu.detach, head)
+    again = build_method(name, small_data(kind), {})
+    torch.testing.assert_close(again(nu, targets(kind), torch.arange(COUNT)), loss, rtol=0, atol=0)
+
+
+def test_unknown_method_is_answered_with_a_suggestion() -> None:
     with pytest.raises(InputError, match="did you mean dpsh"):
         get_method("dpshh")
     with pytest.raises(InputError, match="choose from"):
         get_method("zzz")
 
 
-def test_foreign_files_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_saved_method_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "foreign.safetensors"
     for kind in (LinearEncoder, HeadEncoder):
         with pytest.raises(InputError, match="There is no file"):
@@ -109,7 +140,7 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
             kind.load(path)
 
 
-def test_codes_that_were_learned_apart_from_the_network_are_kept(tmp_path: Path) -> None:
+def test_training_codes_of_adsh_are_saved(tmp_path: Path) -> None:
     encoder = fit_method("adsh", training_data(), SHORT)
     assert isinstance(encoder, HeadEncoder)
     assert encoder.training_codes is not None
@@ -120,7 +151,7 @@ def test_codes_that_were_learned_apart_from_the_network_are_kept(tmp_path: Path)
     np.testing.assert_array_equal(HeadEncoder.load(tmp_path / "adsh.safetensors").training_codes, encoder.training_codes)
 
 
-def test_a_file_cannot_name_what_is_no_head(tmp_path: Path) -> None:
+def test_unknown_head_in_a_file_is_refused(tmp_path: Path) -> None:
     encoder = fit_method("dpsh", training_data(), SHORT)
     encoder.save(tmp_path / "good.safetensors")
     content = (tmp_path / "good.safetensors").read_bytes()

@@ -1,4 +1,4 @@
-"""Systems that learn from pairs: losses by hand, and steps between epochs that never raise what they lower."""
+"""Pairwise methods: loss values, and steps between epochs that never raise the objective."""
 
 from itertools import product
 from math import sqrt, tanh
@@ -49,7 +49,7 @@ def signs(random: np.random.Generator, *shape: int) -> NDArray[np.float32]:
     return drawn
 
 
-def test_hashnet_by_hand() -> None:
+def test_hashnet_weighs_similar_and_dissimilar_pairs_equally() -> None:
     h = [[tanh(x) for x in row] for row in NU.tolist()]
     theta = {(i, j): 3.0 / 2 * sum(a * b for a, b in zip(h[i], h[j], strict=True)) for i, j in ((0, 1), (0, 2), (1, 2))}
     similar = softplus(theta[0, 1]) - theta[0, 1]
@@ -57,7 +57,7 @@ def test_hashnet_by_hand() -> None:
     assert loss_value(build("hashnet", slope=3.0)) == pytest.approx(similar + dissimilar)
 
 
-def test_the_tanh_of_hashnet_grows_steeper() -> None:
+def test_tanh_of_hashnet_becomes_steeper_with_each_epoch() -> None:
     objective = build("hashnet", growth=3.0)
     assert isinstance(objective, HashNet)
     for epoch in range(1, 4):
@@ -65,7 +65,7 @@ def test_the_tanh_of_hashnet_grows_steeper() -> None:
         assert float(objective.beta) == pytest.approx(sqrt(1 + 3 * epoch))
 
 
-def test_dsdh_is_dpsh_until_it_has_codes() -> None:
+def test_dsdh_equals_dpsh_before_its_first_codes() -> None:
     objective = build("dsdh", quantization=0.5)
     assert isinstance(objective, Dsdh)
     assert loss_value(objective) == pytest.approx(loss_value(build("dpsh", quantization=0.5)))
@@ -103,7 +103,7 @@ def test_no_step_of_cnnh_raises_the_error(seed: int, classes: int) -> None:
         error = lower
 
 
-def test_a_bit_ends_where_no_flip_helps() -> None:
+def test_improve_bit_ends_in_a_local_optimum() -> None:
     random = np.random.default_rng(0)
     root = random.standard_normal((6, 6))
     residual, counts = root + root.T, random.integers(1, 5, 6).astype(np.float64)
@@ -123,7 +123,7 @@ def test_a_bit_ends_where_no_flip_helps() -> None:
     )
 
 
-def test_cnnh_gives_each_class_the_code_of_its_number() -> None:
+def test_cnnh_codes_are_indexed_by_class() -> None:
     objective = build("cnnh", bits=4, classes=2)
     centers = objective.get_buffer("centers")
     assert (centers[0] == -centers[1]).all()  # two classes: as far apart as can be
@@ -131,7 +131,7 @@ def test_cnnh_gives_each_class_the_code_of_its_number() -> None:
     assert loss_value(objective, centers.double() / 2, torch.tensor([0, 1])) == pytest.approx(0.25)
 
 
-def test_label_sets_are_all_that_similarity_depends_on() -> None:
+def test_similarity_of_label_sets_is_that_of_images() -> None:
     tags = np.array([[1, 0, 0], [0, 1, 1], [1, 0, 0], [0, 0, 1], [1, 0, 0]], float)
     found = label_sets(tags)
     assert found.counts[0] == 3
@@ -141,7 +141,7 @@ def test_label_sets_are_all_that_similarity_depends_on() -> None:
     np.testing.assert_array_equal(found.similarity(slice(1, 3), slice(2)), found.similarity()[1:3, :2])
 
 
-def test_regressed_weights_are_the_least_squares_ones() -> None:
+def test_regressed_weights_solve_nonnegative_least_squares() -> None:
     random = np.random.default_rng(2)
     codes, similarity = signs(random, 9, 5).astype(np.float64), 2 * np.eye(9) - 1
     columns = np.stack([np.outer(bit, bit).ravel() for bit in codes.T], axis=1)
@@ -160,7 +160,7 @@ def test_longer_codes_of_hbmp_fit_the_similarities_better(regressed: bool) -> No
     assert errors[-1] < 0.7 * errors[0]
 
 
-def test_label_sets_beyond_the_anchors_get_fitting_codes() -> None:
+def test_label_sets_beyond_the_anchors_get_similar_codes() -> None:
     random = np.random.default_rng(0)
     sets = label_sets((random.random((200, 5)) < 0.4).astype(float))
     few, _ = pursue(sets, 16, 10, np.random.default_rng(0), regressed=False)
@@ -189,7 +189,7 @@ def written_out(nu: NDArray[np.float32], codes: NDArray[np.float32], own: NDArra
     return float(np.square(nu @ codes.T / bits - similarity).mean() + 0.3 * np.square(nu - own).mean())
 
 
-def test_adsh_needs_no_matrix_of_all_pairs() -> None:
+def test_adsh_loss_equals_the_loss_over_all_pairs() -> None:
     random = np.random.default_rng(0)
     objective = build("adsh", bits=4, classes=3, agreement=0.3)
     assert isinstance(objective, Adsh)
@@ -210,7 +210,7 @@ def test_no_update_of_the_database_raises_the_loss_of_adsh(seed: int) -> None:
     assert written_out(nu, better, better, images) <= written_out(nu, codes, codes, images) + 1e-6
 
 
-def test_one_bit_of_the_database_is_solved_exactly() -> None:
+def test_database_step_solves_one_bit_exactly() -> None:
     random, labels = np.random.default_rng(1), np.arange(6) % 3
     nu = np.tanh(random.standard_normal((6, 1))).astype(np.float32)
     found = database_step(signs(random, 6, 1), nu, labels, AdshSettings(agreement=0.3, sweeps=1))
@@ -222,7 +222,7 @@ def test_one_bit_of_the_database_is_solved_exactly() -> None:
     assert written_out(nu, found, found, images) == pytest.approx(written_out(nu, best, best, images))
 
 
-def test_dqn_by_hand() -> None:
+def test_dqn_is_a_loss_of_cosines_plus_quantization() -> None:
     objective = build("dqn", bits=8, embed_dim=2, quantization=0.5)
     assert isinstance(objective, Dqn)
     z = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], dtype=torch.float64)
@@ -232,7 +232,7 @@ def test_dqn_by_hand() -> None:
     assert loss_value(objective, z, LABELS) == pytest.approx(pairs + 0.5 * (0.04 + 0.25) / 3)
 
 
-def test_drsch_learns_weights_that_its_head_searches_by() -> None:
+def test_drsch_sets_its_learned_weights_in_the_head() -> None:
     features = np.random.default_rng(0).standard_normal((12, 3)).astype(np.float32)
     task = TrainingData.from_arrays(2, features, np.arange(12) % 2)
     objective = build_method("drsch", task, {"margin": 0.5, "adjacency": 0.0}).double()

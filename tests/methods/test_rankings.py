@@ -1,4 +1,4 @@
-"""Systems that learn from rankings and triplets: soft counts against hard ones, losses by hand and by loops."""
+"""Ranking and triplet methods: histograms, relaxed precision and loss values."""
 
 from math import log
 
@@ -23,7 +23,7 @@ def random_codes(seed: int, count: int, bits: int) -> torch.Tensor:
     return torch.from_numpy(np.where(np.random.default_rng(seed).random((count, bits)) < 0.5, -1.0, 1.0))
 
 
-def test_a_distance_between_two_bins_counts_in_both() -> None:
+def test_soft_histogram_splits_a_distance_between_two_bins() -> None:
     distances = torch.tensor([[2.25, 0.0, 4.0, 1.0]])
     chosen = torch.tensor([[True, True, True, False]])
     assert soft_histograms(distances, chosen, 4).tolist() == [[1.0, 0.0, 0.75, 0.25, 1.0]]
@@ -43,14 +43,14 @@ def test_soft_histograms_of_saturated_embeddings_are_the_hard_ones(seed: int, bi
             )
 
 
-def test_mutual_information_by_hand() -> None:
+def test_mutual_information_is_in_nats() -> None:
     similar, dissimilar = torch.tensor([[2.0, 0.0], [1.0, 1.0]]), torch.tensor([[0.0, 2.0], [1.0, 1.0]])
     assert mutual_information(similar, dissimilar).tolist() == pytest.approx([log(2), 0.0])
     quarter = mutual_information(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 2.0]])).item()
     assert quarter == pytest.approx(log(2) - 0.75 * (log(3) - 2 / 3 * log(2)))
 
 
-def test_losses_of_saturated_embeddings_by_hand() -> None:
+def test_ranking_losses_of_saturated_embeddings() -> None:
     nu = torch.tensor([[1.0, 1.0], [1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0]], dtype=torch.float64)
     labels = torch.tensor([0, 0, 1, 1])
     # The two of class 0 find each other first. The third has class 1 and class 0 (twice) at distance 1, the fourth is fine.
@@ -74,14 +74,14 @@ def test_relaxed_precision_is_exact_without_ties_and_near_with_them(seed: int) -
         np.testing.assert_allclose(relaxed.numpy(), exact, atol=tolerance)
 
 
-def test_relaxed_precision_of_binary_codes_is_the_evaluations_nearly() -> None:
+def test_relaxed_precision_is_close_to_the_exact_one() -> None:
     nu, labels = random_codes(3, 60, 12), torch.arange(60) % 4
     similar, dissimilar = batch_histograms(nu, labels)
     counts = TieCounts((similar + dissimilar).round().long().numpy(), similar.round().long().numpy())
     np.testing.assert_allclose(relaxed_average_precision(similar, dissimilar).numpy(), average_precision(counts), atol=0.02)
 
 
-def test_a_triplet_by_hand() -> None:
+def test_triplet_hinge_of_one_triplet() -> None:
     distances = torch.tensor([[0.0, 3.0, 2.5], [3.0, 0.0, 9.0], [2.5, 9.0, 0.0]])
     levels = similarity_levels(LABELS)
     assert levels.tolist() == [[-1, 1, 0], [1, -1, 0], [0, 0, -1]]
@@ -89,7 +89,7 @@ def test_a_triplet_by_hand() -> None:
     assert triplet_hinge(distances, similarity_levels(torch.tensor([0, 1, 2])), 1.0).item() == 0
 
 
-def test_graded_triplets_are_what_loops_give() -> None:
+def test_graded_triplet_hinge_equals_a_loop() -> None:
     random = np.random.default_rng(0)
     tags = torch.from_numpy((random.random((7, 4)) < 0.5).astype(np.float32))
     distances = torch.from_numpy(random.random((7, 7)))
@@ -106,7 +106,7 @@ def test_graded_triplets_are_what_loops_give() -> None:
     assert triplet_hinge(distances, levels, 0.3).item() == pytest.approx(total / weights)
 
 
-def test_ninh_and_dsrh_by_hand() -> None:
+def test_ninh_and_dsrh_are_hinges_on_triplets() -> None:
     squares = (NU[:, None] - NU).square().sum(2) / 4
     hinges = [max(0.0, float(1 + squares[0, 1] - squares[0, 2])), max(0.0, float(1 + squares[0, 1] - squares[1, 2]))]
     assert loss_value(build("ninh", margin=1.0)) == pytest.approx(sum(hinges) / 2)
@@ -116,7 +116,7 @@ def test_ninh_and_dsrh_by_hand() -> None:
     assert loss_value(build("dsrh", margin=0.5, balance=3.0)) == pytest.approx(sum(hinges) / 2 + 1.5 * balance)
 
 
-def test_rankers_are_within_reach_of_the_proxies() -> None:
+def test_ranking_methods_retrieve_nearly_as_well_as_proxies() -> None:
     """They were the paper's strongest rankers of ten classes; digits have ten, too."""
     material = TrainingData.from_arrays(32, digits().train, digits().labels)
     quality = {name: retrieval(fit_method(name, material)) for name in ("shclm", "mihash", "talr-ap")}

@@ -1,4 +1,4 @@
-"""Closed-form steps against brute force, and errors that fall."""
+"""Shallow methods: closed-form steps compared with brute force."""
 
 from itertools import product
 
@@ -39,7 +39,7 @@ def test_no_sweep_raises_the_discrete_objective(seed: int, bits: int) -> None:
         value = lower
 
 
-def test_a_single_bit_is_solved_exactly() -> None:
+def test_cyclic_descent_solves_one_bit_exactly() -> None:
     random = np.random.default_rng(0)
     target, coupling = random.standard_normal((5, 1)).astype(np.float32), np.array([[2.0]], np.float32)
     found = cyclic_descent(np.ones((5, 1), np.float32), target, coupling, 1)
@@ -48,7 +48,7 @@ def test_a_single_bit_is_solved_exactly() -> None:
     np.testing.assert_array_equal(found, best)
 
 
-def test_the_residual_is_the_matrix_it_stands_for() -> None:
+def test_residual_operator_equals_its_matrix() -> None:
     labels = np.array([0, 1, 0, 2, 1])
     kernel = np.random.default_rng(0).standard_normal((5, 2)).astype(np.float32)
     residual = Residual(kernel, labels, bits=8)
@@ -63,9 +63,9 @@ def test_the_residual_is_the_matrix_it_stands_for() -> None:
     assert abs(cosine) == pytest.approx(1, abs=1e-4)
 
 
-def test_moments_and_distances_are_those_of_numpy() -> None:
+def test_moments_and_distances_equal_numpy() -> None:
     features = np.random.default_rng(0).standard_normal((300, 6)).astype(np.float32)
-    mean, covariance = moments(features, piece=37)
+    mean, covariance = moments(features, chunk=37)
     np.testing.assert_allclose(mean, features.mean(0), atol=1e-6)
     np.testing.assert_allclose(covariance, np.cov(features.T, bias=True), atol=1e-5)
     by_hand = np.square(features[:, None] - features[None, :4]).sum(2)
@@ -74,11 +74,11 @@ def test_moments_and_distances_are_those_of_numpy() -> None:
         choose_anchors(features, 301, 0)
 
 
-def test_codes_longer_than_the_classes_hold_no_nan() -> None:
+def test_itq_cca_is_finite_with_more_bits_than_classes() -> None:
     encoder = fit_method("itq-cca", TrainingData.from_arrays(48, digits().train, digits().labels))
     assert np.isfinite(encoder.embed(digits().query)).all()
 
 
-def test_itq_wants_no_more_bits_than_features() -> None:
+def test_itq_refuses_more_bits_than_features() -> None:
     with pytest.raises(InputError, match="at most 64 principal components"):
         fit_method("itq", TrainingData(65, digits().train))

@@ -78,9 +78,9 @@ def test_the_api_is_what_it_says_for_long(photo_service: Service) -> None:
 
 def _tidy(running: Service) -> None:
     """Remove what fuzzing added, and see that the service is as it was."""
-    from proxyhash.index.local.index import EmbeddedIndex
+    from proxyhash.index.local.index import LocalIndex
 
-    with EmbeddedIndex.open_folder(running.index) as index:
+    with LocalIndex.open_folder(running.index) as index:
         keys = [key for (key,) in index.store.rows("SELECT key FROM items WHERE source IS NULL")]
         if keys:
             index.remove(keys)

@@ -22,9 +22,9 @@ import pytest
 
 from helpers.service import Service, make_code_index, serving
 from proxyhash.cli.app import main
-from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.maintenance import verify
 from proxyhash.index.results import Matches
-from proxyhash.index.verifying import verify
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.http import RefusalError
 from proxyhash.serve.searcher import Query, Searcher
@@ -73,8 +73,8 @@ def test_a_kill_loses_nothing_that_was_confirmed(tmp_path: Path) -> None:
             for one in done:
                 one.result()
     assert failed
-    with EmbeddedIndex.open_folder(tmp_path / "i") as index:
-        assert verify(index).whole
+    with LocalIndex.open_folder(tmp_path / "i") as index:
+        assert verify(index).ok
         for key in confirmed:
             assert index.item(key).key == key
 
@@ -99,7 +99,7 @@ def test_a_search_process_that_dies_is_begun_anew(tmp_path: Path) -> None:
         assert (cut_off.status_code, cut_off.json()) == (503, {"error": "The search was cut off; ask again in a moment."})
         again = client.post("/api/search/code", json={"code": "0000"})
         assert (again.status_code, len(again.json()["matches"])) == (200, 10)
-        assert "proxyhash_searches_replaced 1" in client.get("/metrics").text
+        assert "proxyhash_searches_replaced_total 1" in client.get("/metrics").text
         (after,) = searching(running)
         assert after != before
 
@@ -129,14 +129,14 @@ def test_an_index_that_cannot_be_searched_ends_the_service_with_a_sentence(tmp_p
 def test_a_search_that_fails_says_where_and_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searcher = Searcher(make_code_index(tmp_path / "i"), 0, 0.5)
     query = Query(b"\0\0", real=False, k=1, radius=16)
-    usual = EmbeddedIndex.search
+    usual = LocalIndex.search
 
-    def fails_for_one(index: EmbeddedIndex, rows: np.ndarray, k: int, **options: Any) -> list[Matches]:
+    def fails_for_one(index: LocalIndex, rows: np.ndarray, k: int, **options: Any) -> list[Matches]:
         if k == 1:
             raise RuntimeError("broken")
         return usual(index, rows, k, **options)
 
-    monkeypatch.setattr(EmbeddedIndex, "search", fails_for_one)
+    monkeypatch.setattr(LocalIndex, "search", fails_for_one)
     failed, answered, refused = searcher.answer([query, Query(b"\0\0", False, 5, 16), Query(b"\0", False, 9, 16)])
     assert failed.failure.startswith("RuntimeError: broken, in ")
     assert "fails_for_one" in failed.failure

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from helpers.service import NASTY, Service, make_code_index, serving
-from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.index import LocalIndex
 from proxyhash.serve.browsing import by_chance
 
 QUERY = np.array([0b10110010, 0b01011100], np.uint8)
@@ -29,8 +29,8 @@ def by_code(running: Service, **asked: object) -> httpx.Response:
 
 def test_a_search_by_code_is_the_library_s(code_service: Service) -> None:
     answer = by_code(code_service, k=20).json()
-    with EmbeddedIndex.open_folder(code_service.index) as index:
-        expected = index.search(QUERY[None], 20, codes=True)[0]
+    with LocalIndex.open_folder(code_service.index) as index:
+        expected = index.search(QUERY[None], 20, with_codes=True)[0]
     found = [(match["key"], match["distance"], bytes.fromhex(match["code"])) for match in answer["matches"]]
     assert found == [(match.key, match.distance, match.code) for match in expected]
     assert (answer["bits"], answer["matched"], answer["complete"]) == (16, None, True)
@@ -38,8 +38,8 @@ def test_a_search_by_code_is_the_library_s(code_service: Service) -> None:
 
 
 def test_a_radius_leaves_out_what_is_farther(code_service: Service) -> None:
-    with EmbeddedIndex.open_folder(code_service.index) as index:
-        expected = index.within(QUERY[None], 4)[0].keys
+    with LocalIndex.open_folder(code_service.index) as index:
+        expected = index.range_search(QUERY[None], 4)[0].keys
     answer = by_code(code_service, k=1000, radius=4).json()
     assert [match["key"] for match in answer["matches"]] == expected
     assert answer["complete"]
@@ -50,7 +50,7 @@ def test_a_radius_leaves_out_what_is_farther(code_service: Service) -> None:
 
 @pytest.mark.parametrize("k", [1, 30, 400])
 def test_a_label_chooses_the_nearest_that_have_it(code_service: Service, k: int) -> None:
-    with EmbeddedIndex.open_folder(code_service.index) as index:
+    with LocalIndex.open_folder(code_service.index) as index:
         expected = [match.key for match in index.search(QUERY[None], 500)[0] if "odd" in match.labels]
     answer = by_code(code_service, k=k, label="odd").json()
     assert [match["key"] for match in answer["matches"]] == expected[:k]
@@ -68,7 +68,7 @@ def test_an_item_finds_itself(photo_service: Service) -> None:
 
 def test_an_image_has_the_code_that_the_library_gives_it(photo_service: Service) -> None:
     photos = photo_service.index.parent / "photos"
-    with EmbeddedIndex.open_folder(photo_service.index) as index, photo_service.client() as client:
+    with LocalIndex.open_folder(photo_service.index) as index, photo_service.client() as client:
         for name in ("c/4.png", f"{NASTY}/{NASTY}.png"):
             image = (photos / name).read_bytes()
             parameters = {"k": 5, "rerank": 13}
@@ -84,7 +84,7 @@ def test_an_image_has_the_code_that_the_library_gives_it(photo_service: Service)
 def test_searches_that_come_together_share_scans(code_service: Service) -> None:
     asked = np.random.default_rng(3).integers(0, 256, (200, 2), dtype=np.uint8)
     ks = [1 + number % 12 for number in range(200)]
-    with EmbeddedIndex.open_folder(code_service.index) as index:
+    with LocalIndex.open_folder(code_service.index) as index:
         expected = [matches.keys for matches in index.search(asked, 12)]
     before = _sample(code_service, "proxyhash_queries_a_scan_count")
     with code_service.client(limits=httpx.Limits(max_connections=40)) as client, ThreadPoolExecutor(40) as threads:
@@ -101,7 +101,7 @@ def test_searches_that_come_together_share_scans(code_service: Service) -> None:
 
 def test_what_others_add_is_found_without_a_restart(code_service: Service) -> None:
     exact = np.array([[0b11111111, 0b00000001]], np.uint8)
-    with EmbeddedIndex.open_folder(code_service.index) as other, code_service.client() as client:
+    with LocalIndex.open_folder(code_service.index) as other, code_service.client() as client:
         items = client.get("/api/info").json()["items"]
         other.add(exact, ["new"])
         answer = client.post("/api/search/code", json={"code": "ff01", "k": 500}).json()
@@ -124,7 +124,7 @@ def test_items_are_shown(photo_service: Service) -> None:
 
 
 def test_chance_passes_over_what_is_gone(tmp_path: Path) -> None:
-    with EmbeddedIndex.open_folder(make_code_index(tmp_path / "i", 40)) as index:
+    with LocalIndex.open_folder(make_code_index(tmp_path / "i", 40)) as index:
         index.remove([f"item {number}" for number in range(40) if number % 8])
         for _ in range(10):
             assert sorted(item.key for item in by_chance(index, 5)) == ["item 0", "item 16", "item 24", "item 32", "item 8"]

@@ -112,11 +112,11 @@ def _steps(paths: "OutputPaths", bits: int, seed: int) -> "list[Step]":
     query, found = Path(paths.images) / "3" / "digit-000003.png", paths.folder / "found.png"
 
     def search(_: "Progress") -> dict[str, str]:
-        from proxyhash.cli.search import _draw
         from proxyhash.index import Index
+        from proxyhash.index.contact_sheet import draw_matches
 
         with Index.open(paths.index) as index:
-            _draw(index, (query,), (), index.search([query], 20), found)
+            draw_matches([query], index.search([query], 20), found)
         return {"image": str(found)}
 
     command = ("search", str(paths.index), str(query), "-k", "20", "--show", str(found))

@@ -1,7 +1,8 @@
-"""`proxyhash index`: images into an index, and everything that keeps it in order."""
+"""`proxyhash index`: adding to an index, and its maintenance."""
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,9 +18,9 @@ from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
-    from proxyhash.index.local.index import EmbeddedIndex
+    from proxyhash.index.local.index import LocalIndex
 
-index = App(name="index", help="Keep the codes of images, and search them.")
+index = App(name="index", help="Create and maintain an index of codes.")
 
 
 @index.command
@@ -63,15 +64,14 @@ def add(
     from proxyhash.index.folder_sync import add_folder
 
     problems = Problems(strict)
-    with open_index(index_, model) as opened, counting_bar("encoding", "images") as counted:
-        done = add_folder(opened, folder, problems, prefix=prefix, prune=prune, counted=counted)
+    with open_index(index_, model) as opened, counting_bar("encoding", "images") as on_progress:
+        done = add_folder(opened, folder, problems, prefix=prefix, prune=prune, on_progress=on_progress)
         total = len(opened)
-    facts = {name: getattr(done, name) for name in done.__dataclass_fields__}
     left_out = [f"Left out: {sentence}" for sentence in problems.sentences()]
     encoded = done.added + done.replaced
     rate = f" at {encoded / done.seconds:,.0f} images/s" if encoded >= 100 else ""
     print_result(
-        {**facts, "items": total, "problems": problems.as_dict()},
+        {**asdict(done), "items": total, "problems": problems.as_dict()},
         *left_out,
         f"{done.added:,} added, {done.replaced:,} replaced, {done.unchanged:,} unchanged, {done.removed:,} removed{rate}. "
         f"{index_} holds {total:,} items.",
@@ -81,7 +81,7 @@ def add(
 
 @index.command
 def info(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = False) -> None:
-    """Say what is in an index.
+    """Describe an index.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def remove(index_: Annotated[str, Parameter(name="index")], /, *keys: str, json_
 
 @index.command
 def verify(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = False) -> None:
-    """Read everything in an index and say whether it is whole; the exit code is 1 if not.
+    """Read everything in an index and report problems; the exit code is 1 if there are any.
 
     Parameters
     ----------
@@ -140,23 +140,23 @@ def verify(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = 
     json_
         Print JSON.
     """
-    from proxyhash.index.verifying import verify as verify_index
+    from proxyhash.index.maintenance import verify as verify_index
 
-    with open_folder(index_) as opened:
+    with open_local_index(index_) as opened:
         found = verify_index(opened)
     if json_:
         print(json.dumps(found.as_dict(), indent=2))
     else:
         for problem in found.problems:
             print(problem)
-        print(f"{index_}: {found.items:,} items in {found.blocks:,} blocks, {'whole' if found.whole else 'DAMAGED'}.")
-    if not found.whole:
+        print(f"{index_}: {found.items:,} items in {found.blocks:,} blocks, {'ok' if found.ok else 'DAMAGED'}.")
+    if not found.ok:
         sys.exit(1)
 
 
 @index.command
 def compact(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = False) -> None:
-    """Give unused space back, and group codes anew.
+    """Return unused space to the disk, and choose clusters again.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def compact(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json =
     """
     from proxyhash.index.maintenance import compact as compact_index
 
-    with open_folder(index_) as opened:
+    with open_local_index(index_) as opened:
         before, after = compact_index(opened)
     sentence = f"{index_}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now."
     print_result({"bytes_before": before, "bytes_now": after}, sentence, as_json=json_)
@@ -182,7 +182,7 @@ def upgrade(
     drop_unreadable: Annotated[bool, Flag] = False,
     json_: Json = False,
 ) -> None:
-    """Encode everything anew with another model, beside the live index, which then changes in one step.
+    """Encode everything again with another model, beside the active codes, which are then replaced in one step.
 
     It can be stopped and run again: what is encoded stays. Searches see the old codes until all new ones are there.
 
@@ -198,12 +198,12 @@ def upgrade(
         Print JSON.
     """
     from proxyhash.data import Problems
-    from proxyhash.index.maintenance import upgrade as upgrade_index
     from proxyhash.index.model_store import load_hasher
+    from proxyhash.index.upgrade import upgrade as upgrade_index
 
     problems = Problems()
-    with open_folder(index_) as opened, counting_bar("encoding", "images") as counted:
-        moved = upgrade_index(opened, load_hasher(model), problems, drop_unreadable=drop_unreadable, counted=counted)
+    with open_local_index(index_) as opened, counting_bar("encoding", "images") as on_progress:
+        moved = upgrade_index(opened, load_hasher(model), problems, drop_unreadable=drop_unreadable, on_progress=on_progress)
     left_out = [f"Left out: {sentence}" for sentence in problems.sentences()]
     facts = {"moved": moved, "problems": problems.as_dict()}
     print_result(facts, *left_out, f"{index_}: {moved:,} items have codes of the new model.", as_json=json_)
@@ -243,8 +243,8 @@ def import_(
     if codes.is_dir():
         paths = find_shards([codes, *more])
         bits = None if model is not None else read_shard(paths[0]).bits
-        with open_index(index_, model, bits) as opened, counting_bar("importing", "shards") as counted:
-            done = add_shards(opened, paths, counted)
+        with open_index(index_, model, bits) as opened, counting_bar("importing", "shards") as on_progress:
+            done = add_shards(opened, paths, on_progress)
             total, bits = len(opened), opened.bits
     else:
         if more or model is not None:
@@ -263,7 +263,7 @@ def import_(
 
 @index.command
 def duplicates(index_: Annotated[str, Parameter(name="index")], /, *, radius: Int = 0, json_: Json = False) -> None:
-    """List groups of near duplicates: items linked by pairs of codes at most so many bits apart.
+    """List near duplicates: sets of items connected by pairs of codes at most so many bits apart.
 
     Parameters
     ----------
@@ -272,18 +272,18 @@ def duplicates(index_: Annotated[str, Parameter(name="index")], /, *, radius: In
     radius
         The bits in which two near duplicates may differ.
     json_
-        Print JSON: a list of groups of keys.
+        Print JSON: a list of lists of keys.
     """
-    from proxyhash.index.duplicates import near_duplicates
+    from proxyhash.index.duplicates import find_duplicates
 
-    with open_folder(index_) as opened, progress_bars() as progress:
-        groups = near_duplicates(opened, radius, progress=progress)
+    with open_local_index(index_) as opened, progress_bars() as progress:
+        duplicates = find_duplicates(opened, radius, progress=progress)
     if json_:
-        print(json.dumps([list(group.keys) for group in groups], indent=2))
+        print(json.dumps([list(duplicate.keys) for duplicate in duplicates], indent=2))
         return
-    for group in groups:
-        print(f"{len(group.keys):,}: {', '.join(group.keys[:8])}{', ...' if len(group.keys) > 8 else ''}")
-    print(f"{len(groups):,} groups, {sum(len(group.keys) for group in groups):,} items.")
+    for keys in (duplicate.keys for duplicate in duplicates):
+        print(f"{len(keys):,}: {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}")
+    print(f"{len(duplicates):,} sets, {sum(len(duplicate.keys) for duplicate in duplicates):,} items.")
 
 
 @index.command
@@ -296,9 +296,9 @@ def calibrate(
     data_dir: Path | None = None,
     json_: Json = False,
 ) -> None:
-    """Measure what distances are worth, on the validation images of a model, and store it with the model.
+    """Measure the precision of matches by distance, on the validation images of a model, and store it with the model.
 
-    An index that is made with the model, or has it and is added to with --model, then says when nothing matches.
+    An index that is created with the model, or added to with --model, then says when nothing matches.
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ def calibrate(
     shares = [f"{bits:>4} bits  {100 * found.precision[bits]:.1f} % alike" for bits in _some(len(found.precision))]
     print_result(
         {"model": str(model), "pairs": pairs, "precision": found.precision.tolist(), "radius": radius},
-        f"{pairs:,} pairs; {model} now knows what distances are worth:",
+        f"{pairs:,} pairs; the expected precision of {model}:",
         *shares,
         f"A match is more likely right than wrong up to {radius} bits.",
         as_json=json_,
@@ -337,20 +337,20 @@ def _print_rows(rows: list[tuple[str, str]]) -> None:
 
 
 def open_index(location: str | Path, model: Path | None = None, bits: int | None = None) -> "Index":
-    """Open an index, or make one for a model or for codes of some bits."""
+    """Open an index, or create one for a model or for codes of some bits."""
     from proxyhash.index import Index
 
     return Index.open(location, model=model, bits=bits)
 
 
-def open_folder(location: str | Path) -> "EmbeddedIndex":
-    """Open an index that is in a folder, for what only such a one can do."""
-    from proxyhash.index.local.index import EmbeddedIndex
+def open_local_index(location: str | Path) -> "LocalIndex":
+    """Open an index in a folder, for commands that a server does not offer."""
+    from proxyhash.index.local.index import LocalIndex
     from proxyhash.index.milvus.location import is_milvus
 
     if is_milvus(location):
-        raise InputError(f"This is for an index in a folder; {location} is on a server, which looks after it by itself.")
-    return EmbeddedIndex.open_folder(Path(location))
+        raise InputError(f"This is for an index in a folder; {location} is on a server, which maintains itself.")
+    return LocalIndex.open_folder(Path(location))
 
 
 def _some(count: int) -> list[int]:

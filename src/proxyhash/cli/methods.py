@@ -1,4 +1,4 @@
-"""`proxyhash methods`: the systems of the comparison."""
+"""The command `proxyhash methods`."""
 
 import json
 
@@ -9,7 +9,11 @@ from proxyhash.cli.parameters import Json
 
 
 def methods(*, json_: Json = False) -> None:
-    """List the systems that can be compared: family, year, what they learn from, and how they search.
+    """List the methods: family, year, what they learn from, and how their codes are compared.
+
+    Methods of a file of your own are listed too:
+
+      proxyhash methods --plugin my_method.py
 
     Parameters
     ----------
@@ -24,7 +28,7 @@ def methods(*, json_: Json = False) -> None:
         print(json.dumps([{column: getattr(method, column) for column in columns} for method in found], indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("name", "system", "family", "year", "learns from", "metric"):
+    for heading in ("name", "method", "family", "year", "learns from", "metric"):
         table.add_column(heading)
     for method in found:
         table.add_row(*(str(getattr(method, column) or "") for column in columns))

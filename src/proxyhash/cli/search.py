@@ -1,6 +1,7 @@
-"""`proxyhash search`: what an index holds that is like an image."""
+"""`proxyhash search`: nearest items of images, or of items of the index."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,8 +16,10 @@ from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
-    from proxyhash.index.local.items import Item
+    from proxyhash.index.queries import QueriesLike
     from proxyhash.index.results import Matches
+
+    Find = Callable[..., list[Matches]]
 
 
 def search(
@@ -24,10 +27,10 @@ def search(
     /,
     *images: Path,
     k: Annotated[Int, Parameter(name=["-k", "--k"])] = 10,
-    like: tuple[str, ...] = (),
-    within: Int | None = None,
-    rerank: Int = 0,
-    approximate: Int = 0,
+    key: tuple[str, ...] = (),
+    radius: Int | None = None,
+    rerank: Int | None = None,
+    nprobe: Int | None = None,
     threshold: float = 0.5,
     show: Path | None = None,
     model: Path | None = None,
@@ -36,7 +39,7 @@ def search(
     """Search an index with images, or with items that are in it.
 
       proxyhash search photos.index query.jpg -k 20 --show found.png
-      proxyhash search photos.index --like cats/7.jpg --within 4
+      proxyhash search photos.index --key cats/7.jpg --radius 4
       proxyhash search milvus://localhost:19530/photos query.jpg
 
     Parameters
@@ -47,29 +50,34 @@ def search(
         Image files to search with.
     k
         How many items to find for each.
-    like
+    key
         Keys of items to search with; may be given several times.
-    within
+    radius
         Find all items within so many bits instead.
     rerank
-        Order that many candidates by how sure the query is of each bit: settles ties.
-    approximate
-        Look only into so many groups, by faiss: faster on very large indexes, but items may be missed.
+        Order that many candidates by the query's real-valued embedding, which settles ties.
+    nprobe
+        Search only that many clusters, by faiss: faster on very large indexes, but items may be missed.
     threshold
         The expected precision below which there is no match, where the model was calibrated.
     show
-        Draw what was found, as a .png or .jpg file.
+        Draw the matches, as a .png or .jpg file.
     model
         The model of an index on a server, if it was never given on this machine; an index in a folder has its own.
     json_
         Print JSON instead of tables.
     """
-    if not images and not like:
-        raise InputError("Search with images, or with --like and the key of an item.")
-    with open_index(index_, model) as opened:
-        found = _found(opened, images, like, k, within, rerank, approximate, threshold)
-        if show is not None:
-            _draw(opened, images, like, found, show)
+    if not images and not key:
+        raise InputError("Search with images, or with --key and the key of an item.")
+    with open_index(index_, model) as index:
+        find = _finder(index, k, radius, nprobe, threshold)
+        found = find(list(images), rerank) if images else []
+        found += _find_keys(index, key, find)
+        query_paths = [*images, *(index.item(name).path for name in key)] if show is not None else []
+    if show is not None:
+        from proxyhash.index.contact_sheet import draw_matches
+
+        draw_matches(query_paths, found, show)
     if json_:
         print(json.dumps([matches.as_dict() for matches in found], indent=2))
         return
@@ -79,49 +87,27 @@ def search(
         Console(highlight=False, soft_wrap=True).print(f"See the picture {show}.", markup=False)
 
 
-def _found(
-    opened: "Index", images: tuple[Path, ...], like: tuple[str, ...], k: int, within: int | None, rerank: int,
-    approximate: int, threshold: float,
-) -> "list[Matches]":  # fmt: skip
+def _finder(index: "Index", k: int, radius: int | None, nprobe: int | None, threshold: float) -> "Find":
+    """Return a function that searches by the options of the command."""
+
+    def find(queries: "QueriesLike", rerank: int | None = None) -> "list[Matches]":
+        if radius is not None:
+            return index.range_search(queries, radius, threshold=threshold)
+        return index.search(queries, k, rerank=rerank, nprobe=nprobe, threshold=threshold)
+
+    return find
+
+
+def _find_keys(index: "Index", keys: tuple[str, ...], find: "Find") -> "list[Matches]":
+    """Search with the codes of items; these cannot be re-ranked, as a stored code has no real-valued embedding."""
     from dataclasses import replace
 
     import numpy as np
 
-    options = {"rerank": rerank, "approximate": approximate, "threshold": threshold}
-    found: list[Matches] = []
-    if images:
-        paths = list(images)
-        found += opened.search(paths, k, **options) if within is None else opened.within(paths, within)  # type: ignore[arg-type]
-    if like:
-        codes = np.concatenate([opened.code(key) for key in like])
-        options["rerank"] = 0  # a stored code has no real-valued query
-        more = opened.search(codes, k, **options) if within is None else opened.within(codes, within)  # type: ignore[arg-type]
-        found += [replace(matches, query=key) for key, matches in zip(like, more, strict=True)]
-    return found
-
-
-def _draw(opened: "Index", images: tuple[Path, ...], like: tuple[str, ...], found: "list[Matches]", show: Path) -> None:
-    from proxyhash.index.contact_sheet import Picture, draw_sheet
-
-    queries = [*images, *(opened.item(key).path for key in like)]
-    rows = []
-    for query, matches in zip(queries, found, strict=True):
-        note = "no match" if matches.matched is False else f"{len(matches):,} found"
-        row = [Picture(query, matches.query, note, query=True)]
-        for match in matches:
-            item = _item(opened, match.key)
-            labels = ", ".join(match.labels)
-            row.append(Picture(item.path if item else None, match.key, f"{match.distance} bits{labels and ', ' + labels}"))
-        rows.append(row)
-    draw_sheet(rows, show)
-
-
-def _item(opened: "Index", key: str) -> "Item | None":
-    """Return an item that was found, None if it was removed meanwhile."""
-    try:
-        return opened.item(key)
-    except InputError:
-        return None
+    if not keys:
+        return []
+    found = find(np.concatenate([index.code(key) for key in keys]))
+    return [replace(matches, query=key) for key, matches in zip(keys, found, strict=True)]
 
 
 def _print_matches(matches: "Matches") -> None:

@@ -76,7 +76,7 @@ def train(
     bits
         The length of the codes, or several with commas.
     method
-        shclm (the paper's), another kind of proxies, triplet, or another system (`proxyhash methods`), with settings of its
+        shclm (the paper's), another kind of proxies, triplet, or another method (`proxyhash methods`), with settings of its
         own as in joint:distance_share=0.5. itq, itq-cca and lsh fit frozen features; itq and lsh need no labels.
     triplet
         The weight of the triplet loss in the joint loss (lambda); the paper's best is 1 to 10.

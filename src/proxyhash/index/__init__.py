@@ -1,7 +1,7 @@
-"""An index that survives: codes on disk and in memory, exact search, and what a distance is worth."""
+"""Index of binary codes: durable storage, exact search by Hamming distance, and calibrated distances."""
 
 from proxyhash.index.base import Index
 from proxyhash.index.calibration import Calibration, calibrate
-from proxyhash.index.results import Added, Info, Match, Matches
+from proxyhash.index.results import AddResult, IndexInfo, Match, Matches
 
-__all__ = ["Added", "Calibration", "Index", "Info", "Match", "Matches", "calibrate"]
+__all__ = ["AddResult", "Calibration", "Index", "IndexInfo", "Match", "Matches", "calibrate"]

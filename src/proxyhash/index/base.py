@@ -1,49 +1,93 @@
-"""`Index`: what every engine offers, the embedded one here or a cluster."""
+"""`Index`: the interface of every engine, local or on a server."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from proxyhash.codes.bits import Packed
-from proxyhash.index.calibration import THRESHOLD
+from proxyhash.codes.bits import MAX_BITS, Packed
+from proxyhash.index.calibration import THRESHOLD, Calibration
 from proxyhash.index.local.items import Item, Labels
 from proxyhash.index.milvus.location import is_milvus
-from proxyhash.index.queries import Anything
-from proxyhash.index.results import Added, Info, Matches
+from proxyhash.index.queries import QueriesLike
+from proxyhash.index.results import AddResult, IndexInfo, Matches
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.validation import check_int
 
 if TYPE_CHECKING:
+    from proxyhash.index.folder_sync import FolderSync
     from proxyhash.models.hasher import Hasher
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchParams:
+    """Checked parameters of a search; see `Index.search`."""
+
+    k: int | None = None  # None: all items within the radius
+    radius: int | None = None
+    nprobe: int | None = None
+    rerank: int | None = None
+    threshold: float = THRESHOLD
+    with_codes: bool = False
+    threads: int | None = None
 
 
 class Index(ABC):
     """Items with a key each, searched by the Hamming distance of their codes.
 
+    An index is opened by `Index.open`. It is a context manager that closes itself.
+
+    Examples
+    --------
     >>> import tempfile, numpy as np
     >>> folder = tempfile.TemporaryDirectory()
     >>> with Index.open(f"{folder.name}/index", bits=8) as index:
     ...     index.add(np.array([[0b0000_0000], [0b0000_0111]], np.uint8), keys=["none", "three"])
-    ...     index.search(np.array([[0b0000_0011]], np.uint8), k=2)[0].found
-    Added(2)
+    ...     index.search(np.array([[0b0000_0011]], np.uint8), k=2)[0].matches
+    AddResult(2)
     (Match('three', 1 bits), Match('none', 2 bits))
     >>> folder.cleanup()
     """
 
     @staticmethod
     def open(location: str | Path, *, model: "str | Path | Hasher | None" = None, bits: int | None = None) -> "Index":
-        """Open the index in a folder; one that is not there is made, if a `model` or the `bits` of its codes are given.
+        """Open the index at a location, or create one there.
 
-        An index that is there keeps its model: codes of another model or of another length are refused. An address such as
-        milvus://host:19530/photos is an index on a server, see `proxyhash.index.milvus`.
+        Parameters
+        ----------
+        location
+            A folder, or an address on a server such as milvus://host:19530/photos.
+        model
+            Model that encodes images, needed to create an index for images. An existing index keeps its model.
+        bits
+            Length of the codes, needed to create an index without a model.
+
+        Returns
+        -------
+        Index
+            The open index.
+
+        Raises
+        ------
+        InputError
+            If there is no index and neither `model` nor `bits` is given, or if it has another model or code length.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, Index.open(f"{folder}/index", bits=64) as index:
+        ...     index.bits, len(index)
+        (64, 0)
         """
         if isinstance(location, str) and is_milvus(location):
             from proxyhash.index.milvus.index import MilvusIndex
 
             return MilvusIndex.open_address(location, model=model, bits=bits)
-        from proxyhash.index.local.index import EmbeddedIndex
+        from proxyhash.index.local.index import LocalIndex
 
-        return EmbeddedIndex.open_folder(Path(location), model=model, bits=bits)
+        return LocalIndex.open_folder(Path(location), model=model, bits=bits)
 
     @property
     @abstractmethod
@@ -60,63 +104,152 @@ class Index(ABC):
     def hasher(self) -> "Hasher":
         """Return the model."""
 
+    @property
+    @abstractmethod
+    def calibration(self) -> Calibration | None:
+        """Return the expected precision by distance, None if the model was not calibrated."""
+
     @abstractmethod
     def __len__(self) -> int:
-        """Return how many items there are."""
+        """Return the number of items."""
 
     @abstractmethod
-    def add(self, items: Anything, keys: Sequence[str] | None = None, labels: Labels | None = None) -> Added:
-        """Add packed codes (N, bytes) or images; an item whose key is there already is replaced.
+    def add(self, items: QueriesLike, keys: Sequence[str] | None = None, labels: Labels | None = None) -> AddResult:
+        """Add items; one whose key exists is replaced. When it returns, everything is on disk.
 
-        When it returns, everything is on disk. Image files are named by their paths if no `keys` are given.
+        Parameters
+        ----------
+        items
+            Packed codes (N, bytes), or images.
+        keys
+            A key for each item; image files are named by their paths without it.
+        labels
+            One label, several, or None for each item.
+
+        Returns
+        -------
+        AddResult
+            The number of items that were added and replaced.
         """
 
     @abstractmethod
     def remove(self, keys: Sequence[str]) -> int:
-        """Remove items: all of them, or none if one is unknown. Returns how many."""
+        """Remove items by key, all of them, or none if one is unknown; return how many were removed."""
 
-    @abstractmethod
     def search(
         self,
-        queries: Anything,
+        queries: QueriesLike,
         k: int = 10,
         *,
-        rerank: int = 0,
-        approximate: int = 0,
+        radius: int | None = None,
+        nprobe: int | None = None,
+        rerank: int | None = None,
         threshold: float = THRESHOLD,
+        with_codes: bool = False,
         threads: int | None = None,
     ) -> list[Matches]:
-        """Return the k nearest items of each query, nearest first, ties by the order of adding.
+        """Return the k nearest items of each query, nearest first; ties go to the item that was added first.
 
-        `rerank` orders that many candidates by the query's real-valued embedding. `approximate` looks only at that many
-        groups, so that items may be missed. Matches are marked as none if the nearest one's expected precision is below
-        `threshold`, where the model was calibrated.
+        Parameters
+        ----------
+        queries
+            Packed codes (Q, bytes), embeddings (Q, bits) as floats, pixels (Q, side, side, 3), or image files.
+        k
+            Number of items to find for each query.
+        radius
+            Leave out items that are more than so many bits away.
+        nprobe
+            Search only the nprobe nearest clusters, by faiss: faster, but items may be missed. None: exact search.
+        rerank
+            Order the so many nearest items by the query's real-valued embedding, then keep k. None: by Hamming distance.
+        threshold
+            Expected precision of the nearest item below which a query has no match, where the model was calibrated.
+        with_codes
+            Return the codes of the items too.
+        threads
+            Number of threads; None: all cores.
+
+        Returns
+        -------
+        list of Matches
+            The matches of each query.
+
+        Raises
+        ------
+        InputError
+            If the queries do not fit the index, or the engine cannot search so.
         """
+        params = SearchParams(
+            k=check_int("k", k, 1),
+            radius=_check_optional("radius", radius, 0),
+            nprobe=_check_optional("nprobe", nprobe, 1),
+            rerank=_check_optional("rerank", rerank, 1),
+            threshold=threshold,
+            with_codes=with_codes,
+            threads=threads,
+        )
+        return self._search(queries, params)
+
+    def range_search(
+        self,
+        queries: QueriesLike,
+        radius: int,
+        *,
+        threshold: float = THRESHOLD,
+        with_codes: bool = False,
+        threads: int | None = None,
+    ) -> list[Matches]:
+        """Return all items at most `radius` bits from each query, nearest first; the parameters are those of `search`."""
+        radius = check_int("radius", radius, 0)
+        params = SearchParams(radius=radius, threshold=threshold, with_codes=with_codes, threads=threads)
+        return self._search(queries, params)
 
     @abstractmethod
-    def within(self, queries: Anything, radius: int, *, threads: int | None = None) -> list[Matches]:
-        """Return all items at most `radius` bits from each query, nearest first."""
+    def _search(self, queries: QueriesLike, params: SearchParams) -> list[Matches]:
+        """Return the matches of each query."""
 
     @abstractmethod
     def item(self, key: str) -> Item:
-        """Return what is known of an item."""
+        """Return an item by its key."""
 
     @abstractmethod
     def code(self, key: str) -> Packed:
         """Return the packed code (1, bytes) of an item."""
 
     @abstractmethod
-    def info(self) -> Info:
-        """Say what is in it."""
+    def folder_sync(self, root: Path, prefix: str) -> "FolderSync":
+        """Return the state of the items that came from a folder."""
+
+    @abstractmethod
+    def info(self) -> IndexInfo:
+        """Return a description of the index."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back; nothing is lost without it."""
+        """Close files and connections; nothing is lost without it."""
 
     def __enter__(self) -> Self:
-        """Use it in a `with` statement."""
+        """Return the index itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close it."""
+        """Close the index."""
         self.close()
+
+
+def code_length(hasher: "Hasher | None", bits: int | None) -> int:
+    """Return the code length of a new index, from its model or as given."""
+    bits = hasher.bits if hasher is not None else check_int("bits", bits, 1)
+    if bits > MAX_BITS:
+        raise InputError(f"Codes have at most {MAX_BITS} bits, not {bits}.")
+    return bits
+
+
+def check_rerank(params: SearchParams, *, has_embeddings: bool) -> None:
+    """Raise an InputError if queries without embeddings are to be re-ranked."""
+    if params.rerank is not None and not has_embeddings:
+        raise InputError("Re-ranking needs images or real-valued embeddings as queries, not codes.")
+
+
+def _check_optional(name: str, value: int | None, minimum: int) -> int | None:
+    return None if value is None else check_int(name, value, minimum)

@@ -1,7 +1,7 @@
-"""What a distance is worth: the share of validation pairs at that distance that are alike, and falling with distance.
+"""Calibration: the expected precision of a match by its distance, measured on validation pairs.
 
-The share depends on what is searched (a database with a thousand classes holds fewer items that are alike than one with
-ten), so it is measured on validation images and travels with the model.
+The precision depends on what is searched: a database of a thousand classes holds fewer items that are alike than one of ten.
+It is stored with the model.
 """
 
 import json
@@ -20,12 +20,27 @@ from proxyhash.utils.errors import InputError
 
 FILE = CALIBRATION
 FORMAT = "proxyhash.calibration/1"
-THRESHOLD = 0.5  # below it the nearest item is more likely wrong than right
+THRESHOLD = 0.5  # expected precision; below it, the nearest item is more likely wrong than right
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Expected precision of a match by its distance, (bits + 1,), from 1 to 0 and never rising; `pairs` were measured."""
+    """Expected precision of a match by its distance.
+
+    Attributes
+    ----------
+    precision
+        Expected precision (bits + 1,), between 0 and 1, never rising with distance.
+    pairs
+        Number of validation pairs at each distance (bits + 1,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> calibration = Calibration(np.array([1.0, 0.9, 0.4]), np.array([10, 20, 30]))
+    >>> float(calibration.at(1)), calibration.radius(threshold=0.5)
+    (0.9, 1)
+    """
 
     precision: NDArray[np.float64]
     pairs: NDArray[np.int64]
@@ -40,23 +55,23 @@ class Calibration:
         return int((self.precision >= threshold).sum()) - 1
 
     def save(self, folder: Path) -> None:
-        """Store it with a model."""
-        facts = {"format": FORMAT, "precision": self.precision.tolist(), "pairs": self.pairs.tolist()}
+        """Store the calibration with a model."""
+        content = {"format": FORMAT, "precision": self.precision.tolist(), "pairs": self.pairs.tolist()}
         with atomic_write(folder / FILE) as temporary:
-            temporary.write_text(json.dumps(facts))
+            temporary.write_text(json.dumps(content))
 
     @classmethod
     def load(cls, folder: Path, bits: int) -> Self | None:
-        """Return what was stored with a model, None if it was never calibrated."""
+        """Return the calibration of a model, None if it was never calibrated."""
         path = folder / FILE
         if not path.is_file():
             return None
         try:
-            facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            precision, pairs = np.array(facts["precision"], np.float64), np.array(facts["pairs"], np.int64)
+            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            precision, pairs = np.array(content["precision"], np.float64), np.array(content["pairs"], np.int64)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is damaged: {error}; calibrate the model again.") from error
-        if facts.get("format") != FORMAT or precision.shape != (bits + 1,) or pairs.shape != (bits + 1,):
+        if content.get("format") != FORMAT or precision.shape != (bits + 1,) or pairs.shape != (bits + 1,):
             raise InputError(f"{path} does not fit codes of {bits} bits; calibrate the model again.")
         return cls(precision, pairs)
 
@@ -64,15 +79,36 @@ class Calibration:
 def calibrate(
     query_codes: ArrayLike, query_labels: ArrayLike, database_codes: ArrayLike, database_labels: ArrayLike, bits: int
 ) -> Calibration:
-    """Measure packed codes of queries against a database, both labeled (classes, or tags of which one must be shared).
+    """Measure the precision of matches by distance, from packed codes of queries and of a database with labels.
 
-    Shares at single distances are noisy; pooling neighbors until they fall (isotonic regression, weighted by pairs) is the
-    least squares fit among all that never rise.
+    Shares at single distances are noisy. Isotonic regression, weighted by the number of pairs, gives the least squares fit
+    that never rises with distance.
+
+    Parameters
+    ----------
+    query_codes, database_codes
+        Packed codes (Q, bytes) and (N, bytes).
+    query_labels, database_labels
+        Classes (Q,) and (N,), or tags (Q, T) and (N, T) of which two items that are alike share one.
+    bits
+        Length of the codes.
+
+    Returns
+    -------
+    Calibration
+        The expected precision by distance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> query, database = np.zeros((1, 1), np.uint8), np.array([[0], [1], [15]], np.uint8)
+    >>> calibrate(query, [0], database, [0, 0, 1], bits=8).precision[:5].tolist()
+    [1.0, 1.0, 0.0, 0.0, 0.0]
     """
     counts = count_ties(query_codes, query_labels, database_codes, database_labels)
     pairs, alike = counts.items.sum(0)[: bits + 1], counts.relevant.sum(0)[: bits + 1]
     seen = np.flatnonzero(pairs)
     fitted = isotonic_regression(alike[seen] / pairs[seen], weights=pairs[seen], increasing=False).x
-    # A distance that never occurred is worth what the next larger one that did is worth: the careful side.
+    # A distance without pairs takes the precision of the next larger distance with pairs, the smaller of its neighbors'.
     following = np.minimum(np.searchsorted(seen, np.arange(bits + 1)), len(seen) - 1)
     return Calibration(np.clip(fitted[following], 0.0, 1.0), pairs)

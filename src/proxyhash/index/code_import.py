@@ -13,7 +13,7 @@ from proxyhash.codes.bits import Packed
 from proxyhash.codes.files import read_code_file
 from proxyhash.index.base import Index
 from proxyhash.index.local.items import Labels
-from proxyhash.index.results import Added
+from proxyhash.index.results import AddResult
 from proxyhash.models.code_shards import read_shard
 from proxyhash.utils.errors import InputError
 
@@ -39,19 +39,19 @@ def find_shards(folders: Sequence[Path]) -> list[Path]:
     return [found[number] for number in sorted(found)]
 
 
-def add_shards(index: Index, paths: Sequence[Path], counted: Callable[[int, int], None] = lambda *_: None) -> Added:
+def add_shards(index: Index, paths: Sequence[Path], on_progress: Callable[[int, int], None] = lambda *_: None) -> AddResult:
     """Add the codes of shards, each checked before it is added; to do it again changes nothing."""
     begun, added, replaced = time.monotonic(), 0, 0
     for done, path in enumerate(paths):
-        counted(done, len(paths))
+        on_progress(done, len(paths))
         shard = read_shard(path)
         if shard.bits != index.bits or (index.model is not None and shard.model != index.model):
             raise InputError(f"{path} holds codes of another model than the index; nothing of it was added.")
         if len(shard):
             more = index.add(shard.codes, shard.keys, shard.labels)
             added, replaced = added + more.added, replaced + more.replaced
-    counted(len(paths), len(paths))
-    return Added(added, replaced, seconds=time.monotonic() - begun)
+    on_progress(len(paths), len(paths))
+    return AddResult(added, replaced, seconds=time.monotonic() - begun)
 
 
 def read_codes(path: Path) -> tuple[Packed, int, list[str], Labels | None]:

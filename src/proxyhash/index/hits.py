@@ -1,64 +1,130 @@
-"""From distances and positions to what a person reads: keys, labels, and what a distance is worth."""
+"""Search results before items are looked up: packed ranks of distance and item id."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.index.calibration import Calibration
-from proxyhash.index.clusters.segment import distances_of, positions_of
-from proxyhash.index.local.items import Item
-from proxyhash.index.results import Match, Matches
+from proxyhash.index.item_ids import Int64s
+
+_HALF = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
 
 
-class Row(NamedTuple):
-    """What was found for a query, best first: `keys` of distance and position (n,), and what else was asked for."""
+@dataclass(frozen=True, eq=False)
+class Hits:
+    """Codes found for Q queries, best first; those of query q are `offsets[q]` to `offsets[q + 1]`.
 
-    keys: Words
-    scores: NDArray[np.float32] | None = None  # asymmetric distances (n,), if it was re-ranked
-    codes: list[bytes] | None = None  # packed, if they were asked for
-
-    def within(self, radius: int | None) -> "Row":
-        """Return what is at most `radius` bits away."""
-        if radius is None:
-            return self
-        near = np.flatnonzero(distances_of(self.keys) <= radius)
-        scores = None if self.scores is None else self.scores[near]
-        return Row(self.keys[near], scores, None if self.codes is None else [self.codes[place] for place in near])
-
-
-def as_matches(
-    name: str, row: Row, known: Mapping[int, Item], calibration: Calibration | None, threshold: float, *, exact: bool
-) -> Matches:
-    """Return the matches of one query; items that are not `known` any more are left out.
-
-    There is no match if the nearest one's expected precision is below the threshold.
+    A rank packs the distance into its high half and the item id into its low half: sorting ranks sorts by distance, and
+    ties by item id.
     """
-    keys, matched = row.keys, None
-    if calibration is not None:
-        matched = len(keys) > 0 and bool(calibration.at(distances_of(keys).min()) >= threshold)
-    return Matches(name, tuple(_found(row, known, calibration)), matched, exact)
+
+    ranks: Words
+    """(n,)"""
+    offsets: Int64s
+    """(Q + 1,)"""
+    slots: Int64s
+    """(n,): where the codes lie in the segment that was searched"""
+    codes: Words | None = None
+    """(n, W): the stored codes, if they were asked for"""
+    scores: NDArray[np.float32] | None = None
+    """(n,): asymmetric distances, if the hits were re-ranked"""
+
+    def __len__(self) -> int:
+        """Return the number of queries."""
+        return len(self.offsets) - 1
+
+    @property
+    def distances(self) -> NDArray[np.int16]:
+        """Return the distances in bits (n,)."""
+        return (self.ranks >> _HALF).astype(np.int16)
+
+    @property
+    def item_ids(self) -> Int64s:
+        """Return the item ids (n,)."""
+        return (self.ranks & _LOW).astype(np.int64)
+
+    @property
+    def queries(self) -> Int64s:
+        """Return the query of each hit (n,)."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    def take(self, order: Int64s) -> "Hits":
+        """Return some hits; `order` holds their indices, those of each query together and queries in their order."""
+        counts = np.bincount(self.queries[order], minlength=len(self))
+        return Hits(
+            self.ranks[order],
+            np.concatenate([[0], np.cumsum(counts)]),
+            self.slots[order],
+            None if self.codes is None else self.codes[order],
+            None if self.scores is None else self.scores[order],
+        )
 
 
-def _found(row: Row, known: Mapping[int, Item], calibration: Calibration | None) -> list[Match]:
-    keys, scores, codes = row
-    nothing = [None] * len(keys)
-    positions, distances = positions_of(keys).tolist(), distances_of(keys).tolist()
-    values = nothing if scores is None else [round(float(score), 4) for score in scores]
-    matches = []
-    for position, distance, score, code in zip(positions, distances, values, codes or nothing, strict=True):
-        if position in known:
-            precision = None if calibration is None else float(calibration.precision[distance])
-            item = known[position]
-            matches.append(Match(item.key, distance, position, item.labels, precision, score, item.path, code))
-    return matches
+def pack_ranks(distances: NDArray[np.integer[Any]], item_ids: Int64s) -> Words:
+    """Return distances and item ids in one number each."""
+    return (distances.astype(np.uint64) << _HALF) | item_ids.astype(np.uint64)
 
 
-def packed_rows(stored: Words, width: int) -> list[list[bytes]]:
-    """Return codes (Q, k, W) as packed bytes, `width` each."""
-    queries, k, parts = stored.shape
-    everything = np.ascontiguousarray(stored, "<u8").tobytes()
-    codes = [everything[start : start + width] for start in range(0, len(everything), 8 * parts)]
-    return [codes[q * k : (q + 1) * k] for q in range(queries)]
+def rectangular_hits(ranks: Words, slots: Int64s) -> Hits:
+    """Return hits of Q queries that found k codes each, from arrays (Q, k)."""
+    queries, k = ranks.shape
+    return Hits(ranks.ravel(), k * np.arange(queries + 1), slots.ravel())
+
+
+def merge_hits(parts: Sequence[Hits], queries: int, k: int | None = None) -> Hits:
+    """Return the hits of several segments as one, sorted by rank; with `k`, only the k best of each query."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return rectangular_hits(np.zeros((queries, 0), np.uint64), np.zeros((queries, 0), np.int64))
+    ranks = np.concatenate([part.ranks for part in parts])
+    owners = np.concatenate([part.queries for part in parts])
+    order = np.lexsort((ranks, owners))
+    counts = np.bincount(owners, minlength=queries)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    codes = [part.codes for part in parts if part.codes is not None]
+    slots = np.concatenate([part.slots for part in parts])
+    merged = Hits(ranks[order], offsets, slots[order], np.concatenate(codes)[order] if codes else None)
+    return merged if k is None else keep_best(merged, k)
+
+
+def keep_best(hits: Hits, k: int) -> Hits:
+    """Return the first k hits of each query."""
+    index_in_query = np.arange(len(hits.ranks)) - hits.offsets[hits.queries]
+    return hits.take(np.flatnonzero(index_in_query < k))
+
+
+def asymmetric_distances(embeddings: NDArray[np.float32], words: Words) -> NDArray[np.float32]:
+    """Return the distances (Q, k) of real-valued queries (Q, bits) to stored codes `words` (Q, k, W).
+
+    A bit that differs costs |nu| instead of 1: sum over i of |nu_i| [b_i != sgn nu_i] = (sum |nu_i| - nu.b) / 2. This orders
+    as the inner product nu.b does. It is in bits: a query with all |nu_i| = 1 has its Hamming distances.
+    """
+    bits = embeddings.shape[1]
+    on = np.unpackbits(words.view(np.uint8), axis=2, count=bits, bitorder="little")
+    stored = on.astype(np.float32) * 2 - 1
+    dots = np.einsum("qkb,qb->qk", stored, embeddings)
+    distances: NDArray[np.float32] = (np.abs(embeddings).sum(1)[:, None] - dots) / 2
+    np.maximum(distances, 0, out=distances)  # rounding may leave a zero just below
+    return distances
+
+
+def rerank_hits(hits: Hits, embeddings: NDArray[np.float32], k: int) -> Hits:
+    """Return the k best hits of each query by asymmetric distance to its embedding; ties are ordered by rank."""
+    if hits.codes is None or not len(hits.ranks):
+        return hits
+    counts = np.diff(hits.offsets)
+    columns = np.arange(counts.max())
+    held = columns < counts[:, None]
+    index = np.where(held, hits.offsets[:-1, None] + columns, 0)
+    scores = asymmetric_distances(embeddings, np.ascontiguousarray(hits.codes[index]))
+    rounded = np.where(held, np.round(scores, 6), np.inf)
+    order = np.stack([np.lexsort((ranks, row)) for ranks, row in zip(hits.ranks[index], rounded, strict=True)])
+    kept = (columns < np.minimum(counts, k)[:, None])[:, :k]
+    flat = np.empty(len(hits.ranks), np.float32)
+    flat[index[held]] = scores[held]
+    return replace(hits, scores=flat).take(np.take_along_axis(index, order, 1)[:, :k][kept])

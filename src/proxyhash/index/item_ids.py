@@ -1,4 +1,4 @@
-"""Positions of codes in memory: three bytes each while all are below 2^24, else four."""
+"""Compact arrays of item ids, and the array types of the index."""
 
 from typing import Any, NamedTuple
 
@@ -7,46 +7,47 @@ from numpy.typing import NDArray
 
 from proxyhash.utils.jit import jit
 
-Longs = NDArray[np.int64]
-Starts = NDArray[np.uint32]
-Whole = int | np.integer[Any]
+Int = int | np.integer[Any]
+Int64s = NDArray[np.int64]
+UInt32s = NDArray[np.uint32]
+ClusterIds = NDArray[np.uint16]
 
 
-class Positions(NamedTuple):
-    """The low two bytes of each position (N,), and the rest: one byte or two."""
+class ItemIds(NamedTuple):
+    """Item ids (N,): three bytes each while all are below 2^24, else four. `low` holds two bytes, `high` the rest."""
 
     low: NDArray[np.uint16]
     high: NDArray[np.uint8] | NDArray[np.uint16]
 
-    def at(self, places: Longs | NDArray[np.bool_] | slice) -> Longs:
-        """Return the positions of what lies at some places."""
-        return self.low[places] | (self.high[places].astype(np.int64) << 16)
+    def at(self, slots: Int64s | NDArray[np.bool_] | slice) -> Int64s:
+        """Return the ids in some slots."""
+        return self.low[slots] | (self.high[slots].astype(np.int64) << 16)
 
-    def some(self, which: NDArray[np.bool_]) -> "Positions":
-        """Return some of them."""
-        return Positions(self.low[which], self.high[which])
+    def select(self, mask: NDArray[np.bool_]) -> "ItemIds":
+        """Return the ids where `mask` (N,) is True."""
+        return ItemIds(self.low[mask], self.high[mask])
 
 
-def no_positions(count: int, below: int) -> Positions:
-    """Return room for so many positions below a number."""
+def empty_item_ids(count: int, below: int) -> ItemIds:
+    """Return an array for `count` ids below a number."""
     high = np.zeros(count, np.uint8) if below <= 2**24 else np.zeros(count, np.uint16)
-    return Positions(np.zeros(count, np.uint16), high)
+    return ItemIds(np.zeros(count, np.uint16), high)
 
 
-def positions_from(numbers: NDArray[np.integer[Any]]) -> Positions:
-    """Return positions (N,) in as few bytes as they need."""
-    positions = no_positions(len(numbers), int(numbers.max(initial=0)) + 1)
-    positions.low[:], positions.high[:] = numbers & 0xFFFF, numbers >> 16
-    return positions
-
-
-@jit(nogil=True, skip_refcounts=True, inline="always")
-def position_at(positions: Positions, place: Whole) -> Whole:
-    """Return one position."""
-    return np.uint64(positions.low[place]) | (np.uint64(positions.high[place]) << np.uint64(16))
+def pack_item_ids(numbers: NDArray[np.integer[Any]]) -> ItemIds:
+    """Return ids (N,) in as few bytes as they need."""
+    item_ids = empty_item_ids(len(numbers), int(numbers.max(initial=0)) + 1)
+    item_ids.low[:], item_ids.high[:] = numbers & 0xFFFF, numbers >> 16
+    return item_ids
 
 
 @jit(nogil=True, skip_refcounts=True, inline="always")
-def put_position(positions: Positions, place: Whole, number: Whole) -> None:
-    """Write one position."""
-    positions.low[place], positions.high[place] = number & 0xFFFF, number >> 16
+def item_id_at(item_ids: ItemIds, slot: Int) -> Int:
+    """Return the id in a slot."""
+    return np.uint64(item_ids.low[slot]) | (np.uint64(item_ids.high[slot]) << np.uint64(16))
+
+
+@jit(nogil=True, skip_refcounts=True, inline="always")
+def set_item_id(item_ids: ItemIds, slot: Int, number: Int) -> None:
+    """Store the id of a slot."""
+    item_ids.low[slot], item_ids.high[slot] = number & 0xFFFF, number >> 16

@@ -1,4 +1,4 @@
-"""The copy of the model that makes an index self-contained: one folder a model, named by its fingerprint."""
+"""Copies of models inside an index or the cache, one folder each, named by the model's fingerprint."""
 
 import shutil
 from pathlib import Path
@@ -14,11 +14,11 @@ from proxyhash.utils.errors import InputError
 if TYPE_CHECKING:
     from proxyhash.models.hasher import Hasher
 
-FOLDER = "models"
+MODELS_DIR = "models"
 
 
 def load_hasher(model: "Path | str | Hasher", device: str = "cpu") -> "Hasher":
-    """Return a hasher from its folder, or the hasher itself; one that does not search by Hamming distance is refused."""
+    """Return a hasher from its folder, or the hasher itself, if its codes are searched by Hamming distance."""
     from proxyhash.models.hasher import Hasher
 
     hasher = model if isinstance(model, Hasher) else Hasher.load(Path(model), device)
@@ -29,36 +29,36 @@ def load_hasher(model: "Path | str | Hasher", device: str = "cpu") -> "Hasher":
     return hasher
 
 
-def keep_copy(hasher: "Hasher", index: Path) -> str:
-    """Copy a model into an index, whole or not at all, and return its fingerprint; a copy that is there stays."""
+def copy_model(hasher: "Hasher", index: Path) -> str:
+    """Copy a model into an index in one step, and return its fingerprint; an existing copy stays."""
     if hasher.folder is None:  # not from a folder: it must be written to have a fingerprint
-        temporary = index / f".{FOLDER}-new"
+        temporary = index / f".{MODELS_DIR}-new"
         hasher.save(temporary)
         try:
-            return _keep(temporary, index)
+            return _copy_folder(temporary, index)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
             hasher.folder = None
-    return _keep(hasher.folder, index)
+    return _copy_folder(hasher.folder, index)
 
 
-def model_folder(index: Path, name: str) -> Path:
-    """Return where the copy of a model is."""
-    return index / FOLDER / name
+def model_dir(index: Path, name: str) -> Path:
+    """Return the folder of a model's copy."""
+    return index / MODELS_DIR / name
 
 
 def proxy_codes(index: Path, name: str | None) -> Packed | None:
-    """Return the signs of a model's proxies (C, bytes): the centres that its codes gather around."""
-    path = None if name is None else model_folder(index, name) / "proxies.safetensors"
+    """Return the binarized proxies of a model (C, bytes), around which its codes cluster; None if it has none."""
+    path = None if name is None else model_dir(index, name) / "proxies.safetensors"
     return pack(ProxySet.load(path).weights >= 0) if path is not None and path.is_file() else None
 
 
-def _keep(folder: Path, index: Path) -> str:
+def _copy_folder(folder: Path, index: Path) -> str:
     name = fingerprint(folder)
-    target = model_folder(index, name)
+    target = model_dir(index, name)
     if not target.is_dir():
         with atomic_folder(target) as temporary:
             shutil.copytree(folder, temporary, dirs_exist_ok=True)
-    elif (folder / CALIBRATION).is_file() and folder.resolve() != target.resolve():  # measured since, or anew
+    elif (folder / CALIBRATION).is_file() and folder.resolve() != target.resolve():  # calibrated since
         shutil.copy2(folder / CALIBRATION, target / CALIBRATION)
     return name

@@ -1,4 +1,4 @@
-"""What people search with: packed codes, real-valued embeddings, image files, or pixels."""
+"""Queries of an index: packed codes, real-valued embeddings, image files or pixels, as codes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,65 +8,71 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes.bits import Packed, binarize, pack
+from proxyhash.codes.bits import Packed, Words, binarize, pack, to_words
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.models.hasher import Hasher
 
-Anything = NDArray[Any] | str | Path | Sequence[str | Path]
-"""Packed codes (Q, bytes), embeddings nu (Q, bits) as floats, pixels (Q, side, side, 3), or image files."""
+QueriesLike = NDArray[Any] | str | Path | Sequence[str | Path]
+"""Packed codes (Q, bytes), embeddings (Q, bits) as floats, pixels (Q, side, side, 3), or image files."""
 
 
 @dataclass(frozen=True, eq=False)
-class Queries:
-    """Q queries: their `names`, packed `codes` (Q, bytes), and `nu` (Q, bits) where it is known."""
+class EncodedQueries:
+    """Q queries: their `names`, packed `codes` (Q, bytes), and `embeddings` (Q, bits) where they are known."""
 
     names: Sequence[str]
     codes: Packed
-    nu: NDArray[np.float32] | None = None
+    embeddings: NDArray[np.float32] | None = None
+
+    @property
+    def words(self) -> Words:
+        """Return the codes as words (Q, W)."""
+        return np.ascontiguousarray(to_words(self.codes).T)
 
 
-def as_queries(given: Anything, bits: int, hasher: "Callable[[], Hasher]") -> Queries:
-    """Return codes for whatever was given; `hasher` is called only for images."""
+def encode_queries(given: QueriesLike, bits: int, hasher: "Callable[[], Hasher]") -> EncodedQueries:
+    """Return the codes of queries of any kind; `hasher` is called only for images."""
     if isinstance(given, np.ndarray) and given.ndim == 2:
         names = [f"query {number}" for number in range(len(given))]
         if given.dtype.kind == "f":
-            return _embedded(names, given.astype(np.float32), bits)
-        return Queries(names, checked_codes(given, bits))
+            return _from_embeddings(names, given.astype(np.float32), bits)
+        return EncodedQueries(names, check_codes(given, bits))
     if isinstance(given, (str, Path)):
         given = [given]
     names = [str(path) for path in given] if not isinstance(given, np.ndarray) else []
     names = names or [f"image {number}" for number in range(len(given))]
     if len(given) == 0:
         raise InputError("At least one query is needed.")
-    return _embedded(names, _readable(hasher(), given), bits)
+    return _from_embeddings(names, _embed(hasher(), given), bits)
 
 
-def as_items(
-    given: Anything, keys: Sequence[str] | None, bits: int, hasher: "Callable[[], Hasher]"
+def encode_items(
+    given: QueriesLike, keys: Sequence[str] | None, bits: int, hasher: "Callable[[], Hasher]"
 ) -> tuple[Packed, Sequence[str]]:
-    """Return packed codes (N, bytes) and a key each for whatever is to be added; files are named by their paths."""
+    """Return packed codes (N, bytes) and keys (N,) of items to add; without keys, files are named by their paths."""
     if keys is None and isinstance(given, np.ndarray):
         raise InputError("Codes need keys, one each, by which they are found again.")
     if isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype.kind != "f":
-        return checked_codes(given, bits), keys or []
-    asked = as_queries(given, bits, hasher)
-    return asked.codes, asked.names if keys is None else keys
+        return check_codes(given, bits), keys or []
+    encoded = encode_queries(given, bits, hasher)
+    return encoded.codes, encoded.names if keys is None else keys
 
 
-def _readable(hasher: "Hasher", images: Anything) -> NDArray[np.float32]:
+def _embed(hasher: "Hasher", images: QueriesLike) -> NDArray[np.float32]:
+    """Return the embeddings of images; one that cannot be read is an error."""
     from proxyhash.data import Problems
 
     problems = Problems()
-    kept, nu = hasher.embed_readable(images, problems)
+    kept, embeddings = hasher.embed_readable(images, problems)
     if len(kept) < len(images):  # type: ignore[arg-type]  # a single path was put into a list before
         raise InputError(f"{next(iter(problems.examples.values()))[0].rstrip('.')}.")
-    return nu
+    return embeddings
 
 
-def checked_codes(codes: NDArray[Any], bits: int) -> Packed:
-    """Return packed codes if they have as many bits as the index."""
+def check_codes(codes: NDArray[Any], bits: int) -> Packed:
+    """Return packed codes, contiguous, if they have as many bits as the index."""
     width = (bits + 7) // 8
     if codes.ndim != 2 or codes.dtype != np.uint8:
         raise InputError(f"Codes must be packed, uint8 (items, bytes), not {codes.dtype} {codes.shape}; see codes.pack.")
@@ -77,7 +83,7 @@ def checked_codes(codes: NDArray[Any], bits: int) -> Packed:
     return np.ascontiguousarray(codes)
 
 
-def _embedded(names: Sequence[str], nu: NDArray[np.float32], bits: int) -> Queries:
-    if nu.shape[1] != bits:
-        raise InputError(f"Embeddings of {nu.shape[1]} bits cannot be compared with an index of {bits} bits.")
-    return Queries(names, pack(binarize(nu)), nu)
+def _from_embeddings(names: Sequence[str], embeddings: NDArray[np.float32], bits: int) -> EncodedQueries:
+    if embeddings.shape[1] != bits:
+        raise InputError(f"Embeddings of {embeddings.shape[1]} bits cannot be compared with an index of {bits} bits.")
+    return EncodedQueries(names, pack(binarize(embeddings)), embeddings)

@@ -1,67 +1,117 @@
-"""What an index answers: small typed results that read well when they are printed."""
+"""Results of an index: matches, added items, and a description of the index."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
+import numpy as np
 
-class Match(NamedTuple):  # thousands are made for a batch of queries, and a frozen dataclass takes twice as long
-    """One item that was found. `score` is its distance to the real-valued query, if candidates were re-ranked."""
+from proxyhash.codes.bits import Words
+from proxyhash.index.calibration import Calibration
+from proxyhash.index.hits import Hits
+from proxyhash.index.local.items import Item
+
+
+class Match(NamedTuple):  # a frozen dataclass takes twice as long to make, and a batch of queries makes thousands
+    """One item that was found.
+
+    Attributes
+    ----------
+    key
+        Key of the item.
+    distance
+        Number of bits that differ from the query.
+    item_id
+        Number that the item was given when it was added; ties in distance go to the lower one.
+    labels
+        Labels or tags of the item.
+    expected_precision
+        Share of validation pairs at this distance that are alike; None if the model was not calibrated.
+    score
+        Distance to the real-valued query; None unless candidates were re-ranked.
+    path
+        File that the item was added from; None for a code without a file.
+    code
+        Packed code, if it was asked for.
+
+    Examples
+    --------
+    >>> Match("cats/7.jpg", 3, 0, ("cat",), 0.73)
+    Match('cats/7.jpg', 3 bits, 73 % alike)
+    """
 
     key: str
-    distance: int  # bits that differ
-    position: int  # the number it was given when it was added: ties go to the lower one
+    distance: int
+    item_id: int
     labels: tuple[str, ...] = ()
-    expected_precision: float | None = None  # how often validation images at this distance were alike
+    expected_precision: float | None = None
     score: float | None = None
-    path: Path | None = None  # of the file it was added from
-    code: bytes | None = None  # packed, if it was asked for
+    path: Path | None = None
+    code: bytes | None = None
 
     def __repr__(self) -> str:
-        """Say what was found and how far it is."""
+        """Return key, distance and expected precision."""
         precision = "" if self.expected_precision is None else f", {100 * self.expected_precision:.0f} % alike"
         return f"Match({self.key!r}, {self.distance} bits{precision})"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what is known of it, for JSON."""
-        facts = {name: value for name, value in self._asdict().items() if value is not None}
+        """Return all fields that are set, for JSON."""
+        fields = {name: value for name, value in self._asdict().items() if value is not None}
         if self.path is not None:
-            facts["path"] = str(self.path)
+            fields["path"] = str(self.path)
         if self.code is not None:
-            facts["code"] = self.code.hex()
-        return facts
+            fields["code"] = self.code.hex()
+        return fields
 
 
 @dataclass(frozen=True)
 class Matches(Sequence[Match]):
-    """What was found for one query, best first. `matched` is False if even the nearest is too far to be alike."""
+    """Matches of one query, best first.
+
+    Attributes
+    ----------
+    query
+        Name of the query: its path, or a number.
+    matches
+        Items that were found.
+    matched
+        False if even the nearest item is too far to be alike; None if the model was not calibrated.
+    exact
+        False after an approximate search, which may miss items.
+
+    Examples
+    --------
+    >>> found = Matches("query.jpg", (Match("cats/7.jpg", 3, 0), Match("dogs/1.jpg", 9, 1)))
+    >>> found.keys, found[0].distance
+    (['cats/7.jpg', 'dogs/1.jpg'], 3)
+    """
 
     query: str
-    found: tuple[Match, ...]
-    matched: bool | None = None  # None: the model was not calibrated, so nobody knows
-    exact: bool = True  # False: by the approximate mode, which may miss items
+    matches: tuple[Match, ...]
+    matched: bool | None = None
+    exact: bool = True
 
     @overload
-    def __getitem__(self, place: int) -> Match: ...
+    def __getitem__(self, index: int) -> Match: ...
     @overload
-    def __getitem__(self, place: slice) -> tuple[Match, ...]: ...
-    def __getitem__(self, place: int | slice) -> Match | tuple[Match, ...]:
+    def __getitem__(self, index: slice) -> tuple[Match, ...]: ...
+    def __getitem__(self, index: int | slice) -> Match | tuple[Match, ...]:
         """Return one match, or some."""
-        return self.found[place]
+        return self.matches[index]
 
     def __len__(self) -> int:
-        """Return how many were found."""
-        return len(self.found)
+        """Return the number of matches."""
+        return len(self.matches)
 
     def __iter__(self) -> Iterator[Match]:
-        """Go through them, best first."""
-        return iter(self.found)
+        """Iterate over the matches, best first."""
+        return iter(self.matches)
 
     @property
     def keys(self) -> list[str]:
         """Return the keys, best first."""
-        return [match.key for match in self.found]
+        return [match.key for match in self.matches]
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
@@ -69,19 +119,40 @@ class Matches(Sequence[Match]):
             "query": self.query,
             "matched": self.matched,
             "exact": self.exact,
-            "matches": [match.as_dict() for match in self.found],
+            "matches": [match.as_dict() for match in self.matches],
         }
 
     def __repr__(self) -> str:
-        """Say how many were found, and the first of them."""
-        first = f", first {self.found[0]!r}" if self.found else ""
+        """Return the number of matches, and the first of them."""
+        first = f", first {self.matches[0]!r}" if self.matches else ""
         notes = ("" if self.exact else ", approximate") + (", no match" if self.matched is False else "")
-        return f"Matches({len(self.found):,} for {self.query!r}{first}{notes})"
+        return f"Matches({len(self.matches):,} for {self.query!r}{first}{notes})"
 
 
 @dataclass(frozen=True)
-class Added:
-    """What an add did. `replaced` of the added ones had been there under the same key; `unchanged` files were skipped."""
+class AddResult:
+    """Counts of an add.
+
+    Attributes
+    ----------
+    added
+        Items with new keys.
+    replaced
+        Items whose keys existed.
+    unchanged
+        Files that were skipped because they did not change.
+    removed
+        Items that were removed because their files are gone.
+    unreadable
+        Images that could not be read.
+    seconds
+        Time that it took.
+
+    Examples
+    --------
+    >>> AddResult(5, replaced=2)
+    AddResult(5, 2 replaced)
+    """
 
     added: int
     replaced: int = 0
@@ -91,23 +162,46 @@ class Added:
     seconds: float = 0.0
 
     def __repr__(self) -> str:
-        """Say what happened, leaving out what did not."""
+        """Return the counts that are not 0."""
         words = {"replaced": self.replaced, "unchanged": self.unchanged, "removed": self.removed}
         words["unreadable"] = self.unreadable
-        return f"Added({self.added:,}" + "".join(f", {count:,} {word}" for word, count in words.items() if count) + ")"
+        return f"AddResult({self.added:,}" + "".join(f", {count:,} {word}" for word, count in words.items() if count) + ")"
 
 
 @dataclass(frozen=True)
-class Info:
-    """What is in an index."""
+class IndexInfo:
+    """Description of an index.
+
+    Attributes
+    ----------
+    location
+        Its folder or address.
+    items, bits
+        Number of items, and the length of their codes.
+    model
+        Fingerprint of the model; None for codes from elsewhere.
+    plan
+        How it is searched: "scan", or the number of clusters.
+    calibrated
+        Whether matches have an expected precision.
+    sources
+        Folders that images came from; None on a server, which does not list them.
+    bytes_on_disk
+        Size of the folder; None on a server.
+
+    Examples
+    --------
+    >>> IndexInfo("photos.index", 1000, 64, None, "scan", False, (), 5)
+    IndexInfo(photos.index: 1,000 items of 64 bits, scan)
+    """
 
     location: str
     items: int
     bits: int
-    model: str | None  # digits that change when the model does; None: codes from elsewhere
-    plan: str  # how it is searched: scan, or so many groups
+    model: str | None
+    plan: str
     calibrated: bool
-    sources: tuple[str, ...] | None  # the folders that images came from; None: the server does not list them
+    sources: tuple[str, ...] | None
     bytes_on_disk: int | None
 
     def as_dict(self) -> dict[str, Any]:
@@ -115,5 +209,52 @@ class Info:
         return asdict(self)
 
     def __repr__(self) -> str:
-        """Say what it is in one line."""
-        return f"Info({self.location}: {self.items:,} items of {self.bits} bits, {self.plan})"
+        """Return the description in one line."""
+        return f"IndexInfo({self.location}: {self.items:,} items of {self.bits} bits, {self.plan})"
+
+
+def build_matches(
+    names: Sequence[str],
+    hits: Hits,
+    items: Mapping[int, Item],
+    calibration: Calibration | None,
+    threshold: float,
+    *,
+    width: int | None = None,
+    exact: bool = True,
+) -> list[Matches]:
+    """Return the matches of each query from hits and their items; hits without an item are left out.
+
+    With `width`, matches carry their codes as so many bytes.
+    """
+    distances, item_ids = hits.distances.tolist(), hits.item_ids.tolist()
+    nothing = [None] * len(item_ids)
+    scores = nothing if hits.scores is None else [round(float(score), 4) for score in hits.scores]
+    codes = nothing if width is None or hits.codes is None else _code_bytes(hits.codes, width)
+    precision = nothing if calibration is None else calibration.at(hits.distances).tolist()
+    out = []
+    for query, name in enumerate(names):
+        rows = range(hits.offsets[query], hits.offsets[query + 1])
+        found = []
+        for row in rows:
+            item = items.get(item_ids[row])
+            if item is not None:
+                _, key, labels, path, _ = item
+                fields = (key, distances[row], item_ids[row], labels, precision[row], scores[row], path, codes[row])
+                found.append(Match(*fields))
+        nearest = min((distances[row] for row in rows), default=None)
+        out.append(Matches(name, tuple(found), is_matched(nearest, calibration, threshold), exact))
+    return out
+
+
+def is_matched(nearest: int | None, calibration: Calibration | None, threshold: float) -> bool | None:
+    """Return whether the nearest distance has an expected precision of at least `threshold`; None: not calibrated."""
+    if calibration is None:
+        return None
+    return nearest is not None and bool(calibration.at(nearest) >= threshold)
+
+
+def _code_bytes(codes: Words, width: int) -> list[bytes]:
+    """Return codes (n, W) as packed bytes, `width` each."""
+    everything = np.ascontiguousarray(codes, "<u8").tobytes()
+    return [everything[start : start + width] for start in range(0, len(everything), 8 * codes.shape[1])]

@@ -16,7 +16,7 @@ from proxyhash.losses.proxy import (
     proxy_nca,
     tag_frequencies,
 )
-from proxyhash.losses.quantization import binarization_error, quantization_loss
+from proxyhash.losses.quantization import quantization_loss
 from proxyhash.losses.triplet import (
     hamming_triplet,
     hamming_triplet_between,
@@ -29,7 +29,6 @@ __all__ = [
     "balanced_binary_cross_entropy",
     "batch_histograms",
     "batch_pairs",
-    "binarization_error",
     "bitwise_cross_entropy",
     "cosine_cross_entropy",
     "hamming_distances",

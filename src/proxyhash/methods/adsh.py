@@ -51,7 +51,7 @@ class Adsh(HashingMethod):
 
     def __init__(self, data: TrainingData, settings: AdshSettings) -> None:
         super().__init__(data, settings)
-        self.labels = data.class_labels().values
+        self.labels = data.require_class_labels().values
         self.ratio = pair_ratio(self.labels)
         start = random_signs((data.num_classes, data.bits), generator(data.seed, "adsh"))
         self.register_buffer("codes", torch.from_numpy(start[self.labels]))

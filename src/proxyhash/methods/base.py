@@ -61,7 +61,7 @@ class TrainingData:
 
         Examples
         --------
-        >>> TrainingData.from_arrays(8, None, np.array([0, 2, 1])).known_labels().names
+        >>> TrainingData.from_arrays(8, None, np.array([0, 2, 1])).require_labels().names
         ('0', '1', '2')
         """
         if labels.ndim == 1:
@@ -78,15 +78,15 @@ class TrainingData:
     @property
     def num_classes(self) -> int:
         """Return the number of classes or tags."""
-        return self.known_labels().num_classes
+        return self.require_labels().num_classes
 
-    def known_labels(self) -> Labels:
+    def require_labels(self) -> Labels:
         """Return the labels; images without any are an error."""
         if self.labels is None:
             raise InputError("These images have no labels.")
         return self.labels
 
-    def class_labels(self) -> ClassLabels:
+    def require_class_labels(self) -> ClassLabels:
         """Return the classes; images with tags, or without labels, are an error."""
         if not isinstance(self.labels, ClassLabels):
             raise InputError("These images have no classes.")

@@ -36,7 +36,7 @@ class Cnnh(HashCenters):
     """
 
     def __init__(self, data: TrainingData, settings: CnnhSettings) -> None:
-        found = label_sets(data.known_labels().one_hot())
+        found = label_sets(data.require_labels().one_hot())
         start = random_signs((len(found.rows), data.bits), generator(data.seed, "cnnh")).astype(np.float64)
         codes = np.ones((data.num_classes, data.bits), np.float32)
         weights = found.counts.astype(np.float64)

@@ -47,7 +47,7 @@ class Dqn(HashingMethod):
     def __init__(self, data: TrainingData, settings: DqnSettings) -> None:
         super().__init__(data, settings)
         self.embed_dim = check_int("embed_dim", settings.embed_dim, 1)
-        self.register_buffer("quantized", torch.zeros(len(data.known_labels()), self.embed_dim))
+        self.register_buffer("quantized", torch.zeros(len(data.require_labels()), self.embed_dim))
 
     def build_head(self, shape: HeadShape) -> UnitQuantisedHead:
         """Return a head with vectors of length 1."""
@@ -63,7 +63,7 @@ class Dqn(HashingMethod):
         return loss + self.settings.quantization * masked_mean(errors, nearest.any(1))
 
     def on_epoch_end(self, embed: Callable[[], Tensor], head: Head) -> None:
-        """Fit the quantizer, and note what it makes of each image."""
+        """Fit the quantizer, and store the quantized vector of each image."""
         assert isinstance(head, QuantisedHead)
         z = embed().numpy()
         head.learn_codebooks(z)

@@ -54,7 +54,7 @@ class Dsdh(HashingMethod):
 
     def __init__(self, data: TrainingData, settings: DsdhSettings) -> None:
         super().__init__(data, settings)
-        self.labels = data.known_labels().one_hot()
+        self.labels = data.require_labels().one_hot()
         self.register_buffer("codes", torch.zeros(len(self.labels), data.bits))
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from proxyhash.models.heads import HeadShape, LinearHead, WeightedHead
 from proxyhash.utils.random import generator
 
 Doubles = NDArray[np.float64]
-PIECE = 2048  # label sets whose similarity to the anchors is held at once
+CHUNK = 2048  # label sets whose similarity to the anchors is computed at once
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _MatrixPursuit(HashingMethod):
 
     def __init__(self, data: TrainingData, settings: HbmpSettings) -> None:
         super().__init__(data, settings)
-        found = label_sets(data.known_labels().one_hot())
+        found = label_sets(data.require_labels().one_hot())
         random = generator(data.seed, "hbmp")
         codes, self.weights = pursue(found, data.bits, settings.max_label_sets, random, regressed=self.regressed)
         self.register_buffer("targets", torch.from_numpy(codes[found.member].astype(np.float32)))
@@ -90,7 +90,7 @@ def pursue(
 ) -> tuple[Doubles, Doubles]:
     """Return codes (U, bits) of label sets and weights (bits,).
 
-    Bits are found for the `most` frequent sets, the anchors; the others follow them, a piece at a time.
+    Bits are found for the `most` frequent sets, the anchors; the others follow them, in chunks.
     """
     anchors = sets.similarity(slice(most), slice(most))
     codes, steps = np.zeros((len(anchors), 0)), [np.zeros(0)]
@@ -99,8 +99,8 @@ def pursue(
         found = improve_bit(_top_signs(residual, random), residual, np.ones(len(anchors)))
         codes = np.column_stack([codes, found])
         steps.append(regressed_weights(codes, anchors) if regressed else np.full(bit + 1, 1 / bits))
-    pieces = [slice(first, first + PIECE) for first in range(len(anchors), len(sets.rows), PIECE)]
-    rest = [_following(sets.similarity(piece, slice(most)), codes, steps) for piece in pieces]
+    chunks = [slice(first, first + CHUNK) for first in range(len(anchors), len(sets.rows), CHUNK)]
+    rest = [_following(sets.similarity(chunk, slice(most)), codes, steps) for chunk in chunks]
     return np.concatenate([codes, *rest]), steps[-1]
 
 

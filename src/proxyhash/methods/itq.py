@@ -59,7 +59,7 @@ def fit_itq_cca(data: TrainingData, settings: ItqCcaSettings) -> LinearEncoder:
     """
     features = data.load_features()
     mean, cxx = moments(features)
-    width, labels = len(mean), data.known_labels().one_hot(np.float64)
+    width, labels = len(mean), data.require_labels().one_hot(np.float64)
     centered_labels = labels - labels.mean(0)
     cxy = _cross(features, mean, centered_labels)
     cyy = centered_labels.T @ centered_labels / len(labels)
@@ -72,22 +72,22 @@ def fit_itq_cca(data: TrainingData, settings: ItqCcaSettings) -> LinearEncoder:
     return _rotated("itq-cca", data, features, mean, directions, settings)
 
 
-def moments(features: Floats, piece: int = 8192) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def moments(features: Floats, chunk: int = 8192) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return mean (q,) and covariance (q, q) of features (N, q), computed in chunks."""
     mean = np.asarray(features.mean(0, dtype=np.float64))
     covariance = np.zeros((len(mean), len(mean)))
-    for first in range(0, len(features), piece):
-        centered = features[first : first + piece] - mean.astype(np.float32)
+    for first in range(0, len(features), chunk):
+        centered = features[first : first + chunk] - mean.astype(np.float32)
         covariance += centered.T @ centered
     return mean, covariance / len(features)
 
 
 def _cross(
-    features: Floats, mean: NDArray[np.float64], labels: NDArray[np.float64], piece: int = 8192
+    features: Floats, mean: NDArray[np.float64], labels: NDArray[np.float64], chunk: int = 8192
 ) -> NDArray[np.float64]:
     total = np.zeros((len(mean), labels.shape[1]))
-    for first in range(0, len(features), piece):
-        total += (features[first : first + piece] - mean).T @ labels[first : first + piece]
+    for first in range(0, len(features), chunk):
+        total += (features[first : first + chunk] - mean).T @ labels[first : first + chunk]
     return total / len(features)
 
 
@@ -100,7 +100,7 @@ def _rotated(
     settings: "ItqSettings | ItqCcaSettings",
 ) -> LinearEncoder:
     projected = (np.asarray(features, np.float32) - mean.astype(np.float32)) @ directions.astype(np.float32)
-    # The error, and so the rotation, is judged at unit variance; signs do not depend on scale.
+    # The rotation is fitted at unit variance; signs do not depend on the scale.
     scale = np.sqrt(np.square(projected).mean()) or 1.0
     start = random_rotation(data.bits, generator(data.seed, "itq"))
     rotation = itq_rotation((projected / scale).astype(np.float64), start, settings.iterations)

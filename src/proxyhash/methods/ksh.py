@@ -53,7 +53,7 @@ def fit(data: TrainingData, settings: KshSettings) -> LinearEncoder:
     kernel = anchors.kernel(np.asarray(features[chosen], np.float32))
     mean = kernel.mean(0, dtype=np.float64)
     kernel -= mean.astype(np.float32)
-    residual = Residual(kernel, data.class_labels().values[chosen], data.bits)
+    residual = Residual(kernel, data.require_class_labels().values[chosen], data.bits)
     columns = []
     with single_threaded_blas():  # products of a matrix and a vector wait for memory, not for cores
         for bit in range(data.bits):

@@ -41,7 +41,7 @@ class ProxySettings(MethodSettings):
     triplet: float = 0.0  # lambda of the joint loss; the paper's best is 1 to 10
     margin: float | None = None  # of the triplet loss, in bits, or below 1 as a fraction of the code; None: 1/16
     samples_per_class: int | None = None  # in a batch, for triplets; 0: random batches; None: 4, or 2 when fine-tuning
-    loss: Literal["softmax", "nca", "cosine", "bits"] = "softmax"  # of single labels; the last two are those of followers
+    loss: Literal["softmax", "nca", "cosine", "bits"] = "softmax"  # of classes; cosine and bits are those of later methods
     similarity: Literal["auto", "means", "tags"] = "auto"  # of classes: from mean features, or from shared tags
 
     @classmethod
@@ -64,8 +64,10 @@ class ProxySettings(MethodSettings):
         batch normalization then sees few classes at a time.
         """
         tau = self.tau if self.tau is not None else (TAU_OF_TAGS if tags else TAU_OF_CLASSES)
-        usual = SAMPLES_PER_CLASS_FINETUNED if finetune and self.triplet else SAMPLES_PER_CLASS
-        return replace(self, tau=tau, samples_per_class=usual if self.samples_per_class is None else self.samples_per_class)
+        default = SAMPLES_PER_CLASS_FINETUNED if finetune and self.triplet else SAMPLES_PER_CLASS
+        return replace(
+            self, tau=tau, samples_per_class=default if self.samples_per_class is None else self.samples_per_class
+        )
 
 
 @dataclass(frozen=True)
@@ -97,11 +99,11 @@ class ProxyMethod(HashingMethod):
         if not settings.triplet:
             self.samples_per_class = 0
         self.weights = nn.Parameter(torch.from_numpy(self.designed.weights.copy()), requires_grad=self.designed.trainable)
-        frequencies = tag_frequencies(torch.from_numpy(data.known_labels().values)) if data.has_tags else torch.zeros(0)
+        frequencies = tag_frequencies(torch.from_numpy(data.require_labels().values)) if data.has_tags else torch.zeros(0)
         self.register_buffer("frequencies", frequencies)
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
-        """Return the joint loss, eq. (jointloss); lambda = 0 leaves the proxies alone."""
+        """Return the joint loss, eq. (jointloss); with lambda = 0 it is the proxy loss."""
         settings = self.settings
         loss = self._proxy_loss(embeddings, targets)
         if settings.triplet:
@@ -122,7 +124,7 @@ class ProxyMethod(HashingMethod):
         return proxy_logits(embeddings, self.weights, self.tau)
 
     def proxies(self) -> ProxySet:
-        """Return the proxies as they are now: designed, or as far as learned."""
+        """Return the proxies: as designed, or as learned so far."""
         if not self.designed.trainable:
             return self.designed
         weights = self.weights.detach().cpu().numpy().astype(np.float32)
@@ -131,7 +133,7 @@ class ProxyMethod(HashingMethod):
 
 def class_similarity(data: TrainingData, source: str) -> NDArray[np.float64] | None:
     """Return the similarity of classes (C, C): from class means of q(x), eq. (similarity), or from tags that co-occur."""
-    labels = data.known_labels()
+    labels = data.require_labels()
     if isinstance(labels, TagLabels) and source != "means":
         return tag_similarity(labels.values)
     if source == "tags":
@@ -163,8 +165,6 @@ def _check_values(settings: ProxySettings) -> float:
 
 
 def _check_loss(loss: str, proxies: ProxySet, *, tags: bool) -> None:
-    if loss not in (*_BY_CLASS, "bits"):
-        raise InputError(f"The proxy loss is softmax, proxy_nca, cosine or bits, not {loss!r}.")
     if tags and loss != "softmax":
         raise InputError(f"Tagged images are learned by the balanced cross-entropy; the loss {loss} is for single labels.")
     if loss == "bits" and not proxies.binary:

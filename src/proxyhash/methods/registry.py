@@ -87,7 +87,7 @@ def register_method(
     Raises
     ------
     InputError
-        If the name is taken.
+        If the name is taken, the class is no `HashingMethod`, or the settings are no dataclass.
 
     Examples
     --------
@@ -100,11 +100,20 @@ def register_method(
     def register(method: Registered) -> Registered:
         if not method.__module__.startswith(__package__):
             _import_methods()  # so that a name that is taken is noticed
+        _check_entry(name, method, settings)
         factory: dict[str, Any] = {"build" if isinstance(method, type) else "fit": method}
         _METHODS.add(name, MethodInfo(name, title or name, family, year, settings, learns_from, metric, **factory))
         return method
 
     return register
+
+
+def _check_entry(name: str, method: object, settings: type) -> None:
+    """Raise an `InputError` for mistakes that would only be noticed later."""
+    if isinstance(method, type) and not issubclass(method, HashingMethod):
+        raise InputError(f"The method {name!r} must be a subclass of HashingMethod, or a function that fits features.")
+    if not issubclass(settings, MethodSettings) or "__dataclass_fields__" not in vars(settings):
+        raise InputError(f"The settings of {name!r} must be a frozen dataclass and a subclass of MethodSettings.")
 
 
 def list_methods(*, trains: bool | None = None) -> list[str]:

@@ -49,7 +49,7 @@ def fit(data: TrainingData, settings: SdhSettings) -> LinearEncoder:
     phi = anchors.kernel(np.asarray(features, np.float32))
     mean = phi.mean(0)
     phi -= mean
-    labels = data.known_labels().one_hot()
+    labels = data.require_labels().one_hot()
     codes = np.where(generator(data.seed, "sdh").random((len(phi), data.bits)) < 0.5, -1, 1).astype(np.float32)
     regress = _regression(phi)
     projection = regress(codes)
@@ -68,8 +68,8 @@ def _regression(phi: Floats) -> Callable[[Floats], Floats]:
     """Return the map from codes B (N, bits) to P = (phi' phi)^-1 phi' B; the inverse is computed once."""
     gram = np.zeros((phi.shape[1],) * 2)
     for first in range(0, len(phi), 8192):
-        piece = phi[first : first + 8192].astype(np.float64)  # the kernel of near anchors is nearly singular
-        gram += piece.T @ piece
+        chunk = phi[first : first + 8192].astype(np.float64)  # the kernel of near anchors is nearly singular
+        gram += chunk.T @ chunk
     gram[np.diag_indices_from(gram)] += 1e-6 * np.trace(gram) / len(gram)
     factor = scipy.linalg.cho_factor(gram)
     return lambda codes: scipy.linalg.cho_solve(factor, phi.T @ codes).astype(np.float32)

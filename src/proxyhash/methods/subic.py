@@ -46,7 +46,7 @@ class Subic(HashingMethod):
     def __init__(self, data: TrainingData, settings: SubicSettings) -> None:
         super().__init__(data, settings)
         if data.num_classes < 2:
-            raise InputError("SUBIC tells classes apart, so there must be at least 2.")
+            raise InputError("SUBIC classifies, so there must be at least 2 classes.")
         blocks = BlockHead(HeadShape(1, data.bits))
         self.values = 2**blocks.each
         self.classifier = nn.Linear(blocks.outputs, data.num_classes)

@@ -11,8 +11,8 @@ from proxyhash.experiments import Grid, read_records, run_grid
 from proxyhash.index import Index
 from proxyhash.index.calibrating import calibrate_model
 from proxyhash.index.folder_sync import add_folder
-from proxyhash.index.local.index import EmbeddedIndex
-from proxyhash.index.maintenance import upgrade
+from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.upgrade import upgrade
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import EmbedBatches, Hasher
 from proxyhash.models.runtime import find_device
@@ -87,7 +87,7 @@ class Pipeline:
         problems, embed = Problems(), self._embed_batches(progress)
         with Index.open(self.paths.index, model=self.paths.model) as index:
             images = Path(self.paths.images)
-            added = add_folder(index, images, problems, prune=True, counted=count, embed_batches=embed)
+            added = add_folder(index, images, problems, prune=True, on_progress=count, embed_batches=embed)
             return {**asdict(added), "items": len(index), "problems": problems.as_dict()}
 
     def report(self, progress: Progress) -> dict[str, Any]:
@@ -163,6 +163,6 @@ class Pipeline:
         def count(done: int, total: int) -> None:
             progress("encoding", done / total)
 
-        with EmbeddedIndex.open_folder(self.paths.index) as index:
+        with LocalIndex.open_folder(self.paths.index) as index:
             if index.model != model_fingerprint(self.paths.model):
-                upgrade(index, self.hasher, Problems(), drop_unreadable=True, counted=count)
+                upgrade(index, self.hasher, Problems(), drop_unreadable=True, on_progress=count)

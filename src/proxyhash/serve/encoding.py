@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from proxyhash.data.crop import Part
 from proxyhash.data.decoding import Fit, Pixels
-from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.index import LocalIndex
 from proxyhash.serve.decoder import Crop, Square
 from proxyhash.serve.http import RefusalError, busy
 
@@ -30,7 +30,7 @@ class Picture:
 class Encoder:
     """The model of an index, which may become another one while the service runs."""
 
-    def __init__(self, index: EmbeddedIndex) -> None:
+    def __init__(self, index: LocalIndex) -> None:
         self._index = index
 
     def job(self) -> Square | Crop:
@@ -62,7 +62,7 @@ class Encoder:
         return self._index.hasher
 
 
-def can_encode(index: EmbeddedIndex) -> bool:
+def can_encode(index: LocalIndex) -> bool:
     """Return whether images become codes of the index here."""
     return index.model is not None and find_spec("torch") is not None
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
-from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.index import LocalIndex
 from proxyhash.serve import browsing, media, messages, searching
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.decoder import Thumbnail
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 class Searching:
     """Search by code, by key, by image."""
 
-    def __init__(self, index: EmbeddedIndex, searches: Batcher[Query, bytes], uploads: Uploads, limits: Limits) -> None:
+    def __init__(self, index: LocalIndex, searches: Batcher[Query, bytes], uploads: Uploads, limits: Limits) -> None:
         self._index, self._searches, self._uploads, self._depth = index, searches, uploads, limits.depth
 
     async def by_code(self, _: None, asked: messages.CodeSearch) -> Answer | messages.SearchAnswer:
@@ -56,7 +56,7 @@ class Searching:
 class Browsing:
     """Look at items and at their pictures."""
 
-    def __init__(self, index: EmbeddedIndex, decoders: Decoders, limits: Limits, *, writable: bool) -> None:
+    def __init__(self, index: LocalIndex, decoders: Decoders, limits: Limits, *, writable: bool) -> None:
         self._index, self._decoders, self._limits = index, decoders, limits
         self._facts = browsing.Facts(index, limits.body_bytes, writable=writable)
         self._thumbnails = media.Thumbnails(limits.thumbnail_bytes)
@@ -92,7 +92,7 @@ class Editing:
 
     def __init__(self, folder: Path, uploads: Uploads) -> None:
         self._folder, self._uploads = folder, uploads
-        self._index: EmbeddedIndex | None = None
+        self._index: LocalIndex | None = None
         self._thread = ThreadPoolExecutor(1, "writing")
 
     async def add_codes(self, _: None, asked: messages.AddCodes) -> messages.AddAnswer:
@@ -123,13 +123,13 @@ class Editing:
         done = await self._write(lambda index: index.add(rows, keys, labels))
         return messages.AddAnswer(done.added, done.replaced)
 
-    async def _write(self, change: Callable[[EmbeddedIndex], Result]) -> Result:
+    async def _write(self, change: Callable[[LocalIndex], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._changed, change)
 
-    def _changed(self, change: Callable[[EmbeddedIndex], Result]) -> Result:
+    def _changed(self, change: Callable[[LocalIndex], Result]) -> Result:
         try:
             if self._index is None:
-                self._index = EmbeddedIndex.open_folder(self._folder)
+                self._index = LocalIndex.open_folder(self._folder)
             return change(self._index)
         except InputError as error:
             if isinstance(error.__cause__, sqlite3.Error):  # not what was sent, but the disk, or another writer

@@ -33,13 +33,14 @@ class Histogram:
 
 
 class Metrics:
-    """Requests by path and status, their times, and the sizes of batches; gauges are asked for when they are read."""
+    """Requests by path and status, their times, and the sizes of batches; gauges and counters are read on demand."""
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, int]] = Counter()
         self._seconds: dict[str, Histogram] = {}
         self.scans, self.encodings = Histogram(SIZES), Histogram(SIZES)
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {"process_resident_memory_bytes": ("Memory.", resident)}
+        self.counters: dict[str, tuple[str, Callable[[], float]]] = {}
 
     def count(self, path: str, status: int, seconds: float) -> None:
         """Count a request; `path` is one of the API's, so that strangers cannot make up new ones without end."""
@@ -61,8 +62,9 @@ class Metrics:
             ("proxyhash_images_a_run", self.encodings, "Images that were encoded by one run of the network."),
         ):
             lines += [*_head(name, "histogram", words), *histogram.lines(name)]
-        for name, (words, value) in self.gauges.items():
-            lines += [*_head(name, "gauge", words), f"{name} {value():g}"]
+        for kind, values in (("gauge", self.gauges), ("counter", self.counters)):
+            for name, (words, value) in values.items():
+                lines += [*_head(name, kind, words), f"{name} {value():g}"]
         return "\n".join(lines) + "\n"
 
 

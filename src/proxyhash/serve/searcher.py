@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from proxyhash.codes.bits import binarize, pack
-from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.results import Match
 from proxyhash.serve.logs import places
 from proxyhash.serve.messages import Found, SearchAnswer
@@ -67,8 +67,8 @@ class Searcher:
 
     def __init__(self, folder: Path, remembered: int, threshold: float) -> None:
         """Read the codes and compile kernels before anyone waits for them."""
-        self._index, self._threshold = EmbeddedIndex.open_folder(folder, remembered=remembered), threshold
-        self._index.search(np.zeros((2, (self._index.bits + 7) // 8), np.uint8), 1, codes=True)
+        self._index, self._threshold = LocalIndex.open_folder(folder, item_cache_size=remembered), threshold
+        self._index.search(np.zeros((2, (self._index.bits + 7) // 8), np.uint8), 1, with_codes=True)
         gc.collect()
         gc.freeze()  # what is here now stays, and need not be looked through again and again
 
@@ -96,11 +96,11 @@ class Searcher:
         rows = np.frombuffer(b"".join(query.row for query in queries), np.float32 if first.real else np.uint8)
         rows = rows.reshape(len(queries), -1)
         options: dict[str, Any] = {
-            "rerank": first.rerank,
+            "rerank": first.rerank or None,
             "radius": None if first.radius >= bits else first.radius,
             "threshold": self._threshold,
         }
-        found = self._index.search(rows, max(query.k for query in queries), codes=True, **options)
+        found = self._index.search(rows, max(query.k for query in queries), with_codes=True, **options)
         codes = pack(binarize(rows)) if first.real else rows
         encode = msgspec.json.Encoder().encode
         return [
@@ -111,7 +111,7 @@ class Searcher:
                         bits,
                         matches.matched,
                         len(matches) < query.k or query.radius >= bits,
-                        [_found(match) for match in matches.found[: query.k]],
+                        [_found(match) for match in matches[: query.k]],
                     )
                 )
             )

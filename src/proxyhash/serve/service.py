@@ -3,7 +3,7 @@
 import gc
 from pathlib import Path
 
-from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.index import LocalIndex
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.decoding import Decoders
 from proxyhash.serve.encoding import can_encode
@@ -22,7 +22,7 @@ class Service:
 
     def __init__(self, folder: Path, settings: Settings, metrics: Metrics) -> None:
         limits = settings.limits
-        self.index, self.ready = EmbeddedIndex.open_folder(folder), False  # for all but searches: it reads no codes
+        self.index, self.ready = LocalIndex.open_folder(folder), False  # for all but searches: it reads no codes
         self._search = SearchProcess(folder, limits.remembered, settings.threshold)
         self._decoders = Decoders(limits)
         self._searches: Batcher[Query, bytes] = Batcher(
@@ -39,9 +39,14 @@ class Service:
         metrics.gauges |= {
             "proxyhash_waiting_queries": ("Queries that wait for a scan.", self._searches.__len__),
             "proxyhash_search_memory_bytes": ("Memory of the process that searches.", lambda: self._search.memory),
-            "proxyhash_searches_replaced": ("Search processes that died.", lambda: self._search.replaced),
             "proxyhash_uploads": ("Uploads that are under way.", self.uploads.__len__),
-            "proxyhash_decoders_replaced": ("Decoder processes that died or were ended.", lambda: self._decoders.replaced),
+        }
+        metrics.counters |= {
+            "proxyhash_searches_replaced_total": ("Search processes that died.", lambda: self._search.replaced),
+            "proxyhash_decoders_replaced_total": (
+                "Decoder processes that died or were ended.",
+                lambda: self._decoders.replaced,
+            ),
         }
 
     def warm_up(self) -> None:

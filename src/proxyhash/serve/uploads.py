@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.index import LocalIndex
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.decoding import Decoders
 from proxyhash.serve.encoding import Encoder, Picture
@@ -19,7 +19,7 @@ from proxyhash.serve.settings import Limits
 class Uploads:
     """Images that clients send."""
 
-    def __init__(self, index: EmbeddedIndex, decoders: Decoders, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, index: LocalIndex, decoders: Decoders, limits: Limits, metrics: Metrics) -> None:
         self._encoder, self._decoders, self._most, self._under_way = Encoder(index), decoders, limits.uploads, 0
         self._encodings: Batcher[Picture, NDArray[np.float32]] = Batcher(
             "encoding",

@@ -69,7 +69,7 @@ def _fit_head(name: str, data: TrainingData, settings: dict[str, Any], optim: Op
                 MultiHeadModel(nn.Identity(), [head], [method]),
                 optim,
                 FeatureSource(features),
-                TrainSubset(np.arange(len(features)), data.known_labels().targets()),
+                TrainSubset(np.arange(len(features)), data.require_labels().targets()),
                 CheckpointManager(Path(run), can_write=False),
                 progress=data.progress,
                 seed=data.seed,

@@ -1,1 +1,1 @@
-"""The codes of an index in memory, and the compiled loops that search them exactly without looking at all."""
+"""Exact search of codes in memory, clustered so that most of them are pruned."""

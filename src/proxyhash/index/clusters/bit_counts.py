@@ -1,4 +1,4 @@
-"""Counts of bits in planes of codes, 256 codes at a time; see `groups` for what the planes hold."""
+"""Vectorized counts over bit planes, 256 codes at a time; `layout` says what the planes hold."""
 
 from functools import reduce
 from typing import Any
@@ -21,14 +21,14 @@ from proxyhash.codes.bitsliced.llvm_ops import (
 
 cgutils: Any = untyped_cgutils
 
-AT_ONCE = 8  # planes that are added up before the sum is carried on
+PER_ROUND = 8  # planes that are added up before the sum is carried on
 DISTANCE_PLANES = 13  # 4096 is the largest distance there is
 
 
 def _reaching(levels: int) -> Any:
-    """Return a function that finds out whether a code has at least so many of some bits, 2^levels or fewer.
+    """Return an intrinsic that tests whether a code has at least so many of some bits, 2^levels or fewer.
 
-    The count of every code begins below 2^levels by just as many as are asked for: whoever has them overflows.
+    The count of every code starts at 2^levels - least, so that a code with `least` bits overflows.
     """
 
     @intrinsic
@@ -43,7 +43,7 @@ def _reaching(levels: int) -> Any:
                 builder.store(broadcast(builder, builder.neg(bit)), count)
             builder.store(ir.Constant(PLANE, [0] * 4), counts[-1])
             with cgutils.for_range(builder, arguments[4]) as loop:
-                first = builder.mul(loop.index, WORD(AT_ONCE))
+                first = builder.mul(loop.index, WORD(PER_ROUND))
                 _count_round(builder, words, builder.gep(offsets, [first]), counts)
             empty = load_plane(builder, after, -4)
             return any_bit(builder, builder.and_(builder.load(counts[-1]), builder.not_(empty)))
@@ -54,7 +54,7 @@ def _reaching(levels: int) -> Any:
 
 
 def _row(context: Any, builder: Any, kind: Any, array: Any, number: Any) -> tuple[Any, Any]:
-    """Return where a row of a contiguous array begins, and where the next does: a view of it would have to be counted."""
+    """Return pointers to a row of a contiguous array and to the next one; a view would need reference counting."""
     parts = context.make_array(kind)(context, builder, array)
     size = reduce(builder.mul, cgutils.unpack_tuple(builder, parts.shape)[1:])
     begin = builder.gep(parts.data, [builder.mul(number, size)])
@@ -62,9 +62,9 @@ def _row(context: Any, builder: Any, kind: Any, array: Any, number: Any) -> tupl
 
 
 def _count_round(builder: Any, words: Any, offsets: Any, counts: list[Any]) -> None:
-    """Add the next planes to the counts, and remember in the last of these who has overflown."""
+    """Add the next planes to the counts; the last of these marks the codes that overflowed."""
     planes = [(level, builder.load(count)) for level, count in enumerate(counts[:-1])]
-    for i in range(AT_ONCE):
+    for i in range(PER_ROUND):
         offset = builder.zext(builder.load(builder.gep(offsets, [WORD(i)])), WORD)
         planes.append((0, load_plane(builder, builder.gep(words, [offset]), 0)))
     *sums, over = add_planes(builder, planes)
@@ -74,10 +74,10 @@ def _count_round(builder: Any, words: Any, offsets: Any, counts: list[Any]) -> N
 
 
 reaches: Any = _reaching(6)
-"""(blocks (B, P, 4), block, lists, row, rounds, least): has a code a 1 in at least 1 to 64 of some planes?
+"""(blocks (B, P, 4), block, lists, row, rounds, least): return whether a code has a 1 in at least `least` (1 to 64) planes.
 
-The planes are 8 * rounds entries of a row of `lists`: where they begin in the block, counted in words. The last plane of a
-block marks places without a code, which never have that many: listed itself, it adds nothing to any code.
+The planes are 8 * rounds entries of a row of `lists`: their word offsets in the block. The last plane of a block marks empty
+slots, which are never counted; listed itself, it adds nothing to any code.
 """
 
 reaches_far: Any = _reaching(12)
@@ -115,10 +115,10 @@ def _eightfold(builder: Any, number: Any) -> Any:
 
 
 list_planes: Any = _list_planes
-"""(word, first, table, lists, row, listed): append to a row of `lists` the planes of the bits that are set in a word.
+"""(word, first, table, lists, row, listed): append to a row of `lists` the planes of the bits set in a word.
 
-The planes of the word begin at `first`, and the row has `listed` entries so far; how many it has then is returned. Eight
-entries are written for a byte at once, taken from `table` (256, 8), and the next byte's begin where the valid ones end.
+The planes of the word begin at `first`, and the row has `listed` entries so far; the new number is returned. Eight entries
+are written for each byte, taken from `table` (256, 8); those of the next byte overwrite the invalid ones.
 """
 
 
@@ -142,5 +142,5 @@ def _add_differences(typing_context: Any, blocks: Any, block: Any, part: Any, bi
 add_differences: Any = _add_differences
 """(blocks (B, P, 4), block, part, bits (64,), sums (13, 4)): add how many bits of word `part` differ from a query's.
 
-A bit of the query is a word that is all 0 or all 1.
+Each bit of the query is a word of all zeros or all ones.
 """

@@ -1,4 +1,4 @@
-"""Codes in memory, grouped around centres: a query looks only at those that can be near."""
+"""Clustered segments: a query compares only the codes of clusters and shells that can be near."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -10,129 +10,131 @@ from proxyhash.codes.bits import Words
 from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.codes.search import parallel_over_queries
 from proxyhash.index.clusters import layout_kernels, search_kernels
-from proxyhash.index.clusters.layout import NO_SPAN, Groups
-from proxyhash.index.clusters.segment import Fill, Found, Segment, in_ranges
-from proxyhash.index.clusters.topk import none_held
-from proxyhash.index.item_ids import Longs, no_positions
+from proxyhash.index.clusters.layout import NO_SPAN, Clusters
+from proxyhash.index.clusters.segment import Feed, Segment, in_ranges
+from proxyhash.index.clusters.topk import empty_topk
+from proxyhash.index.hits import Hits, rectangular_hits
+from proxyhash.index.item_ids import Int64s, empty_item_ids
 
-_HELD_AT_ONCE = 4_000_000  # results that are gathered at a time, 16 bytes each
+_MAX_RESULTS = 4_000_000  # results that are gathered at a time, 16 bytes each
 
 
 @dataclass(frozen=True, eq=False)
-class GroupedSegment(Segment):
-    """Grouped codes: `held` so many, and `lost` so many places where others were."""
+class ClusteredSegment(Segment):
+    """`count` codes in `clusters`, and `tombstones`: the slots of removed ones."""
 
-    groups: Groups
-    held: int
-    lost: int = 0
+    clusters: Clusters
+    count: int
+    tombstones: int = 0
 
     def __len__(self) -> int:
-        """Return how many codes there are."""
-        return self.held
+        """Return the number of codes."""
+        return self.count
 
-    def nearest(self, queries: Words, k: int, threads: int | None = None) -> tuple[Found, int]:
-        """Look at blocks that can hold one of the k nearest."""
+    def nearest(self, queries: Words, k: int, threads: int | None = None) -> tuple[Hits, int]:
+        """Compare the blocks that can hold one of the k nearest codes."""
         k = min(k, len(self))
-        keys, places = np.empty((len(queries), k), np.uint64), np.empty((len(queries), k), np.int64)
-        looked = np.zeros(len(queries), np.int64)
-        order = self._order(queries)
+        ranks, slots = np.empty((len(queries), k), np.uint64), np.empty((len(queries), k), np.int64)
+        compared = np.zeros(len(queries), np.int64)
+        order = self._cache_order(queries)
 
         def search(rows: slice) -> None:
             mine = queries[order[rows]]
-            best = none_held(len(mine), k, 64 * queries.shape[1])
-            search_kernels.nearest(mine, self.groups, best, looked[rows])
-            keys[order[rows]], places[order[rows]] = best.keys, best.places
+            top = empty_topk(len(mine), k, 64 * queries.shape[1])
+            search_kernels.nearest(mine, self.clusters, top, compared[rows])
+            ranks[order[rows]], slots[order[rows]] = top.ranks, top.slots
 
         if k:
-            parallel_over_queries(len(queries), threads, search, max_queries=max(1, _HELD_AT_ONCE // k))
-        return Found(keys, places), int(looked.sum())
+            parallel_over_queries(len(queries), threads, search, max_queries=max(1, _MAX_RESULTS // k))
+        return rectangular_hits(ranks, slots), int(compared.sum())
 
-    def within(self, queries: Words, radius: int, threads: int | None = None) -> tuple[Longs, Found]:
-        """Look at blocks that can hold a code within the radius: first to count, then to write."""
+    def range_search(self, queries: Words, radius: int, threads: int | None = None) -> Hits:
+        """Compare the blocks that can hold a code within the radius: once to count, once to write."""
         counts = np.zeros(len(queries), np.int64)
-        nowhere = np.empty(0, np.uint64), np.empty(0, np.int64)
+        nothing = np.empty(0, np.uint64), np.empty(0, np.int64)
 
         def count(rows: slice) -> None:
-            search_kernels.within(queries[rows], self.groups, radius, counts[rows], *nowhere, False)
+            search_kernels.range_search(queries[rows], self.clusters, radius, counts[rows], *nothing, False)
 
         parallel_over_queries(len(queries), threads, count)
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        keys, places = np.empty(starts[-1], np.uint64), np.empty(starts[-1], np.int64)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        ranks, slots = np.empty(offsets[-1], np.uint64), np.empty(offsets[-1], np.int64)
 
         def collect(rows: slice) -> None:
-            search_kernels.within(queries[rows], self.groups, radius, starts[rows].copy(), keys, places, True)
+            search_kernels.range_search(queries[rows], self.clusters, radius, offsets[rows].copy(), ranks, slots, True)
             for row in range(rows.start, rows.stop):
-                mine = slice(starts[row], starts[row + 1])
-                order = np.argsort(keys[mine])
-                keys[mine], places[mine] = keys[mine][order], places[mine][order]
+                mine = slice(offsets[row], offsets[row + 1])
+                order = np.argsort(ranks[mine])
+                ranks[mine], slots[mine] = ranks[mine][order], slots[mine][order]
 
         parallel_over_queries(len(queries), threads, collect)
-        return starts, Found(keys, places)
+        return Hits(ranks, offsets, slots)
 
-    def codes(self, places: Longs) -> Words:
-        """Return the codes (n, W) that lie at some places."""
-        out = np.empty((len(places), self.groups.centres.shape[1]), np.uint64)
-        layout_kernels.read_codes(self.groups, places, out)
+    def codes(self, slots: Int64s) -> Words:
+        """Return the codes (n, W) in some slots."""
+        out = np.empty((len(slots), self.clusters.centroids.shape[1]), np.uint64)
+        layout_kernels.read_codes(self.clusters, slots, out)
         return out
 
-    def everything(self) -> tuple[Words, Longs]:
-        """Return all codes (W, N) and their positions (N,), in the order in which they lie."""
-        words = np.empty((self.groups.centres.shape[1], BLOCK * len(self.groups.planes)), np.uint64)
-        layout_kernels.read_all(self.groups, words)
-        held = self.places()
-        return words[:, held], self.groups.positions.at(held)
+    def all_codes(self) -> tuple[Words, Int64s]:
+        """Return all codes (W, N) and their item ids (N,), in the order of `slots`."""
+        words = np.empty((self.clusters.centroids.shape[1], BLOCK * len(self.clusters.planes)), np.uint64)
+        layout_kernels.read_all(self.clusters, words)
+        slots = self.slots()
+        return words[:, slots], self.clusters.item_ids.at(slots)
 
-    def places(self) -> Longs:
-        """Return where codes lie (N,)."""
-        return np.flatnonzero(_bits(self.groups.planes[:, -1]) == 0)
+    def slots(self) -> Int64s:
+        """Return the slots that hold a code (N,)."""
+        return np.flatnonzero(_unpack(self.clusters.planes[:, -1]) == 0)
 
-    def without(self, low: Longs, high: Longs) -> Self:
-        """Return a copy that marks the places of these codes empty."""
-        gone = in_ranges(self.groups.positions, low, high) & (_bits(self.groups.planes[:, -1]) == 0)
-        count = int(np.count_nonzero(gone))
+    def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
+        """Return a copy that marks the slots of these codes empty."""
+        dropped = in_ranges(self.clusters.item_ids, low, high) & (_unpack(self.clusters.planes[:, -1]) == 0)
+        count = int(np.count_nonzero(dropped))
         if not count:
             return self
-        planes = self.groups.planes.copy()
-        planes[:, -1] |= np.packbits(gone, bitorder="little").view("<u8").reshape(-1, 4)
-        return replace(self, groups=self.groups._replace(planes=planes), held=self.held - count, lost=self.lost + count)
+        planes = self.clusters.planes.copy()
+        planes[:, -1] |= np.packbits(dropped, bitorder="little").view("<u8").reshape(-1, 4)
+        clusters = self.clusters._replace(planes=planes)
+        return replace(self, clusters=clusters, count=self.count - count, tombstones=self.tombstones + count)
 
-    def _order(self, queries: Words) -> Longs:
-        """Return an order in which neighboring queries look at the same groups, which then lie in the cache."""
+    def _cache_order(self, queries: Words) -> Int64s:
+        """Return an order (Q,) in which neighboring queries scan the same clusters, which then lie in the cache."""
         if len(queries) < 3:
             return np.arange(len(queries))
         nearest = np.empty(len(queries), np.uint16)
-        layout_kernels.nearest_centres(np.ascontiguousarray(queries.T), self.groups.centres, nearest)
+        layout_kernels.nearest_centroids(np.ascontiguousarray(queries.T), self.clusters.centroids, nearest)
         return np.argsort(nearest, kind="stable")
 
 
-def _bits(marks: Words) -> NDArray[np.uint8]:
-    """Return planes (B, 4) as a byte for each place (256 B,)."""
-    return np.unpackbits(np.ascontiguousarray(marks).view(np.uint8).ravel(), bitorder="little")
+def _unpack(plane: Words) -> NDArray[np.uint8]:
+    """Return one plane of every block (B, 4) as a byte for each slot (256 B,)."""
+    return np.unpackbits(np.ascontiguousarray(plane).view(np.uint8).ravel(), bitorder="little")
 
 
-def grouped_segment(
-    centres: Words, sizes: Longs, fill: Fill, below: int = 2**32, threads: int | None = None
-) -> GroupedSegment:
-    """Return codes ordered by group and shell, with positions below a number.
+def build_clustered_segment(
+    centroids: Words, sizes: Int64s, feed: Feed, below: int = 2**32, threads: int | None = None
+) -> ClusteredSegment:
+    """Return codes sorted by cluster and shell; their item ids are below a number.
 
-    `sizes` (C,) says how many fall to each of `centres` (C, W). Codes go straight to their group, and groups are put in
-    order one by one: little memory is needed beyond the result.
+    `sizes` (C,) is the number of codes of each of `centroids` (C, W). Codes are written straight to their clusters, and
+    these are sorted one by one: little memory is needed beyond the result.
     """
-    groups = _room(centres, sizes, below)
-    ends = BLOCK * groups.starts[:-1]
-    fill(lambda codes, numbers, own: layout_kernels.place_in_groups(codes, numbers, own, groups, ends))
+    clusters = _allocate(centroids, sizes, below)
+    ends = BLOCK * clusters.starts[:-1]
+    feed(lambda codes, numbers, own: layout_kernels.append_to_clusters(codes, numbers, own, clusters, ends))
 
-    def order(rows: slice) -> None:
-        for group in range(rows.start, rows.stop):
-            layout_kernels.order_group(groups, group, sizes[group])
+    def sort(rows: slice) -> None:
+        for cluster in range(rows.start, rows.stop):
+            layout_kernels.sort_cluster(clusters, cluster, sizes[cluster])
 
-    parallel_over_queries(len(centres), threads, order)
-    return GroupedSegment(groups, int(sizes.sum()))
+    parallel_over_queries(len(centroids), threads, sort)
+    return ClusteredSegment(clusters, int(sizes.sum()))
 
 
-def _room(centres: Words, sizes: Longs, below: int) -> Groups:
-    """Return groups of so many codes each that are still to come."""
+def _allocate(centroids: Words, sizes: Int64s, below: int) -> Clusters:
+    """Return clusters with room for so many codes each."""
     starts = np.concatenate([[0], np.cumsum(-(-sizes // BLOCK))])
-    planes = np.empty((starts[-1], 64 * centres.shape[1] + 1, BLOCK // 64), np.uint64)
-    spans, shells = np.full((len(centres), 2), NO_SPAN, np.int16), np.empty((starts[-1], 2), np.int16)
-    return Groups(centres, starts, spans, shells, planes, no_positions(BLOCK * starts[-1], below))
+    planes = np.empty((starts[-1], 64 * centroids.shape[1] + 1, BLOCK // 64), np.uint64)
+    spans, shells = np.full((len(centroids), 2), NO_SPAN, np.int16), np.empty((starts[-1], 2), np.int16)
+    return Clusters(centroids, starts, spans, shells, planes, empty_item_ids(BLOCK * starts[-1], below))

@@ -1,4 +1,4 @@
-"""Compiled loops that unite codes near each other: which of them are linked, not by which pairs."""
+"""Union-find kernels: connected components of codes within a radius, without storing pairs."""
 
 import numpy as np
 
@@ -6,26 +6,26 @@ from proxyhash.codes.bits import Words
 from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.codes.kernels import CHUNK, chunk_distances
 from proxyhash.index.clusters.candidates import (
-    Near,
-    Visitors,
-    apart,
-    find_near,
-    in_reach,
-    lowest,
-    may_hold,
-    nothing_near,
-    visitors,
-    welcome,
+    Candidates,
+    QueryBatch,
+    can_contain,
+    can_reach,
+    centroid_distance,
+    empty_candidates,
+    empty_query_batch,
+    find_candidates,
+    load_query,
+    lowest_bit,
 )
-from proxyhash.index.clusters.layout import Groups
+from proxyhash.index.clusters.layout import Clusters
 from proxyhash.index.clusters.layout_kernels import read_block
-from proxyhash.index.item_ids import Longs, Whole
+from proxyhash.index.item_ids import Int, Int64s
 from proxyhash.utils.jit import jit
 
 
 @jit(nogil=True, skip_refcounts=True)
-def _root(parent: Longs, item: Whole) -> Whole:
-    """Return what stands for the component of an item, and shorten the way there."""
+def _root(parent: Int64s, item: Int) -> Int:
+    """Return the root of an item's component, halving the path to it."""
     while parent[item] != item:
         parent[item] = parent[parent[item]]
         item = parent[item]
@@ -33,8 +33,8 @@ def _root(parent: Longs, item: Whole) -> Whole:
 
 
 @jit(nogil=True)
-def link_plain(words: Words, radius: Whole, parent: Longs, items: Whole, until: Whole) -> None:
-    """Unite the codes `items` to `until` of (W, N) with every later one within `radius`."""
+def link_flat(words: Words, radius: Int, parent: Int64s, items: Int, until: Int) -> None:
+    """Unite the codes `items` to `until` of `words` (W, N) with every later one within `radius`."""
     chunk = np.empty(CHUNK, np.uint64)
     for item in range(items, until):
         query = words[:, item].copy()
@@ -47,45 +47,54 @@ def link_plain(words: Words, radius: Whole, parent: Longs, items: Whole, until: 
 
 
 @jit(nogil=True)
-def link_grouped(groups: Groups, radius: Whole, parent: Longs, blocks: Whole, until: Whole) -> None:
-    """Unite the codes of `blocks` to `until` with every later one within `radius`; `parent` (256 B,) goes by places."""
-    parts = groups.centres.shape[1]
+def link_clustered(clusters: Clusters, radius: Int, parent: Int64s, blocks: Int, until: Int) -> None:
+    """Unite the codes of blocks `blocks` to `until` with every later one within `radius`; `parent` is by slot (256 B,)."""
+    parts = clusters.centroids.shape[1]
     square, words = np.empty((64, 4), np.uint64), np.empty((parts, BLOCK), np.uint64)
-    guests, near = visitors(BLOCK, parts), nothing_near(parts)
+    batch, candidates = empty_query_batch(BLOCK, parts), empty_candidates(parts)
     for block in range(blocks, until):
-        read_block(groups, np.searchsorted(groups.starts, block, side="right") - 1, block, square, words)
+        read_block(clusters, np.searchsorted(clusters.starts, block, side="right") - 1, block, square, words)
         queries = words.T.copy()
-        for group in range(len(groups.centres)):
-            if groups.starts[group + 1] > block:
-                coming = _welcome_codes(groups, group, block, queries, radius, guests)
-                for other in range(max(block, groups.starts[group]), groups.starts[group + 1]):
-                    _link_blocks(groups, block, other, guests, coming, radius, parent, near)
+        for cluster in range(len(clusters.centroids)):
+            if clusters.starts[cluster + 1] > block:
+                loaded = _load_codes(clusters, cluster, block, queries, radius, batch)
+                for other in range(max(block, clusters.starts[cluster]), clusters.starts[cluster + 1]):
+                    _link_blocks(clusters, block, other, batch, loaded, radius, parent, candidates)
 
 
 @jit(nogil=True, skip_refcounts=True)
-def _welcome_codes(groups: Groups, group: Whole, block: Whole, queries: Words, radius: Whole, guests: Visitors) -> Whole:
-    """Let the codes of a block (256, W) that can have one within `radius` in a group visit it; return how many these are."""
-    coming = 0
+def _load_codes(clusters: Clusters, cluster: Int, block: Int, queries: Words, radius: Int, batch: QueryBatch) -> Int:
+    """Load those codes of a block (256, W) that a cluster can hold a neighbor of within `radius`; return their number."""
+    loaded = 0
     for lane in range(BLOCK):
-        empty = groups.planes[block, -1, lane // 64] >> np.uint64(lane % 64) & np.uint64(1)
-        if not empty and in_reach(groups.spans, group, apart(queries, lane, groups.centres, group), radius):
-            welcome(guests, coming, queries, lane, groups, group)
-            coming += 1
-    return coming
+        empty = clusters.planes[block, -1, lane // 64] >> np.uint64(lane % 64) & np.uint64(1)
+        if not empty and can_reach(
+            clusters.spans, cluster, centroid_distance(queries, lane, clusters.centroids, cluster), radius
+        ):
+            load_query(batch, loaded, queries, lane, clusters, cluster)
+            loaded += 1
+    return loaded
 
 
 @jit(nogil=True, skip_refcounts=True)
 def _link_blocks(
-    groups: Groups, block: Whole, other: Whole, guests: Visitors, coming: Whole, radius: Whole, parent: Longs, near: Near
+    clusters: Clusters,
+    block: Int,
+    other: Int,
+    batch: QueryBatch,
+    loaded: Int,
+    radius: Int,
+    parent: Int64s,
+    candidates: Candidates,
 ) -> None:
-    """Unite visitors, which are codes of a block, with all codes of another one within `radius`."""
-    for visitor in range(coming):
-        reach = in_reach(groups.shells, other, guests.centre[visitor], radius)
-        if reach and may_hold(groups, other, guests, visitor, radius):
-            find_near(groups, other, guests, visitor, radius, near)
+    """Unite the loaded codes of a block with all codes of another block within `radius`."""
+    for row in range(loaded):
+        reach = can_reach(clusters.shells, other, batch.to_centroid[row], radius)
+        if reach and can_contain(clusters, other, batch, row, radius):
+            find_candidates(clusters, other, batch, row, radius, candidates)
             for word in range(4):
-                left = near.marks[word]
+                left = candidates.mask[word]
                 while left:
-                    place = other * BLOCK + 64 * word + lowest(left)
+                    slot = other * BLOCK + 64 * word + lowest_bit(left)
                     left &= left - np.uint64(1)
-                    parent[_root(parent, place)] = _root(parent, block * BLOCK + guests.query[visitor])
+                    parent[_root(parent, slot)] = _root(parent, block * BLOCK + batch.query[row])

@@ -1,152 +1,167 @@
-"""Compiled searches of grouped codes that look only at blocks that can matter: see `groups`."""
+"""Search kernels over clustered codes that skip blocks by the triangle inequality; see `layout`."""
 
 import numpy as np
 
 from proxyhash.codes.bits import Words
 from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.index.clusters.candidates import (
-    Near,
-    Visitors,
-    apart,
-    codes_in,
+    Candidates,
+    QueryBatch,
+    can_contain,
+    can_reach,
+    centroid_distance,
+    count_codes,
     distance_at,
-    find_near,
-    in_reach,
-    lowest,
-    may_hold,
-    nothing_near,
-    visitors,
-    welcome,
+    empty_candidates,
+    empty_query_batch,
+    find_candidates,
+    load_query,
+    lowest_bit,
 )
-from proxyhash.index.clusters.layout import Groups
-from proxyhash.index.clusters.topk import Best, key_of, offer, put_in_order
-from proxyhash.index.item_ids import Longs, Whole, position_at
+from proxyhash.index.clusters.layout import Clusters
+from proxyhash.index.clusters.topk import TopK, pack_rank, push, sort_topk
+from proxyhash.index.item_ids import Int, Int64s, item_id_at
 from proxyhash.utils.jit import jit
 
-TILE = 8  # blocks that a visitor passes over before the next one's turn: they stay in the nearest cache
+TILE = 8  # blocks that one query tests before the next query's turn: they stay in the L1 cache
 
 
 @jit(nogil=True)
-def nearest(queries: Words, groups: Groups, best: Best, looked: Longs) -> None:
-    """Find the k nearest of each of `queries` (Q, W), k <= N, best first; `looked` (Q,) counts the codes compared.
+def nearest(queries: Words, clusters: Clusters, top: TopK, compared: Int64s) -> None:
+    """Find the k nearest of each of `queries` (Q, W), k <= N, nearest first; `compared` (Q,) counts the codes tested.
 
-    Each query first visits the group with the nearest centre, and the next ones until it holds k, which bring its k-th
-    distance down; then all that still need a group visit it together.
+    Each query first scans the nearest clusters until it holds k codes, which gives a small k-th distance. Then all queries
+    that a cluster can still improve scan it together.
     """
-    guests, near = visitors(len(queries), queries.shape[1]), nothing_near(queries.shape[1])
-    visited = _visit_alone(queries, groups, guests, best, looked, near)
-    _visit_together(queries, groups, visited, guests, best, looked, near)
-    put_in_order(best)
+    batch, candidates = empty_query_batch(len(queries), queries.shape[1]), empty_candidates(queries.shape[1])
+    last_rank = _scan_nearest_clusters(queries, clusters, batch, top, compared, candidates)
+    _scan_other_clusters(queries, clusters, last_rank, batch, top, compared, candidates)
+    sort_topk(top)
 
 
 @jit(nogil=True)
-def _visit_alone(queries: Words, groups: Groups, guests: Visitors, best: Best, looked: Longs, near: Near) -> Longs:
-    """Let each query visit the nearest groups until it holds k; return the rank of the last of them (Q,)."""
-    visited = np.full(len(queries), -1, np.int64)
+def _scan_nearest_clusters(
+    queries: Words, clusters: Clusters, batch: QueryBatch, top: TopK, compared: Int64s, candidates: Candidates
+) -> Int64s:
+    """Scan the nearest clusters of each query until it holds k codes; return the rank of the last cluster (Q,)."""
+    last_rank = np.full(len(queries), -1, np.int64)
     for q in range(len(queries)):
-        while best.held[q] < best.keys.shape[1]:
-            visited[q] = _next_rank(queries, q, groups.centres, visited[q])
-            welcome(guests, 0, queries, q, groups, visited[q] & 0xFFFF)
-            _visit(groups, visited[q] & 0xFFFF, guests, 1, best, looked, near)
-    return visited
+        while top.counts[q] < top.ranks.shape[1]:
+            last_rank[q] = _next_cluster_rank(queries, q, clusters.centroids, last_rank[q])
+            load_query(batch, 0, queries, q, clusters, last_rank[q] & 0xFFFF)
+            _scan_cluster(clusters, last_rank[q] & 0xFFFF, batch, 1, top, compared, candidates)
+    return last_rank
 
 
 @jit(nogil=True, skip_refcounts=True, inline="always")
-def _rank(centre: Whole, group: Whole) -> Whole:
-    """Return what groups are ordered by for a query: the distance of their centres, then their numbers."""
-    return (np.int64(centre) << 16) + group
+def _cluster_rank(to_centroid: Int, cluster: Int) -> Int:
+    """Return a cluster's rank for a query: the distance of its centroid, then its id."""
+    return (np.int64(to_centroid) << 16) + cluster
 
 
 @jit(nogil=True, skip_refcounts=True)
-def _next_rank(queries: Words, q: Whole, centres: Words, after: Whole) -> Whole:
-    """Return the rank of the group that is nearest to a query, after one of some rank."""
-    least: Whole = np.int64(2**60)
-    for group in range(len(centres)):
-        rank = _rank(apart(queries, q, centres, group), group)
+def _next_cluster_rank(queries: Words, q: Int, centroids: Words, after: Int) -> Int:
+    """Return the lowest cluster rank of a query above `after`."""
+    least: Int = np.int64(2**60)
+    for cluster in range(len(centroids)):
+        rank = _cluster_rank(centroid_distance(queries, q, centroids, cluster), cluster)
         if after < rank < least:
             least = rank
     return least
 
 
 @jit(nogil=True, skip_refcounts=True)
-def _visit_together(
-    queries: Words, groups: Groups, visited: Longs, guests: Visitors, best: Best, looked: Longs, near: Near
+def _scan_other_clusters(
+    queries: Words,
+    clusters: Clusters,
+    last_rank: Int64s,
+    batch: QueryBatch,
+    top: TopK,
+    compared: Int64s,
+    candidates: Candidates,
 ) -> None:
-    """Let all queries visit the groups that they have not visited, which have a higher rank."""
-    for group in range(len(groups.centres)):
-        coming = 0
+    """Scan for all queries the clusters that they have not scanned: those of a higher rank."""
+    for cluster in range(len(clusters.centroids)):
+        loaded = 0
         for q in range(len(queries)):
-            centre = apart(queries, q, groups.centres, group)
-            if in_reach(groups.spans, group, centre, best.limit[q]) and _rank(centre, group) > visited[q]:
-                welcome(guests, coming, queries, q, groups, group)
-                coming += 1
-        _visit(groups, group, guests, coming, best, looked, near)
+            to_centroid = centroid_distance(queries, q, clusters.centroids, cluster)
+            if (
+                can_reach(clusters.spans, cluster, to_centroid, top.limit[q])
+                and _cluster_rank(to_centroid, cluster) > last_rank[q]
+            ):
+                load_query(batch, loaded, queries, q, clusters, cluster)
+                loaded += 1
+        _scan_cluster(clusters, cluster, batch, loaded, top, compared, candidates)
 
 
 @jit(nogil=True, skip_refcounts=True)
-def _visit(groups: Groups, group: Whole, guests: Visitors, coming: Whole, best: Best, looked: Longs, near: Near) -> None:
-    """Let visitors pass over those blocks of a group that can hold one of their k nearest.
+def _scan_cluster(
+    clusters: Clusters, cluster: Int, batch: QueryBatch, loaded: Int, top: TopK, compared: Int64s, candidates: Candidates
+) -> None:
+    """Test the loaded queries against those blocks of a cluster that can hold one of their k nearest codes.
 
-    A shell is left out only if its bound is strictly above the k-th distance: an equal one may hold an earlier position.
+    A shell is skipped only if its bound is strictly above the k-th distance: at an equal distance, a lower id wins.
     """
-    last = groups.starts[group + 1]
-    for begin in range(groups.starts[group], last, TILE):
+    last = clusters.starts[cluster + 1]
+    for begin in range(clusters.starts[cluster], last, TILE):
         end = min(begin + TILE, last)
-        low, high = groups.shells[begin, 0], groups.shells[end - 1, 1]
-        for visitor in range(coming):
-            q, centre = guests.query[visitor], guests.centre[visitor]
-            if low - centre <= best.limit[q] and centre - high <= best.limit[q]:
+        low, high = clusters.shells[begin, 0], clusters.shells[end - 1, 1]
+        for row in range(loaded):
+            q, to_centroid = batch.query[row], batch.to_centroid[row]
+            if low - to_centroid <= top.limit[q] and to_centroid - high <= top.limit[q]:
                 for block in range(begin, end):
-                    if in_reach(groups.shells, block, centre, best.limit[q]):
-                        looked[q] += codes_in(groups, block)
-                        if may_hold(groups, block, guests, visitor, best.limit[q]):
-                            find_near(groups, block, guests, visitor, best.limit[q], near)
-                            _take(groups, block, near, best, q)
+                    if can_reach(clusters.shells, block, to_centroid, top.limit[q]):
+                        compared[q] += count_codes(clusters, block)
+                        if can_contain(clusters, block, batch, row, top.limit[q]):
+                            find_candidates(clusters, block, batch, row, top.limit[q], candidates)
+                            _push_candidates(clusters, block, candidates, top, q)
 
 
 @jit(nogil=True, skip_refcounts=True)
-def _take(groups: Groups, block: Whole, near: Near, best: Best, q: Whole) -> None:
-    """Offer all codes of a block that are marked."""
+def _push_candidates(clusters: Clusters, block: Int, candidates: Candidates, top: TopK, q: Int) -> None:
+    """Push the candidates of a block to the heap of query q."""
     for word in range(4):
-        left = near.marks[word]
+        left = candidates.mask[word]
         while left:
-            bit = lowest(left)
+            bit = lowest_bit(left)
             left &= left - np.uint64(1)
-            distance, place = distance_at(near, word, bit), block * BLOCK + 64 * word + bit
-            if distance <= best.limit[q]:
-                offer(best, q, key_of(distance, position_at(groups.positions, place)), place)
+            distance, slot = distance_at(candidates, word, bit), block * BLOCK + 64 * word + bit
+            if distance <= top.limit[q]:
+                push(top, q, pack_rank(distance, item_id_at(clusters.item_ids, slot)), slot)
 
 
 @jit(nogil=True)
-def within(queries: Words, groups: Groups, radius: Whole, ends: Longs, keys: Words, places: Longs, write: bool) -> None:
-    """Advance `ends` (Q,) by the codes within `radius` of each query; if `write`, put keys and places there."""
-    guests, near = visitors(len(queries), queries.shape[1]), nothing_near(queries.shape[1])
-    for group in range(len(groups.centres)):
-        coming = 0
+def range_search(
+    queries: Words, clusters: Clusters, radius: Int, ends: Int64s, ranks: Words, slots: Int64s, write: bool
+) -> None:
+    """Advance `ends` (Q,) by the number of codes within `radius` of each query; if `write`, store ranks and slots there."""
+    batch, candidates = empty_query_batch(len(queries), queries.shape[1]), empty_candidates(queries.shape[1])
+    for cluster in range(len(clusters.centroids)):
+        loaded = 0
         for q in range(len(queries)):
-            if in_reach(groups.spans, group, apart(queries, q, groups.centres, group), radius):
-                welcome(guests, coming, queries, q, groups, group)
-                coming += 1
-        for block in range(groups.starts[group], groups.starts[group + 1]):
-            for visitor in range(coming):
-                reach = in_reach(groups.shells, block, guests.centre[visitor], radius)
-                if reach and may_hold(groups, block, guests, visitor, radius):
-                    find_near(groups, block, guests, visitor, radius, near)
-                    _collect(groups, block, near, guests.query[visitor], ends, keys, places, write)
+            if can_reach(clusters.spans, cluster, centroid_distance(queries, q, clusters.centroids, cluster), radius):
+                load_query(batch, loaded, queries, q, clusters, cluster)
+                loaded += 1
+        for block in range(clusters.starts[cluster], clusters.starts[cluster + 1]):
+            for row in range(loaded):
+                reach = can_reach(clusters.shells, block, batch.to_centroid[row], radius)
+                if reach and can_contain(clusters, block, batch, row, radius):
+                    find_candidates(clusters, block, batch, row, radius, candidates)
+                    _collect(clusters, block, candidates, batch.query[row], ends, ranks, slots, write)
 
 
 @jit(nogil=True, skip_refcounts=True)
 def _collect(
-    groups: Groups, block: Whole, near: Near, q: Whole, ends: Longs, keys: Words, places: Longs, write: bool
+    clusters: Clusters, block: Int, candidates: Candidates, q: Int, ends: Int64s, ranks: Words, slots: Int64s, write: bool
 ) -> None:
-    """Advance `ends[q]` by the codes of a block that are marked."""
+    """Advance `ends[q]` by the candidates of a block."""
     for word in range(4):
-        left = near.marks[word]
+        left = candidates.mask[word]
         while left:
-            bit = lowest(left)
+            bit = lowest_bit(left)
             left &= left - np.uint64(1)
             if write:
-                place = block * BLOCK + 64 * word + bit
-                keys[ends[q]] = key_of(distance_at(near, word, bit), position_at(groups.positions, place))
-                places[ends[q]] = place
+                slot = block * BLOCK + 64 * word + bit
+                ranks[ends[q]] = pack_rank(distance_at(candidates, word, bit), item_id_at(clusters.item_ids, slot))
+                slots[ends[q]] = slot
             ends[q] += 1

@@ -1,6 +1,6 @@
-"""The best k of each query, kept while codes stream by: a heap with the worst on top.
+"""Bounded heaps of the k nearest codes of each query, the farthest at the root.
 
-A key is the distance in its high half and the position in its low: one comparison settles ties.
+A rank packs the distance into its high half and the item id into its low half: one comparison also settles ties.
 """
 
 from typing import NamedTuple
@@ -8,76 +8,76 @@ from typing import NamedTuple
 import numpy as np
 
 from proxyhash.codes.bits import Words
-from proxyhash.index.item_ids import Longs, Whole
+from proxyhash.index.item_ids import Int, Int64s
 from proxyhash.utils.jit import jit
 
 _HALF = np.uint64(32)
 
 
-class Best(NamedTuple):
-    """The first `held` (Q,) of `keys` and of `places` (Q, k) are a heap; `limit` (Q,) is the largest distance of use."""
+class TopK(NamedTuple):
+    """Heaps of Q queries: the first `counts` (Q,) of `ranks` and `slots` (Q, k); `limit` (Q,) is the k-th distance."""
 
-    keys: Words
-    places: Longs
-    held: Longs
-    limit: Longs
+    ranks: Words
+    slots: Int64s
+    counts: Int64s
+    limit: Int64s
 
 
-def none_held(queries: int, k: int, bits: int) -> Best:
-    """Return empty heaps."""
-    keys, places = np.empty((queries, k), np.uint64), np.empty((queries, k), np.int64)
-    return Best(keys, places, np.zeros(queries, np.int64), np.full(queries, bits, np.int64))
+def empty_topk(queries: int, k: int, bits: int) -> TopK:
+    """Return empty heaps for codes of so many bits."""
+    ranks, slots = np.empty((queries, k), np.uint64), np.empty((queries, k), np.int64)
+    return TopK(ranks, slots, np.zeros(queries, np.int64), np.full(queries, bits, np.int64))
 
 
 @jit(nogil=True, skip_refcounts=True, inline="always")
-def key_of(distance: Whole, position: Whole) -> Whole:
-    """Return distance and position in one."""
-    return (np.uint64(distance) << np.uint64(32)) | np.uint64(position)
+def pack_rank(distance: Int, item_id: Int) -> Int:
+    """Return distance and item id in one number."""
+    return (np.uint64(distance) << np.uint64(32)) | np.uint64(item_id)
 
 
 @jit(nogil=True, skip_refcounts=True)
-def offer(best: Best, q: Whole, key: Whole, place: Whole) -> None:
-    """Keep a code for query q if it is among the k best so far."""
-    keys, places, k = best.keys[q], best.places[q], best.keys.shape[1]
-    if best.held[q] < k:
-        _add(keys, places, best.held[q], key, place)
-        best.held[q] += 1
-    elif key < keys[0]:
-        _replace_worst(keys, places, key, place)
-    if best.held[q] == k:
-        best.limit[q] = keys[0] >> _HALF
+def push(top: TopK, q: Int, rank: Int, slot: Int) -> None:
+    """Keep a code for query q if it is among its k nearest so far."""
+    ranks, slots, k = top.ranks[q], top.slots[q], top.ranks.shape[1]
+    if top.counts[q] < k:
+        _sift_up(ranks, slots, top.counts[q], rank, slot)
+        top.counts[q] += 1
+    elif rank < ranks[0]:
+        _replace_root(ranks, slots, rank, slot)
+    if top.counts[q] == k:
+        top.limit[q] = ranks[0] >> _HALF
 
 
 @jit(nogil=True)
-def put_in_order(best: Best) -> None:
-    """Order what each query holds, best first; it is no heap any more."""
-    for q in range(len(best.keys)):
-        order = np.argsort(best.keys[q])
-        best.keys[q], best.places[q] = best.keys[q][order], best.places[q][order]
+def sort_topk(top: TopK) -> None:
+    """Sort each query's codes, nearest first; the arrays are heaps no longer."""
+    for q in range(len(top.ranks)):
+        order = np.argsort(top.ranks[q])
+        top.ranks[q], top.slots[q] = top.ranks[q][order], top.slots[q][order]
 
 
 @jit(nogil=True, skip_refcounts=True)
-def _add(keys: Words, places: Longs, leaf: Whole, key: Whole, place: Whole) -> None:
-    """Add one to the `leaf` that are held so far."""
-    while leaf > 0 and keys[(leaf - 1) // 2] < key:
+def _sift_up(ranks: Words, slots: Int64s, leaf: Int, rank: Int, slot: Int) -> None:
+    """Add a code to a heap that holds `leaf` codes."""
+    while leaf > 0 and ranks[(leaf - 1) // 2] < rank:
         parent = (leaf - 1) // 2
-        keys[leaf], places[leaf] = keys[parent], places[parent]
+        ranks[leaf], slots[leaf] = ranks[parent], slots[parent]
         leaf = parent
-    keys[leaf], places[leaf] = key, place
+    ranks[leaf], slots[leaf] = rank, slot
 
 
 @jit(nogil=True, skip_refcounts=True)
-def _replace_worst(keys: Words, places: Longs, key: Whole, place: Whole) -> None:
-    """Put a better one in the place of the worst."""
-    root, count = 0, len(keys)
+def _replace_root(ranks: Words, slots: Int64s, rank: Int, slot: Int) -> None:
+    """Replace the farthest code of a full heap."""
+    root, count = 0, len(ranks)
     while True:
         child = 2 * root + 1
         if child >= count:
             break
-        if child + 1 < count and keys[child + 1] > keys[child]:
+        if child + 1 < count and ranks[child + 1] > ranks[child]:
             child += 1
-        if keys[child] <= key:
+        if ranks[child] <= rank:
             break
-        keys[root], places[root] = keys[child], places[child]
+        ranks[root], slots[root] = ranks[child], slots[child]
         root = child
-    keys[root], places[root] = key, place
+    ranks[root], slots[root] = rank, slot

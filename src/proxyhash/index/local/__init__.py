@@ -1,1 +1,1 @@
-"""What an index keeps on disk: a SQLite file with items, and with codes in blocks that have checksums."""
+"""Index in a folder of this machine: SQLite storage, and snapshots of its codes in memory."""

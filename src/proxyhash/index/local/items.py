@@ -1,4 +1,4 @@
-"""What is known of each item beside its code: key, labels, and the file it came from."""
+"""Items of an index: key, labels, and the file that each came from."""
 
 import json
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -10,115 +10,127 @@ from typing import NamedTuple
 
 import numpy as np
 
-from proxyhash.index.item_ids import Starts
+from proxyhash.index.item_ids import UInt32s
 from proxyhash.index.local.store import Store
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import IndexNames as Sql
 
-_AT_ONCE = 10_000  # values in one question to SQLite
+_VALUES_PER_QUERY = 10_000  # in one statement of SQLite
+
+Labels = Sequence[Sequence[str] | str | None]
+"""Labels of items: one label, several, or None for each."""
 
 
 @dataclass(frozen=True)
-class FileFacts:
-    """By which a file is known to be unchanged: its size, and when it was modified (nanoseconds)."""
+class FileStat:
+    """Size and modification time (nanoseconds) of a file; a file with both unchanged is not encoded again."""
 
     size: int
-    modified: int
+    mtime_ns: int
 
 
 class Item(NamedTuple):
-    """One item as it is stored."""
+    """One stored item."""
 
-    position: int
+    item_id: int
     key: str
     labels: tuple[str, ...] = ()
     path: Path | None = None  # of its file; None if its code came without one
-    root: Path | None = None  # the folder that the file was found in
+    root: Path | None = None  # folder that the file was found in
 
 
-Labels = Sequence[Sequence[str] | str | None]
-
-
-def insert(
+def insert_items(
     store: Store,
-    positions: range,
+    item_ids: range,
     keys: Sequence[str],
     labels: Labels | None,
     source: int | None = None,
-    files: Sequence[FileFacts] | None = None,
+    files: Sequence[FileStat] | None = None,
 ) -> None:
-    """Store new items; a key that is there already makes SQLite raise an IntegrityError."""
-    texts = [None] * len(keys) if labels is None else labels_as_text(labels)
+    """Store new items; a key that exists makes SQLite raise an IntegrityError."""
+    texts = [None] * len(keys) if labels is None else labels_to_json(labels)
     if files is None:
-        rows: Iterable[tuple[object, ...]] = zip(positions, keys, texts, strict=True)
-        store.insert("items(position, key, labels)", rows)
+        rows: Iterable[tuple[object, ...]] = zip(item_ids, keys, texts, strict=True)
+        store.insert(f"items({Sql.ITEM_ID}, key, labels)", rows)
     else:
-        sizes, times = (file.size for file in files), (file.modified for file in files)
-        store.insert("items", zip(positions, keys, texts, repeat(source, len(keys)), sizes, times, strict=True))
+        sizes, times = (file.size for file in files), (file.mtime_ns for file in files)
+        store.insert("items", zip(item_ids, keys, texts, repeat(source, len(keys)), sizes, times, strict=True))
 
 
-def positions_of(store: Store, keys: Iterable[str]) -> dict[str, int]:
-    """Return the positions of those keys that are there."""
+def ids_by_key(store: Store, keys: Iterable[str]) -> dict[str, int]:
+    """Return the item ids of those keys that exist."""
     found: dict[str, int] = {}
-    for part in _parts(list(keys)):
-        statement = f"SELECT key, position FROM items WHERE key IN ({_marks(part)})"
-        found.update((key, position) for key, position in store.rows(statement, *part))
+    for part in _chunks(list(keys)):
+        statement = f"SELECT key, {Sql.ITEM_ID} FROM items WHERE key IN ({_marks(part)})"
+        found.update((key, item_id) for key, item_id in store.rows(statement, *part))
     return found
 
 
-def items_at(store: Store, positions: Iterable[int]) -> dict[int, Item]:
-    """Return the items at some positions; those that were removed meanwhile are missing."""
+def all_ids(store: Store) -> UInt32s:
+    """Return the ids of all items, ascending."""
+    rows = store.rows(f"SELECT {Sql.ITEM_ID} FROM items ORDER BY {Sql.ITEM_ID}")
+    return np.array([row[0] for row in rows], np.uint32)
+
+
+def items_by_id(store: Store, item_ids: Iterable[int]) -> dict[int, Item]:
+    """Return items by their ids; those that were removed meanwhile are missing."""
     found: dict[int, Item] = {}
-    for part in _parts(sorted({int(position) for position in positions})):
+    for part in _chunks(sorted({int(item_id) for item_id in item_ids})):
         statement = (
-            "SELECT position, key, labels, path, prefix FROM items LEFT JOIN sources ON source = number "
-            f"WHERE position IN ({_marks(part)})"
+            f"SELECT {Sql.ITEM_ID}, key, labels, path, prefix FROM items LEFT JOIN sources ON source = number "
+            f"WHERE {Sql.ITEM_ID} IN ({_marks(part)})"
         )
-        for position, key, labels, path, prefix in store.rows(statement, *part):
+        for item_id, key, labels, path, prefix in store.rows(statement, *part):
             root = None if path is None else Path(path)
             file = None if root is None else root / key[len(prefix) :]
-            found[position] = Item(position, key, labels_from(labels), file, root)
+            found[item_id] = Item(item_id, key, labels_from_json(labels), file, root)
     return found
 
 
-class RememberedItems:
-    """Items as they were when they were last found, until the index changes or there are too many of them."""
+class ItemCache:
+    """Up to `max_size` items that were found before. It is emptied when the index changes or it is full."""
 
-    def __init__(self, store: Store, most: int) -> None:
-        self._store, self._most = store, most
-        self._state: tuple[int, dict[int, Item]] = (-1, {})  # the index's generation when they were read, and they
+    def __init__(self, store: Store, max_size: int) -> None:
+        self._store, self._max_size = store, max_size
+        self._state: tuple[int, dict[int, Item]] = (-1, {})  # the generation of the index, and its items
 
-    def at(self, positions: set[int], generation: int) -> Mapping[int, Item]:
-        """Return the items at some positions, and perhaps others; those that were removed meanwhile are missing."""
-        then, known = self._state
-        missing = positions - known.keys()
-        if then != generation or len(known) + len(missing) > self._most:
-            known, missing = {}, positions
+    def __len__(self) -> int:
+        """Return the number of cached items."""
+        return len(self._state[1])
+
+    def get(self, item_ids: set[int], generation: int) -> Mapping[int, Item]:
+        """Return the items of some ids, and perhaps others; those that were removed meanwhile are missing."""
+        cached_generation, items = self._state
+        missing = item_ids - items.keys()
+        if cached_generation != generation or len(items) + len(missing) > self._max_size:
+            items, missing = {}, item_ids
         if missing:
-            known.update(items_at(self._store, missing))
-        if len(known) <= self._most:
-            self._state = generation, known
-        return known
+            items.update(items_by_id(self._store, missing))
+        if len(items) <= self._max_size:
+            self._state = generation, items
+        return items
 
 
-def delete(store: Store, positions: Starts) -> None:
+def delete_items(store: Store, item_ids: UInt32s) -> None:
     """Delete items."""
-    store.run_many("DELETE FROM items WHERE position = ?", ((int(position),) for position in positions))
+    store.run_many(f"DELETE FROM items WHERE {Sql.ITEM_ID} = ?", ((int(item_id),) for item_id in item_ids))
 
 
-def source_number(store: Store, path: Path, prefix: str) -> int:
+def add_source(store: Store, path: Path, prefix: str) -> int:
     """Return the number of a folder that items come from; a new one is stored."""
     store.run("INSERT OR IGNORE INTO sources(path, prefix) VALUES (?, ?)", str(path), prefix)
     return int(store.value("SELECT number FROM sources WHERE path = ? AND prefix = ?", str(path), prefix))
 
 
-def files_of(store: Store, path: Path, prefix: str) -> dict[str, FileFacts]:
-    """Return the keys that came from a folder, and their files' facts as they were then."""
-    statement = "SELECT key, size, modified FROM items JOIN sources ON source = number WHERE path = ? AND prefix = ?"
-    return {key: FileFacts(size, modified) for key, size, modified in store.rows(statement, str(path), prefix)}
+def files_of_source(store: Store, path: Path, prefix: str) -> dict[str, FileStat]:
+    """Return the keys that came from a folder, with size and time of their files as they were then."""
+    columns = f"key, size, {Sql.MTIME_NS}"
+    statement = f"SELECT {columns} FROM items JOIN sources ON source = number WHERE path = ? AND prefix = ?"
+    return {key: FileStat(size, mtime_ns) for key, size, mtime_ns in store.rows(statement, str(path), prefix)}
 
 
 def check_keys(keys: Sequence[str], count: int) -> None:
-    """Refuse keys that cannot name `count` items."""
+    """Raise an InputError unless the keys can name `count` items."""
     if len(keys) != count:
         raise InputError(f"{count:,} codes need as many keys, not {len(keys):,}.")
     try:
@@ -137,7 +149,7 @@ def check_keys(keys: Sequence[str], count: int) -> None:
 
 
 def check_found(keys: Iterable[str], found: Container[str]) -> None:
-    """Refuse to remove anything if one of the keys is unknown."""
+    """Raise an InputError if one of the keys to remove is unknown."""
     missing = sorted({key for key in keys if key not in found})
     if missing:
         more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
@@ -145,31 +157,31 @@ def check_found(keys: Iterable[str], found: Container[str]) -> None:
 
 
 def check_labels(labels: Labels | None, count: int) -> None:
-    """Refuse labels of another number of items."""
+    """Raise an InputError unless there are labels for `count` items, or None."""
     if labels is not None and len(labels) != count:
         raise InputError(f"{count:,} items need as many labels, not {len(labels):,}.")
 
 
-def labels_as_text(labels: Labels) -> list[str | None]:
-    """Return labels as JSON, each combination made into text once."""
-    known: dict[Sequence[str] | str | None, str | None] = {None: None, "": None, (): None}
-    texts = []
+def labels_to_json(labels: Labels) -> list[str | None]:
+    """Return labels as JSON, each combination serialized once."""
+    texts: dict[Sequence[str] | str | None, str | None] = {None: None, "": None, (): None}
+    out = []
     for label in labels:
         key = label if isinstance(label, str) or label is None else tuple(label)
-        if key not in known:
-            known[key] = json.dumps([key] if isinstance(key, str) else key, ensure_ascii=False)
-        texts.append(known[key])
-    return texts
+        if key not in texts:
+            texts[key] = json.dumps([key] if isinstance(key, str) else key, ensure_ascii=False)
+        out.append(texts[key])
+    return out
 
 
-@lru_cache(4096)  # a search finds the same few labels again and again
-def labels_from(text: str | None) -> tuple[str, ...]:
-    """Return labels from their text."""
+@lru_cache(4096)  # searches find the same few labels again and again
+def labels_from_json(text: str | None) -> tuple[str, ...]:
+    """Return labels from JSON."""
     return tuple(json.loads(text)) if text else ()
 
 
-def _parts(values: list[str] | list[int]) -> Iterable[list[str] | list[int]]:
-    return (values[first : first + _AT_ONCE] for first in range(0, len(values), _AT_ONCE))
+def _chunks(values: list[str] | list[int]) -> Iterable[list[str] | list[int]]:
+    return (values[first : first + _VALUES_PER_QUERY] for first in range(0, len(values), _VALUES_PER_QUERY))
 
 
 def _marks(values: Sequence[object]) -> str:

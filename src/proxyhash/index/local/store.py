@@ -1,4 +1,4 @@
-"""The SQLite file of an index: its tables, its transactions, and its errors in plain words.
+"""SQLite file of an index: connection, transactions, and error messages.
 
 Write-ahead logging lets several processes read while one writes; `synchronous=FULL` makes a commit survive a loss of power.
 """
@@ -9,74 +9,73 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from proxyhash.codes.bits import Packed
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import INDEX_SCHEMA
+from proxyhash.utils.legacy_names import IndexNames as Sql
 
-APPLICATION = 0x50584958  # "PXIX", in the header of the file: what says that a database is an index of ours
-VERSION = 1
-_READING, _WRITING = -512, -32768  # KB of pages that a connection keeps: readers hold codes, not pages
-_ROWS = 500  # that one statement inserts: a third of the time of one by one
-WAIT = 30.0  # seconds that a writer waits for another one
+APPLICATION_ID = 0x50584958  # "PXIX" in the header of the file marks a database as an index
+FORMAT_VERSION = 1
+_READ_CACHE, _WRITE_CACHE = -512, -32768  # page cache in KB; readers hold codes in memory, not pages
+_ROWS_PER_INSERT = 500  # takes a third of the time of single rows
+WAIT_SECONDS = 30.0  # that a writer waits for another one
 
-_SCHEMA = """
-CREATE TABLE facts(name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-CREATE TABLE editions(
-    number INTEGER PRIMARY KEY, bits INTEGER NOT NULL, model TEXT, centres BLOB, grouped_at INTEGER NOT NULL);
-CREATE TABLE blocks(
-    edition INTEGER NOT NULL, number INTEGER NOT NULL, version INTEGER NOT NULL, count INTEGER NOT NULL,
-    low INTEGER NOT NULL, high INTEGER NOT NULL, checksum INTEGER NOT NULL,
-    groups BLOB NOT NULL, positions BLOB NOT NULL, codes BLOB NOT NULL, PRIMARY KEY(edition, number));
-CREATE TABLE sources(number INTEGER PRIMARY KEY, path TEXT NOT NULL, prefix TEXT NOT NULL, UNIQUE(path, prefix));
-CREATE TABLE items(
-    position INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, labels TEXT, source INTEGER, size INTEGER, modified INTEGER);
-INSERT INTO facts VALUES ('live', 1), ('generation', 1), ('next', 0);
-"""
+
+class VersionInfo(NamedTuple):
+    """One version of the codes: an upgrade to another model writes a new version beside the active one."""
+
+    bits: int
+    model: str | None  # fingerprint; None: codes from elsewhere
+    clustered_at: int  # number of codes when centroids were last chosen
 
 
 class Store:
     """One connection to the file, shared by the threads of a process."""
 
-    def __init__(self, path: Path, *, wait: float = WAIT) -> None:
+    def __init__(self, path: Path, *, wait: float = WAIT_SECONDS) -> None:
         self.path = path
         self._lock = threading.RLock()
-        with self._plainly():
+        with self._translate_errors():
             self._connection = _connect(path, wait)
             self._check()
 
     @classmethod
     def create(cls, path: Path, bits: int, model: str | None) -> "Store":
-        """Make an empty index; one that another process has just made is opened instead."""
+        """Create an empty index; one that another process has just created is opened instead."""
         try:
-            with closing(sqlite3.connect(path, isolation_level=None, timeout=WAIT)) as connection:
+            with closing(sqlite3.connect(path, isolation_level=None, timeout=WAIT_SECONDS)) as connection:
                 connection.execute("PRAGMA page_size = 8192")
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("BEGIN IMMEDIATE")
                 if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                    for statement in _SCHEMA.split(";"):
+                    for statement in INDEX_SCHEMA.split(";"):
                         connection.execute(statement)
-                    connection.execute("INSERT INTO editions VALUES (1, ?, ?, NULL, 0)", (bits, model))
-                    connection.execute(f"PRAGMA application_id = {APPLICATION}")
-                    connection.execute(f"PRAGMA user_version = {VERSION}")
+                    connection.execute(f"INSERT INTO {Sql.VERSIONS} VALUES (1, ?, ?, NULL, 0)", (bits, model))
+                    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise InputError(sentence(error, path)) from error
+            raise InputError(describe_error(error, path)) from error
         return cls(path)
 
     def close(self) -> None:
-        """Close the connection; the last one to close folds the log into the file."""
+        """Close the connection; the last one to close merges the log into the file."""
         with self._lock:
             self._connection.close()
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return all rows of a query."""
-        with self._lock, self._plainly():
+        with self._lock, self._translate_errors():
             return self._connection.execute(statement, values).fetchall()
 
     def each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query one by one: for rows that are large. The lock is held between them."""
-        with self._lock, self._plainly():
+        """Yield the rows of a query one by one, for large rows. The lock is held between them."""
+        with self._lock, self._translate_errors():
             yield from self._connection.execute(statement, values)
 
     def value(self, statement: str, *values: Any) -> Any:
@@ -86,53 +85,102 @@ class Store:
 
     def run(self, statement: str, *values: Any) -> None:
         """Execute a statement of a transaction."""
-        with self._plainly():
+        with self._translate_errors():
             self._connection.execute(statement, values)
 
     def run_many(self, statement: str, rows: Any) -> None:
         """Execute a statement for each of many rows."""
-        with self._plainly():
+        with self._translate_errors():
             self._connection.executemany(statement, rows)
 
     def insert(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Insert rows into a table, many with each statement."""
         waiting = iter(rows)
-        with self._plainly():
-            while part := list(islice(waiting, _ROWS)):
+        with self._translate_errors():
+            while part := list(islice(waiting, _ROWS_PER_INSERT)):
                 row = f"({', '.join('?' * len(part[0]))})"
                 values = list(chain.from_iterable(part))
                 self._connection.execute(f"INSERT INTO {table} VALUES {', '.join([row] * len(part))}", values)
 
-    def fact(self, name: str) -> int:
+    def meta(self, name: str) -> int:
         """Return one of the numbers that describe the index."""
-        return int(self.value("SELECT value FROM facts WHERE name = ?", name))
+        return int(self.value(f"SELECT value FROM {Sql.META} WHERE name = ?", name))
 
-    def set_fact(self, name: str, value: int) -> None:
+    def set_meta(self, name: str, value: int) -> None:
         """Change one of these numbers."""
-        self.run("UPDATE facts SET value = ? WHERE name = ?", value, name)
+        self.run(f"UPDATE {Sql.META} SET value = ? WHERE name = ?", value, name)
+
+    @property
+    def generation(self) -> int:
+        """Return a number that grows with every committed transaction."""
+        return self.meta(Sql.GENERATION)
+
+    @property
+    def next_id(self) -> int:
+        """Return the id of the next item that is added."""
+        return self.meta(Sql.NEXT_ID)
+
+    @property
+    def active_version(self) -> int:
+        """Return the version of the codes that is searched."""
+        return self.meta(Sql.ACTIVE_VERSION)
+
+    def version_info(self, version: int) -> VersionInfo:
+        """Return the description of a version."""
+        statement = f"SELECT bits, model, {Sql.CLUSTERED_AT} FROM {Sql.VERSIONS} WHERE number = ?"
+        return VersionInfo(*self.rows(statement, version)[0])
+
+    def centroids(self, version: int) -> Packed | None:
+        """Return the centroids of a version (C, bytes), or None."""
+        bits, blob = self.rows(f"SELECT bits, {Sql.CENTROIDS} FROM {Sql.VERSIONS} WHERE number = ?", version)[0]
+        return None if blob is None else np.frombuffer(blob, np.uint8).reshape(-1, (bits + 7) // 8)
+
+    def set_centroids(self, version: int, centroids: Packed | None, clustered_at: int) -> None:
+        """Store the centroids of a version, and the number of codes that they were chosen for."""
+        statement = f"UPDATE {Sql.VERSIONS} SET {Sql.CENTROIDS} = ?, {Sql.CLUSTERED_AT} = ? WHERE number = ?"
+        self.run(statement, None if centroids is None else centroids.tobytes(), clustered_at, version)
+
+    def start_version(self, bits: int, model: str) -> int:
+        """Return the version that is being written for a model: one that was started before, or a new one.
+
+        All versions but that and the active one are dropped.
+        """
+        active = self.active_version
+        statement = f"SELECT number FROM {Sql.VERSIONS} WHERE model = ? AND number > ?"
+        started = self.value(statement, model, active)
+        self.drop_versions(active, active if started is None else started)
+        if started is None:
+            started = active + 1
+            self.run(f"INSERT INTO {Sql.VERSIONS} VALUES (?, ?, ?, NULL, 0)", started, bits, model)
+        return int(started)
+
+    def drop_versions(self, keep: int, also: int) -> None:
+        """Delete the codes and descriptions of all versions but two."""
+        self.run(f"DELETE FROM blocks WHERE {Sql.VERSION} NOT IN (?, ?)", keep, also)
+        self.run(f"DELETE FROM {Sql.VERSIONS} WHERE number NOT IN (?, ?)", keep, also)
 
     @contextmanager
     def writing(self) -> Iterator[int]:
-        """Hold the only right to write; all is committed at the end, or nothing if an error comes. Gives the generation."""
-        with self._lock, self._plainly():
-            self._connection.execute(f"PRAGMA cache_size = {_WRITING}")
+        """Hold the write lock and yield the new generation; commit at the end, or roll back after an error."""
+        with self._lock, self._translate_errors():
+            self._connection.execute(f"PRAGMA cache_size = {_WRITE_CACHE}")
             self._connection.execute("BEGIN IMMEDIATE")
             try:
-                generation = self.fact("generation") + 1
-                self.set_fact("generation", generation)
+                generation = self.generation + 1
+                self.set_meta(Sql.GENERATION, generation)
                 yield generation
                 self._connection.execute("COMMIT")
             except BaseException:
-                if self._in_transaction():  # a full disk has rolled back by itself
+                if self._in_transaction():  # SQLite rolls back by itself when the disk is full
                     self._connection.execute("ROLLBACK")
                 raise
             finally:
-                self._connection.execute(f"PRAGMA cache_size = {_READING}")
+                self._connection.execute(f"PRAGMA cache_size = {_READ_CACHE}")
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """See one state of the index throughout, whatever others commit meanwhile."""
-        with self._lock, self._plainly():
+        with self._lock, self._translate_errors():
             if self._in_transaction():
                 yield
                 return
@@ -147,47 +195,47 @@ class Store:
         return self._connection.in_transaction
 
     def vacuum(self) -> None:
-        """Give the space of deleted rows back to the disk."""
+        """Return the space of deleted rows to the file system."""
         self.run("PRAGMA wal_checkpoint(TRUNCATE)")
         self.run("VACUUM")
         self.run("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _check(self) -> None:
-        if self.value("PRAGMA application_id") != APPLICATION:
+        if self.value("PRAGMA application_id") != APPLICATION_ID:
             raise InputError(f"{self.path} is a database, but not an index of proxyhash.")
         version = self.value("PRAGMA user_version")
-        if version != VERSION:
-            raise InputError(f"{self.path} has format {version}; this version of proxyhash reads format {VERSION}.")
+        if version != FORMAT_VERSION:
+            raise InputError(f"{self.path} has format {version}; this version of proxyhash reads format {FORMAT_VERSION}.")
 
     @contextmanager
-    def _plainly(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.IntegrityError:
             raise
         except sqlite3.Error as error:
-            raise InputError(sentence(error, self.path)) from error
+            raise InputError(describe_error(error, self.path)) from error
 
 
 def _connect(path: Path, wait: float) -> sqlite3.Connection:
     if not path.is_file():
         raise InputError(f"There is no index at {path.parent}: it has no {path.name}.")
-    connection = _opened(f"{path.absolute().as_uri()}?mode=rw", wait)
-    if connection is None:  # a folder that is closed to us: nobody can be writing there either, unless a log lies beside
-        connection = _opened(f"{path.absolute().as_uri()}?mode=ro", wait)
+    connection = _open(f"{path.absolute().as_uri()}?mode=rw", wait)
+    if connection is None:  # a read-only folder: nobody can be writing there either, unless it has a log
+        connection = _open(f"{path.absolute().as_uri()}?mode=ro", wait)
     if connection is None and not _has_log(path):
-        connection = _opened(f"{path.absolute().as_uri()}?immutable=1", wait)
+        connection = _open(f"{path.absolute().as_uri()}?immutable=1", wait)
     if connection is None:
         raise InputError(
             f"{path} cannot be opened: the folder cannot be written to, and holds a log that must be recovered."
         )
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA cache_size = {_READING}")
+    connection.execute(f"PRAGMA cache_size = {_READ_CACHE}")
     return connection
 
 
-def _opened(uri: str, wait: float) -> sqlite3.Connection | None:
-    """Return a connection that can read, or None if the file system is in the way."""
+def _open(uri: str, wait: float) -> sqlite3.Connection | None:
+    """Return a connection that can read, or None if the file system refuses it."""
     connection = sqlite3.connect(uri, uri=True, timeout=wait, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -207,7 +255,7 @@ def _has_log(path: Path) -> bool:
     return log.is_file() and log.stat().st_size > 0
 
 
-_SENTENCES = {
+_MESSAGES = {
     ("SQLITE_BUSY", "SQLITE_LOCKED"): "Another process is writing to {path}; wait until it is done and try again.",
     ("SQLITE_FULL",): "There is no space left for {path}; what was committed is safe, so make room and run it again.",
     ("SQLITE_IOERR",): "The disk failed or is full while {path} was used ({name}); what was committed before is safe.",
@@ -217,10 +265,10 @@ _SENTENCES = {
 }
 
 
-def sentence(error: sqlite3.Error, path: Path) -> str:
-    """Say in plain words what SQLite says in its own."""
+def describe_error(error: sqlite3.Error, path: Path) -> str:
+    """Return an error of SQLite as one helpful sentence."""
     name = getattr(error, "sqlite_errorname", "")
-    for kinds, text in _SENTENCES.items():
+    for kinds, text in _MESSAGES.items():
         if name.startswith(kinds):
             return text.format(path=path, name=name, error=error)
     return f"{path} cannot be used: {error}."

@@ -1,4 +1,4 @@
-"""What writers do to an index: every function is one transaction or a sequence of them, each whole or absent."""
+"""Writes to a local index: each function is one transaction or a sequence of them, each complete or absent."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -8,149 +8,154 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from proxyhash.codes.bits import Packed
-from proxyhash.index.clusters.centroids import GROWTH, SAMPLE, WORTH_IT, assign, choose_centres
+from proxyhash.index.clusters.centroids import (
+    MIN_CODES_FOR_CLUSTERS,
+    RECLUSTER_GROWTH,
+    SAMPLE_SIZE,
+    assign_clusters,
+    choose_centroids,
+)
+from proxyhash.index.item_ids import ClusterIds
 from proxyhash.index.local import blocks, items
-from proxyhash.index.local.blocks import Block, Numbers
-from proxyhash.index.local.items import FileFacts, Labels
-from proxyhash.index.local.snapshots import unpacked_centres
+from proxyhash.index.local.blocks import Block
+from proxyhash.index.local.items import FileStat, Labels
 from proxyhash.index.local.store import Store
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import IndexNames as Sql
 from proxyhash.utils.parallel import prefetch
 from proxyhash.utils.random import generator
 
-BATCH = 65_536  # codes in a transaction: what a kill loses at most, and what one write to the disk is worth
-LAST_POSITION = 2**32 - 1
+CODES_PER_TRANSACTION = 65_536  # a kill loses at most one transaction; fewer codes would not be worth a write to disk
+MAX_ITEM_ID = 2**32 - 1
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Packed codes (n, bytes) of an edition with their keys, and what else is known of them."""
+    """Packed codes (n, bytes) of a version with their keys, and optionally labels and files."""
 
-    edition: int
+    version: int
     codes: Packed
     keys: Sequence[str]
     labels: Labels | None = None
     source: int | None = None
-    files: Sequence[FileFacts] | None = None
-    groups: "Grouped | None" = None  # found before, while another batch was written
+    files: Sequence[FileStat] | None = None
+    assignment: "Assignment | None" = None  # computed before, while another batch was written
 
     def __len__(self) -> int:
         """Return n."""
         return len(self.codes)
 
-    def part(self, rows: slice) -> "Batch":
-        """Return some of them."""
+    def select(self, rows: slice) -> "Batch":
+        """Return some of the items."""
         labels = None if self.labels is None else self.labels[rows]
         files = None if self.files is None else self.files[rows]
-        return Batch(self.edition, self.codes[rows], self.keys[rows], labels, self.source, files)
+        return Batch(self.version, self.codes[rows], self.keys[rows], labels, self.source, files)
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped:
-    """The groups (n,) of codes, and the centres that they were found by."""
+class Assignment:
+    """Clusters of codes (n,), and the centroids that they were assigned by."""
 
-    groups: Numbers
-    centres: Packed | None
+    clusters: ClusterIds
+    centroids: Packed | None
 
 
 def add_batch(store: Store, batch: Batch) -> int:
-    """Add a batch in one transaction, and return how many items it replaced: those that had the same keys."""
+    """Add a batch in one transaction, and return how many items with the same keys it replaced."""
     with store.writing() as generation:
-        edition, centres = live_centres(store)
-        if edition != batch.edition:
+        version, centroids = active_centroids(store)
+        if version != batch.version:
             raise InputError("The index was moved to another model meanwhile; run it again.")
-        first = store.fact("next")
-        if first + len(batch) > LAST_POSITION:
-            raise InputError(
-                f"An index holds at most {LAST_POSITION:,} items, counting those that were replaced or removed."
-            )
-        positions = range(first, first + len(batch))
+        first = store.next_id
+        if first + len(batch) > MAX_ITEM_ID:
+            raise InputError(f"An index holds at most {MAX_ITEM_ID:,} items, counting those that were replaced or removed.")
+        item_ids = range(first, first + len(batch))
         replaced = 0
         try:
             store.run("SAVEPOINT items")
-            items.insert(store, positions, batch.keys, batch.labels, batch.source, batch.files)
-        except sqlite3.IntegrityError:  # rare, so that asking for every key beforehand would be a waste
+            items.insert_items(store, item_ids, batch.keys, batch.labels, batch.source, batch.files)
+        except sqlite3.IntegrityError:  # rare, so that looking up every key beforehand would be a waste
             store.run("ROLLBACK TO items")
-            old = np.sort(np.fromiter(items.positions_of(store, batch.keys).values(), np.uint32))
-            items.delete(store, old)
-            blocks.remove(store, edition, old, generation)
-            items.insert(store, positions, batch.keys, batch.labels, batch.source, batch.files)
+            old = np.sort(np.fromiter(items.ids_by_key(store, batch.keys).values(), np.uint32))
+            items.delete_items(store, old)
+            blocks.remove_codes(store, version, old, generation)
+            items.insert_items(store, item_ids, batch.keys, batch.labels, batch.source, batch.files)
             replaced = len(old)
         numbers = np.arange(first, first + len(batch), dtype=np.uint32)
-        known = batch.groups
-        if known is None or not np.array_equal(known.centres, centres):  # type: ignore[arg-type]  # None equals None
-            known = Grouped(assign(batch.codes, centres), centres)
-        blocks.append(store, edition, Block(numbers, known.groups, batch.codes), generation)
-        store.set_fact("next", first + len(batch))
+        assigned = batch.assignment
+        if assigned is None or not np.array_equal(assigned.centroids, centroids):  # type: ignore[arg-type]  # None equals None
+            assigned = Assignment(assign_clusters(batch.codes, centroids), centroids)
+        blocks.append_codes(store, version, Block(numbers, assigned.clusters, batch.codes), generation)
+        store.set_meta(Sql.NEXT_ID, first + len(batch))
     return replaced
 
 
-def add_in_parts(store: Store, batch: Batch) -> int:
-    """Add many codes, a transaction for each part; the next part is grouped while one is written."""
-    parts = [batch.part(slice(first, first + BATCH)) for first in range(0, len(batch), BATCH)]
+def add_batches(store: Store, batch: Batch) -> int:
+    """Add many codes in several transactions; clusters of the next part are assigned while one is written."""
+    starts = range(0, len(batch), CODES_PER_TRANSACTION)
+    parts = [batch.select(slice(first, first + CODES_PER_TRANSACTION)) for first in starts]
     if len(parts) == 1:
         return add_batch(store, parts[0])
-    _, centres = live_centres(store)
+    _, centroids = active_centroids(store)
     replaced = 0
     with ThreadPoolExecutor(1) as pool:
-        grouped = ((part, pool.submit(assign, part.codes, centres)) for part in parts)
-        for part, groups in prefetch(grouped, 1):
-            replaced += add_batch(store, replace(part, groups=Grouped(groups.result(), centres)))
+        assigned = ((part, pool.submit(assign_clusters, part.codes, centroids)) for part in parts)
+        for part, clusters in prefetch(assigned, 1):
+            replaced += add_batch(store, replace(part, assignment=Assignment(clusters.result(), centroids)))
     return replaced
 
 
 def remove_keys(store: Store, keys: Sequence[str]) -> int:
     """Remove items in one transaction: all of them, or none if one is unknown."""
     with store.writing() as generation:
-        found = items.positions_of(store, keys)
+        found = items.ids_by_key(store, keys)
         items.check_found(keys, found)
-        positions = np.sort(np.fromiter(found.values(), np.uint32, len(found)))
-        items.delete(store, positions)
-        blocks.remove(store, store.fact("live"), positions, generation)
+        item_ids = np.sort(np.fromiter(found.values(), np.uint32, len(found)))
+        items.delete_items(store, item_ids)
+        blocks.remove_codes(store, store.active_version, item_ids, generation)
     return len(found)
 
 
-def live_centres(store: Store) -> tuple[int, Packed | None]:
-    """Return the edition that is searched, and its centres."""
-    edition = store.fact("live")
-    bits, centres = store.rows("SELECT bits, centres FROM editions WHERE number = ?", edition)[0]
-    return edition, None if centres is None else unpacked_centres(centres, bits)
+def active_centroids(store: Store) -> tuple[int, Packed | None]:
+    """Return the active version and its centroids."""
+    version = store.active_version
+    return version, store.centroids(version)
 
 
-def regroup_if_grown(store: Store, coming: Packed, proxies: Callable[[], Packed | None]) -> None:
-    """Choose centres before codes are added, if the index will be large, or much larger than when they were chosen."""
-    edition = store.fact("live")
-    chosen_at = store.value("SELECT grouped_at FROM editions WHERE number = ?", edition)
-    count = store.value("SELECT coalesce(sum(count), 0) FROM blocks WHERE edition = ?", edition)
-    if count + len(coming) >= max(WORTH_IT, GROWTH * chosen_at):
-        regroup(store, coming, proxies())
+def recluster_if_grown(store: Store, incoming: Packed, proxies: Callable[[], Packed | None]) -> None:
+    """Choose centroids before codes are added, if the index becomes large, or much larger than when they were chosen."""
+    version = store.active_version
+    clustered_at = store.version_info(version).clustered_at
+    count = blocks.count_codes(store, version)
+    if count + len(incoming) >= max(MIN_CODES_FOR_CLUSTERS, RECLUSTER_GROWTH * clustered_at):
+        recluster(store, incoming, proxies())
 
 
-def regroup(store: Store, coming: Packed, proxies: Packed | None) -> float:
-    """Choose centres for what is there and what is coming, put every code into its group, return the share looked at."""
+def recluster(store: Store, incoming: Packed, proxies: Packed | None) -> float:
+    """Choose centroids for stored and incoming codes, assign every stored code again; return the scan fraction."""
     with store.writing() as generation:
-        edition = store.fact("live")
-        places = blocks.places(store, edition)
-        count = sum(place.items for place in places.values())
-        sample = _sample(store, edition, coming, count)
-        chosen = choose_centres(sample, count + len(coming), proxies)
-        blob = None if chosen.codes is None else chosen.codes.tobytes()
-        store.run("UPDATE editions SET centres = ?, grouped_at = ? WHERE number = ?", blob, count + len(coming), edition)
-        for number in places:
-            block = blocks.read_block(store, edition, number)
-            blocks.write_block(store, edition, number, block.with_groups(assign(block.codes, chosen.codes)), generation)
-    return chosen.share
+        version = store.active_version
+        infos = blocks.list_blocks(store, version)
+        count = sum(info.size for info in infos.values())
+        sample = _sample(store, version, incoming, count)
+        chosen = choose_centroids(sample, count + len(incoming), proxies)
+        store.set_centroids(version, chosen.codes, count + len(incoming))
+        for number in infos:
+            block = blocks.read_block(store, version, number)
+            clustered = block.with_clusters(assign_clusters(block.codes, chosen.codes))
+            blocks.write_block(store, version, number, clustered, generation)
+    return chosen.scan_fraction
 
 
-def _sample(store: Store, edition: int, coming: Packed, count: int) -> Packed:
-    """Return codes of both what is there and what is coming, in proportion, from all over."""
+def _sample(store: Store, version: int, incoming: Packed, count: int) -> Packed:
+    """Return a sample of stored and incoming codes, in proportion, spread over all blocks."""
     random = generator(0, "sample")
-    size = min(SAMPLE, count + len(coming))
-    new = round(size * len(coming) / (count + len(coming)))
-    parts = [coming[np.sort(random.choice(len(coming), new, replace=False))]] if new else []
-    numbers = list(blocks.places(store, edition))
-    chosen = [numbers[place] for place in np.unique(np.linspace(0, len(numbers) - 1, 32).astype(int))] if numbers else []
-    for block in blocks.read_blocks(store, edition, chosen):
+    size = min(SAMPLE_SIZE, count + len(incoming))
+    new = round(size * len(incoming) / (count + len(incoming)))
+    parts = [incoming[np.sort(random.choice(len(incoming), new, replace=False))]] if new else []
+    numbers = list(blocks.list_blocks(store, version))
+    chosen = [numbers[index] for index in np.unique(np.linspace(0, len(numbers) - 1, 32).astype(int))] if numbers else []
+    for block in blocks.read_blocks(store, version, chosen):
         rows = min(len(block), -(-(size - new) // len(chosen)))
         parts.append(block.codes[np.sort(random.choice(len(block), rows, replace=False))])
     return np.concatenate(parts)

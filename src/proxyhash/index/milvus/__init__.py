@@ -1,1 +1,1 @@
-"""The same index on a Milvus server or cluster: what one machine cannot hold, behind the same interface."""
+"""Index on a Milvus server, or in a file by milvus-lite."""

@@ -1,4 +1,4 @@
-"""A folder's files in a collection of Milvus."""
+"""Files of one folder in a collection of Milvus."""
 
 import hashlib
 from collections.abc import Sequence
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxyhash.codes.bits import Packed
-from proxyhash.index.local.items import FileFacts, Labels
+from proxyhash.index.local.items import FileStat, Labels
 from proxyhash.index.milvus.index import MilvusIndex
-from proxyhash.index.milvus.rows import file_text
+from proxyhash.index.milvus.rows import format_file
 
 
 @dataclass(frozen=True)
-class MilvusFiling:
-    """Which items came from a folder is a field of each: digits of the folder's path and the keys' prefix."""
+class MilvusFolderSync:
+    """Reads and writes the items of a folder, which are marked by a digest of its path and prefix; see `FolderSync`."""
 
     index: MilvusIndex
     root: Path
@@ -21,23 +21,23 @@ class MilvusFiling:
 
     @property
     def source(self) -> str:
-        """Return the digits of this folder."""
+        """Return the digest of this folder."""
         return hashlib.blake2b(f"{self.root}\0{self.prefix}".encode(errors="surrogateescape"), digest_size=16).hexdigest()
 
-    def known(self) -> dict[str, FileFacts]:
-        """Return the keys that came from this folder."""
-        return self.index.files_of(self.source)
+    def known_files(self) -> dict[str, FileStat]:
+        """Return the keys that came from this folder, with their files' size and time."""
+        return self.index.files_of_source(self.source)
 
-    def taken(self, keys: Sequence[str]) -> set[str]:
-        """Return those of the keys that are there."""
+    def existing_keys(self, keys: Sequence[str]) -> set[str]:
+        """Return those of the keys that exist."""
         return set(self.index.rows(keys, ["key"]))
 
     def begin(self) -> None:
         """Do nothing: a folder is known by its items."""
 
-    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, facts: Sequence[FileFacts]) -> int:
-        """Store a batch."""
+    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> int:
+        """Store a batch, and return how many items it replaced."""
         source = self.source
         paths = (self.root / key.removeprefix(self.prefix) for key in keys)
-        files = [file_text(source, path, fact) for path, fact in zip(paths, facts, strict=True)]
+        files = [format_file(source, path, stat) for path, stat in zip(paths, stats, strict=True)]
         return self.index.store(codes, keys, labels, files)

@@ -1,4 +1,4 @@
-"""Where an index on Milvus is: an address such as milvus://host:19530/photos."""
+"""Addresses of indexes on Milvus, such as milvus://host:19530/photos."""
 
 import re
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl
 from proxyhash.utils.errors import InputError
 
 SERVER, FILE = "milvus://", "milvus-lite://"
-CONSISTENCIES = ("Strong", "Bounded", "Session", "Eventually")
-PORT = 19530  # what Milvus listens at unless it is told otherwise
+CONSISTENCY_LEVELS = ("Strong", "Bounded", "Session", "Eventually")
+PORT = 19530  # the default of Milvus
 
 _FORM = "milvus://host:port/collection, or milvus-lite://file.db/collection"
 _HOST = re.compile(r"(?P<host>[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>\d+))?")
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
 @dataclass(frozen=True)
 class Location:
-    """What pymilvus connects to (`uri`, `database`), the collection there, and how fresh answers must be."""
+    """Parsed address: `uri` and `database` for pymilvus, the `collection`, and the `consistency` level of reads."""
 
     text: str
     uri: str
@@ -27,38 +27,38 @@ class Location:
     consistency: str = "Strong"
 
     def __str__(self) -> str:
-        """Return it as it was written."""
+        """Return the address as it was written."""
         return self.text
 
 
 def is_milvus(location: object) -> bool:
-    """Return whether this is an address and not a folder."""
+    """Return whether this is an address of Milvus, not a folder."""
     return isinstance(location, str) and location.startswith((SERVER, FILE))
 
 
 def parse_location(text: str) -> Location:
-    """Read an address: milvus://host:port/collection or milvus://host:port/database/collection, perhaps with options.
+    """Parse an address: milvus://host:port/collection or milvus://host:port/database/collection, with options.
 
-    The options follow a question mark: `consistency` is Strong (a search sees everything that was added before it), Bounded,
+    Options follow a question mark: `consistency` is Strong (a search sees everything that was added before it), Bounded,
     Session or Eventually; `tls=yes` encrypts the connection. milvus-lite://folder/file.db/collection is a file.
     """
-    place, _, query = text.partition("?")
+    address, _, query = text.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     consistency, tls = options.pop("consistency", "Strong"), options.pop("tls", "no")
-    if options or consistency not in CONSISTENCIES or tls not in ("yes", "no"):
-        raise InputError(f"{text}: the options are consistency={', '.join(CONSISTENCIES)}, and tls=yes or no.")
-    if place.startswith(FILE):
-        file, _, name = place.removeprefix(FILE).rpartition("/")
-        return Location(text, _checked_file(file, text), _checked_name(name, text), "", consistency)
-    host, *names = place.removeprefix(SERVER).split("/")
-    found = _HOST.fullmatch(host)
-    if found is None or len(names) not in (1, 2):
+    if options or consistency not in CONSISTENCY_LEVELS or tls not in ("yes", "no"):
+        raise InputError(f"{text}: the options are consistency={', '.join(CONSISTENCY_LEVELS)}, and tls=yes or no.")
+    if address.startswith(FILE):
+        file, _, name = address.removeprefix(FILE).rpartition("/")
+        return Location(text, _check_file(file, text), _check_name(name, text), "", consistency)
+    host, *names = address.removeprefix(SERVER).split("/")
+    parts = _HOST.fullmatch(host)
+    if parts is None or len(names) not in (1, 2):
         raise InputError(f"{text} is not an address of an index; write {_FORM}.")
-    uri = f"{'https' if tls == 'yes' else 'http'}://{found['host']}:{found['port'] or PORT}"
-    return Location(text, uri, _checked_name(names[-1], text), names[0] if len(names) == 2 else "", consistency)
+    uri = f"{'https' if tls == 'yes' else 'http'}://{parts['host']}:{parts['port'] or PORT}"
+    return Location(text, uri, _check_name(names[-1], text), names[0] if len(names) == 2 else "", consistency)
 
 
-def _checked_file(file: str, text: str) -> str:
+def _check_file(file: str, text: str) -> str:
     if not file.endswith(".db"):
         raise InputError(f"{text}: a file of milvus-lite ends in .db, and the collection follows; write {_FORM}.")
     if not Path(file).absolute().parent.is_dir():
@@ -66,7 +66,7 @@ def _checked_file(file: str, text: str) -> str:
     return str(Path(file).absolute())
 
 
-def _checked_name(name: str, text: str) -> str:
+def _check_name(name: str, text: str) -> str:
     if not _NAME.fullmatch(name):
         raise InputError(f"{text}: a collection is named with letters, digits and underscores, not {name!r}.")
     return name

@@ -1,4 +1,4 @@
-"""Items as columns of a collection, in batches that one request carries."""
+"""Items as columns of a Milvus collection, in batches that one request carries."""
 
 import threading
 import time
@@ -9,23 +9,24 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from proxyhash.codes.bits import Packed
-from proxyhash.index.local.items import FileFacts, Item, Labels, labels_as_text, labels_from
-from proxyhash.index.milvus.collection import LONGEST_KEY, LONGEST_TEXT
+from proxyhash.index.local.items import FileStat, Item, Labels, labels_from_json, labels_to_json
+from proxyhash.index.milvus.collection import MAX_KEY_BYTES, MAX_TEXT_BYTES
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import MILVUS_ITEM_ID
 
 BATCH_ROWS = 8192
-BATCH_BYTES = 16 << 20  # a quarter of what a server takes in one request
-_PLAIN = "/ ,:+=@()[]&!"  # what a key keeps, beside letters, digits and _.-~; quotes and backslashes upset expressions
+BATCH_BYTES = 16 << 20  # a quarter of what a server accepts in one request
+_SAFE = "/ ,:+=@()[]&!"  # characters that a key keeps, with letters, digits and _.-~; quotes would break filter expressions
 
 
-class Positions:
-    """Numbers for new items that grow with time: microseconds since 1970, and never the same twice from one process."""
+class ItemIdGenerator:
+    """Ids of new items that grow with time: microseconds since 1970, unique in a process."""
 
     def __init__(self) -> None:
         self._lock, self._next = threading.Lock(), 0
 
     def take(self, count: int) -> range:
-        """Return so many numbers."""
+        """Return so many ids."""
         with self._lock:
             first = max(self._next, time.time_ns() // 1000)
             self._next = first + count
@@ -34,26 +35,26 @@ class Positions:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What is stored of each item: keys, packed `codes` (n, bytes), positions, and texts of its labels and its file."""
+    """Stored fields of n items: keys, packed `codes` (n, bytes), item ids, and the texts of labels and files."""
 
     keys: Sequence[str]
     codes: Packed
-    positions: Sequence[int]
+    item_ids: Sequence[int]
     labels: Sequence[str]
     files: Sequence[str]
 
     def columns(self, rows: slice) -> dict[str, list[Any]]:
-        """Return some of them, field by field."""
+        """Return some rows, field by field."""
         return {
             "key": list(self.keys[rows]),
             "code": [code.tobytes() for code in self.codes[rows]],
-            "position": list(self.positions[rows]),
+            MILVUS_ITEM_ID: list(self.item_ids[rows]),
             "labels": list(self.labels[rows]),
             "file": list(self.files[rows]),
         }
 
     def batches(self) -> Iterator[slice]:
-        """Yield them in order, as many at a time as a request should carry."""
+        """Yield slices of the rows in order, as many rows as a request should carry."""
         first, size = 0, 0
         for number, texts in enumerate(zip(self.keys, self.labels, self.files, strict=True)):
             weight = self.codes.shape[1] + 8 + 4 * sum(map(len, texts))  # a character has four bytes at most
@@ -65,42 +66,47 @@ class Rows:
             yield slice(first, len(self.keys))
 
 
-def rows_of(
-    codes: Packed, keys: Sequence[str], labels: Labels | None, positions: range, files: Sequence[str] | None = None
+def make_rows(
+    codes: Packed, keys: Sequence[str], labels: Labels | None, item_ids: range, files: Sequence[str] | None = None
 ) -> Rows:
-    """Return items as they are stored; `files` are texts that `file_text` made."""
-    texts = [""] * len(keys) if labels is None else [text or "" for text in labels_as_text(labels)]
+    """Return items as they are stored; `files` are texts of `format_file`."""
+    texts = [""] * len(keys) if labels is None else [text or "" for text in labels_to_json(labels)]
     for key, text in zip(keys, texts, strict=True):
-        if len(text) > LONGEST_TEXT // 4 and len(text.encode()) > LONGEST_TEXT:
-            raise InputError(f"The labels of {key} have more than {LONGEST_TEXT:,} bytes.")
-    return Rows([stored_key(key) for key in keys], codes, positions, texts, files or [""] * len(keys))
+        if len(text) > MAX_TEXT_BYTES // 4 and len(text.encode()) > MAX_TEXT_BYTES:
+            raise InputError(f"The labels of {key} have more than {MAX_TEXT_BYTES:,} bytes.")
+    return Rows([quote_key(key) for key in keys], codes, item_ids, texts, files or [""] * len(keys))
 
 
-def stored_key(key: str) -> str:
-    """Return a key as it is stored: text that no expression of Milvus can misread."""
-    stored = quote(key, safe=_PLAIN)
-    if len(stored) > LONGEST_KEY:
-        raise InputError(f"A key may have {LONGEST_KEY:,} characters on Milvus; {key[:60]}... is longer.")
+def quote_key(key: str) -> str:
+    """Return a key as it is stored: text that is safe inside a filter expression."""
+    stored = quote(key, safe=_SAFE)
+    if len(stored) > MAX_KEY_BYTES:
+        raise InputError(f"A key may have {MAX_KEY_BYTES:,} characters on Milvus; {key[:60]}... is longer.")
     return stored
 
 
-def given_key(stored: str) -> str:
+def unquote_key(stored: str) -> str:
     """Return a key as it was given."""
     return unquote(stored)
 
 
-def file_text(source: str, path: Path, facts: FileFacts) -> str:
-    """Return where an item came from: first the digits of its folder, by which all items of a folder are found."""
-    return f"{source} {facts.size} {facts.modified} {path}"
+def format_file(source: str, path: Path, stat: FileStat) -> str:
+    """Return the stored text of a file; it begins with the digest of its folder, by which items of a folder are found."""
+    return f"{source} {stat.size} {stat.mtime_ns} {path}"
 
 
-def facts_from(text: str) -> FileFacts:
-    """Return what was known of an item's file."""
-    _, size, modified, _ = text.split(" ", 3)
-    return FileFacts(int(size), int(modified))
+def parse_file_stat(text: str) -> FileStat:
+    """Return size and time from the stored text of a file."""
+    _, size, mtime_ns, _ = text.split(" ", 3)
+    return FileStat(int(size), int(mtime_ns))
 
 
-def item_of(row: dict[str, Any]) -> Item:
-    """Return an item as it is stored."""
-    path = Path(row["file"].split(" ", 3)[3]) if row["file"] else None
-    return Item(row["position"], given_key(row["key"]), labels_from(row["labels"]), path)
+def parse_path(text: str) -> Path | None:
+    """Return the path from the stored text of a file; None for an item without a file."""
+    return Path(text.split(" ", 3)[3]) if text else None
+
+
+def parse_item(row: dict[str, Any]) -> Item:
+    """Return an item from a stored row."""
+    key, labels = unquote_key(row["key"]), labels_from_json(row["labels"])
+    return Item(row[MILVUS_ITEM_ID], key, labels, parse_path(row["file"]))

@@ -1,4 +1,4 @@
-"""Questions to Milvus and what comes back: nearest items, and all within a radius however many there are."""
+"""Search requests to Milvus: nearest items, and all items within a radius however many there are."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,109 +10,116 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.calibration import Calibration
-from proxyhash.index.local.items import labels_from
-from proxyhash.index.milvus.collection import CALL
+from proxyhash.index.hits import asymmetric_distances
+from proxyhash.index.local.items import labels_from_json
+from proxyhash.index.milvus.collection import REQUEST_TIMEOUT
 from proxyhash.index.milvus.location import Location
-from proxyhash.index.milvus.retry import patiently
-from proxyhash.index.milvus.rows import given_key
-from proxyhash.index.reranking import asymmetric_distances
-from proxyhash.index.results import Match, Matches
+from proxyhash.index.milvus.retry import call_with_retry
+from proxyhash.index.milvus.rows import parse_path, unquote_key
+from proxyhash.index.results import Match, Matches, is_matched
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import MILVUS_ITEM_ID
 
-MOST = 16_384  # results of a query, and queries of a request: Milvus gives no more
-_RESULTS_AT_ONCE = 1_000_000  # of one request
-_LAST = 2**62
+MAX_RESULTS = 16_384  # of a query, and queries of a request: the limit of Milvus
+_RESULTS_PER_REQUEST = 1_000_000
+_MAX_ITEM_ID = 2**62
 
-Row = list[Match]
-_rank = attrgetter("distance", "position")
+_rank = attrgetter("distance", "item_id")
 
 
 @dataclass(frozen=True)
-class Searcher:
-    """Asks a collection."""
+class CollectionSearch:
+    """Searches of one collection. Each query's matches are sorted by distance, ties by item id."""
 
     client: Any
-    place: Location
+    location: Location
 
-    def nearest(self, codes: Packed, k: int) -> list[Row]:
-        """Return the k nearest of each query (Q, bytes), nearest first, ties by position."""
-        if k > MOST:
-            raise InputError(f"Milvus finds at most {MOST:,} items for a query, not {k:,}.")
-        return self._found(codes, k)
+    def nearest(self, codes: Packed, k: int) -> list[list[Match]]:
+        """Return the k nearest items of each query (Q, bytes)."""
+        if k > MAX_RESULTS:
+            raise InputError(f"Milvus finds at most {MAX_RESULTS:,} items for a query, not {k:,}.")
+        return self._search(codes, k)
 
-    def within(self, codes: Packed, radius: int) -> list[Row]:
-        """Return all items within a radius of each query, nearest first."""
-        rows = self._found(codes, MOST, radius)
-        return [self._completed(code, radius, row) for code, row in zip(codes, rows, strict=True)]
+    def range_search(self, codes: Packed, radius: int) -> list[list[Match]]:
+        """Return all items within a radius of each query (Q, bytes)."""
+        found = self._search(codes, MAX_RESULTS, radius)
+        return [self._complete(code, radius, matches) for code, matches in zip(codes, found, strict=True)]
 
-    def _completed(self, code: Packed, radius: int, row: Row, low: int = 0, high: int = _LAST) -> Row:
-        """Return everything, if a row is as long as Milvus lets it be: items are halved by position and asked for again."""
-        if len(row) < MOST:
-            return row
-        middle = sorted(match.position for match in row)[len(row) // 2]
+    def _complete(
+        self, code: Packed, radius: int, matches: list[Match], low: int = 0, high: int = _MAX_ITEM_ID
+    ) -> list[Match]:
+        """Return all matches, if there are as many as Milvus lists: halves of the range of ids are searched again."""
+        if len(matches) < MAX_RESULTS:
+            return matches
+        middle = sorted(match.item_id for match in matches)[len(matches) // 2]
         if middle == low:
-            raise InputError(f"{MOST:,} items were added at one instant; Milvus cannot list them all.")
+            raise InputError(f"{MAX_RESULTS:,} items were added at one instant; Milvus cannot list them all.")
         parts = []
         for start, stop in ((low, middle), (middle, high)):
-            condition = f"{start} <= position and position < {stop}"
-            found = self._found(code[None], MOST, radius, condition)[0]
-            parts += self._completed(code, radius, found, start, stop)
+            condition = f"{start} <= {MILVUS_ITEM_ID} and {MILVUS_ITEM_ID} < {stop}"
+            found = self._search(code[None], MAX_RESULTS, radius, condition)[0]
+            parts += self._complete(code, radius, found, start, stop)
         return sorted(parts, key=_rank)
 
-    def _found(self, codes: Packed, limit: int, radius: int | None = None, condition: str = "") -> list[Row]:
-        at_once = max(1, min(MOST, _RESULTS_AT_ONCE // limit))
-        parts = [codes[first : first + at_once] for first in range(0, len(codes), at_once)]
-        return [row for part in parts for row in self._ask(part, limit, radius, condition)]
+    def _search(self, codes: Packed, limit: int, radius: int | None = None, condition: str = "") -> list[list[Match]]:
+        size = max(1, min(MAX_RESULTS, _RESULTS_PER_REQUEST // limit))
+        parts = [codes[first : first + size] for first in range(0, len(codes), size)]
+        return [matches for part in parts for matches in self._request(part, limit, radius, condition)]
 
-    def _ask(self, codes: Packed, limit: int, radius: int | None, condition: str) -> list[Row]:
+    def _request(self, codes: Packed, limit: int, radius: int | None, condition: str) -> list[list[Match]]:
         # Milvus's radius is the first distance that is too far.
         parameters = {} if radius is None else {"radius": radius + 1}
         data = [code.tobytes() for code in codes]
 
-        def ask() -> Any:
+        def request() -> Any:
             return self.client.search(
-                self.place.collection,
+                self.location.collection,
                 data,
                 filter=condition,
                 limit=limit,
-                output_fields=["position", "labels"],
+                output_fields=[MILVUS_ITEM_ID, "labels", "file"],
                 search_params={"metric_type": "HAMMING", "params": parameters},
-                consistency_level=self.place.consistency,
-                timeout=CALL,
+                consistency_level=self.location.consistency,
+                timeout=REQUEST_TIMEOUT,
             )
 
-        return [sorted(_matches(hits), key=_rank) for hits in patiently(ask, self.place)]
+        return [sorted(parse_hits(hits), key=_rank) for hits in call_with_retry(request, self.location)]
 
 
-def _matches(hits: Any) -> Row:
-    """Return what was found for a query; servers call the key of a hit by different names, so it is read from the list."""
-    found = []
+def parse_hits(hits: Any) -> list[Match]:
+    """Return the matches of one query; keys are read from `ids`, because servers name the field of a hit differently."""
+    matches = []
     for key, distance, hit in zip(hits.ids, hits.distances, hits, strict=True):
         entity = hit["entity"]
-        found.append(Match(given_key(key), int(distance), entity["position"], labels_from(entity["labels"])))
-    return found
+        labels, path = labels_from_json(entity["labels"]), parse_path(entity["file"])
+        matches.append(Match(unquote_key(key), int(distance), entity[MILVUS_ITEM_ID], labels, path=path))
+    return matches
 
 
-def with_scores(row: Row, nu: NDArray[np.float32], codes: Mapping[str, Packed]) -> Row:
-    """Return the matches of a query ordered by asymmetric distance; what was removed meanwhile is left out."""
-    row = [match for match in row if match.key in codes]
-    if not row:
-        return row
-    stored = np.ascontiguousarray(to_words(np.stack([codes[match.key] for match in row])).T)
-    scores = asymmetric_distances(nu[None], stored[None])[0]
-    scored = [match._replace(score=round(float(score), 4)) for match, score in zip(row, scores, strict=True)]
-    order = np.lexsort((np.arange(len(row)), np.round(scores, 6)))
-    return [scored[place] for place in order]
+def add_codes(matches: list[Match], codes: Mapping[str, Packed]) -> list[Match]:
+    """Return matches with their codes; items that were removed meanwhile are left out."""
+    return [match._replace(code=codes[match.key].tobytes()) for match in matches if match.key in codes]
 
 
-def as_answer(names: Sequence[str], rows: Sequence[Row], calibration: Calibration | None, threshold: float) -> list[Matches]:
-    """Return what was found for each query, with what distances are worth."""
-    if calibration is None:
-        return [Matches(name, tuple(row)) for name, row in zip(names, rows, strict=True)]
-    answer = []
+def rerank(matches: list[Match], embedding: NDArray[np.float32]) -> list[Match]:
+    """Return the matches of a query, with codes, ordered by asymmetric distance to its embedding (bits,)."""
+    if not matches:
+        return matches
+    stored = np.stack([np.frombuffer(match.code or b"", np.uint8) for match in matches])
+    scores = asymmetric_distances(embedding[None], np.ascontiguousarray(to_words(stored).T)[None])[0]
+    scored = [match._replace(score=round(float(score), 4)) for match, score in zip(matches, scores, strict=True)]
+    return [scored[index] for index in np.lexsort((np.arange(len(matches)), np.round(scores, 6)))]
+
+
+def make_matches(
+    names: Sequence[str], rows: Sequence[list[Match]], calibration: Calibration | None, threshold: float
+) -> list[Matches]:
+    """Return the matches of each query with their expected precision."""
+    out = []
     for name, row in zip(names, rows, strict=True):
-        known = [match._replace(expected_precision=float(calibration.precision[match.distance])) for match in row]
         nearest = min((match.distance for match in row), default=None)
-        matched = nearest is not None and bool(calibration.at(nearest) >= threshold)
-        answer.append(Matches(name, tuple(known), matched))
-    return answer
+        matches = row
+        if calibration is not None:
+            matches = [match._replace(expected_precision=float(calibration.at(match.distance))) for match in row]
+        out.append(Matches(name, tuple(matches), is_matched(nearest, calibration, threshold)))
+    return out

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from proxyhash.index.local import items
-from proxyhash.index.local.index import EmbeddedIndex
+from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.local.store import Store
 
 CODES = np.arange(20, dtype=np.uint8)[:, None]
@@ -16,37 +16,37 @@ CODES = np.arange(20, dtype=np.uint8)[:, None]
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
     """What was read from the file."""
     asked: list[set[int]] = []
-    real = items.items_at
+    real = items.items_by_id
 
-    def noting(store: Store, positions: set[int]) -> dict[int, items.Item]:
-        asked.append(set(positions))
-        return real(store, positions)
+    def noting(store: Store, item_ids: set[int]) -> dict[int, items.Item]:
+        asked.append(set(item_ids))
+        return real(store, item_ids)
 
-    monkeypatch.setattr(items, "items_at", noting)
+    monkeypatch.setattr(items, "items_by_id", noting)
     return asked
 
 
 def filled(folder: Path) -> Path:
-    with EmbeddedIndex.open_folder(folder, bits=8) as index:
+    with LocalIndex.open_folder(folder, bits=8) as index:
         index.add(CODES, [f"item {number}" for number in range(20)], [f"label {number % 3}" for number in range(20)])
     return folder
 
 
 def test_answers_are_those_of_an_index_that_forgets(tmp_path: Path, reads: list[set[int]]) -> None:
     folder = filled(tmp_path / "i")
-    with EmbeddedIndex.open_folder(folder) as plain, EmbeddedIndex.open_folder(folder, remembered=10) as index:
+    with LocalIndex.open_folder(folder) as flat, LocalIndex.open_folder(folder, item_cache_size=10) as index:
         for first in (0, 0, 3, 1, 17, 0):
-            assert index.search(CODES[first : first + 2], 3) == plain.search(CODES[first : first + 2], 3)
+            assert index.search(CODES[first : first + 2], 3) == flat.search(CODES[first : first + 2], 3)
         reads.clear()
         index.search(CODES[:2], 3)
         assert reads == []
-        plain.search(CODES[:2], 3)
+        flat.search(CODES[:2], 3)
         assert len(reads) == 1
 
 
 def test_a_change_is_seen(tmp_path: Path, reads: list[set[int]]) -> None:
     folder = filled(tmp_path / "i")
-    with EmbeddedIndex.open_folder(folder, remembered=10) as index, EmbeddedIndex.open_folder(folder) as writer:
+    with LocalIndex.open_folder(folder, item_cache_size=10) as index, LocalIndex.open_folder(folder) as writer:
         assert index.search(CODES[:1], 1)[0][0].labels == ("label 0",)
         writer.add(CODES[:1], ["item 0"], ["another"])
         assert index.search(CODES[:1], 1)[0][0].labels == ("another",)
@@ -56,9 +56,9 @@ def test_a_change_is_seen(tmp_path: Path, reads: list[set[int]]) -> None:
 
 
 def test_no_more_are_kept_than_was_said(tmp_path: Path) -> None:
-    with EmbeddedIndex.open_folder(filled(tmp_path / "i"), remembered=10) as index:
+    with LocalIndex.open_folder(filled(tmp_path / "i"), item_cache_size=10) as index:
         for first in range(18):
             index.search(CODES[first : first + 2], 2)
-            assert len(index._items._state[1]) <= 10
+            assert len(index.item_cache) <= 10
         assert len(index.search(CODES, 20)[0]) == 20  # more than are remembered
-        assert len(index._items._state[1]) <= 10
+        assert len(index.item_cache) <= 10

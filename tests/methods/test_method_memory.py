@@ -1,4 +1,4 @@
-"""Steps over the whole training set hold nothing of the size of all pairs."""
+"""Memory of steps over the whole training set."""
 
 import tracemalloc
 
@@ -14,7 +14,7 @@ IMAGES, CLASSES, BITS = 50_000, 100, 64
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["adsh", "cnnh", "dqn", "drsch", "dsdh", "hbmp", "hbmp-regress", "softmax-pq", "subic"])
-def test_fifty_thousand_images_fit(name: str) -> None:
+def test_steps_between_epochs_take_memory_linear_in_the_images(name: str) -> None:
     random = np.random.default_rng(0)
     labels = random.integers(0, CLASSES, IMAGES)
     features = random.standard_normal((IMAGES, 8)).astype(np.float32)

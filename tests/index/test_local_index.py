@@ -14,18 +14,18 @@ from helpers.codes import clustered_codes, make_keys
 from proxyhash import Index, InputError, codes
 from proxyhash.codes.bits import Packed
 from proxyhash.index.local import blocks, snapshots, transactions
-from proxyhash.index.local.index import EmbeddedIndex
-from proxyhash.index.results import Added, Info, Match, Matches
-from proxyhash.index.verifying import verify
+from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.maintenance import verify
+from proxyhash.index.results import AddResult, IndexInfo, Match, Matches
 
 
-def embedded(path: Path, bits: int = 64) -> EmbeddedIndex:
+def local_index(path: Path, bits: int = 64) -> LocalIndex:
     index = Index.open(path, bits=bits)
-    assert isinstance(index, EmbeddedIndex)
+    assert isinstance(index, LocalIndex)
     return index
 
 
-def check_against(index: EmbeddedIndex, expected: dict[str, bytes], order: list[str], queries: Packed) -> None:
+def check_against(index: LocalIndex, expected: dict[str, bytes], order: list[str], queries: Packed) -> None:
     """Compare an index with a full scan of what should be in it, in the order of adding."""
     assert len(index) == len(expected)
     database = np.array([list(expected[key]) for key in order], np.uint8)
@@ -33,9 +33,9 @@ def check_against(index: EmbeddedIndex, expected: dict[str, bytes], order: list[
     for row, matches in enumerate(index.search(queries, 7)):
         assert matches.keys == [order[place] for place in near.indices[row]]
         assert [match.distance for match in matches] == near.distances[row].tolist()
-    everything = codes.range_search(queries, database, 5)
-    for row, matches in enumerate(index.within(queries, 5)):
-        assert matches.keys == [order[place] for place in everything[row][1]]
+    all_codes = codes.range_search(queries, database, 5)
+    for row, matches in enumerate(index.range_search(queries, 5)):
+        assert matches.keys == [order[place] for place in all_codes[row][1]]
 
 
 def test_the_package_offers_it() -> None:
@@ -58,9 +58,9 @@ def test_codes_are_searched_without_torch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bits", [5, 16, 64, 100, 256])
 def test_what_is_added_is_found_again_after_opening_anew(tmp_path: Path, bits: int) -> None:
     stored = codes.pack(np.random.default_rng(0).random((300, bits)) < 0.5)
-    with embedded(tmp_path / "i", bits) as index:
-        assert repr(index.add(stored, make_keys(300), [f"class {n % 3}" for n in range(300)])) == "Added(300)"
-    with embedded(tmp_path / "i") if bits == 64 else Index.open(tmp_path / "i") as index:
+    with local_index(tmp_path / "i", bits) as index:
+        assert repr(index.add(stored, make_keys(300), [f"class {n % 3}" for n in range(300)])) == "AddResult(300)"
+    with local_index(tmp_path / "i") if bits == 64 else Index.open(tmp_path / "i") as index:
         assert (len(index), index.bits) == (300, bits)
         first = index.search(stored[:2], 3)[1][0]
         assert first == Match("item/00001", 0, 1, ("class 1",))
@@ -75,13 +75,13 @@ def test_what_is_added_is_found_again_after_opening_anew(tmp_path: Path, bits: i
 def test_any_sequence_of_changes_leaves_what_a_dictionary_would_hold(data: st.DataObject) -> None:
     """Small blocks and small limits, so that every way of keeping memory in step is taken; a second reader follows."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "BLOCK", 16)
-        patch.setattr(snapshots, "RECENT", 40)
-        patch.setattr(transactions, "WORTH_IT", 100)
-        patch.setattr(transactions, "BATCH", 24)
+        patch.setattr(blocks, "CODES_PER_BLOCK", 16)
+        patch.setattr(snapshots, "MAX_DELTA", 40)
+        patch.setattr(transactions, "MIN_CODES_FOR_CLUSTERS", 100)
+        patch.setattr(transactions, "CODES_PER_TRANSACTION", 24)
         expected: dict[str, bytes] = {}
         queries = clustered_codes(3, 8, 1234)
-        with embedded(Path(folder) / "i") as index, embedded(Path(folder) / "i") as reader:
+        with local_index(Path(folder) / "i") as index, local_index(Path(folder) / "i") as reader:
             for step in range(data.draw(st.integers(1, 7))):
                 if data.draw(st.booleans()) or not expected:
                     count, first = data.draw(st.integers(1, 70)), data.draw(st.integers(0, 150))
@@ -93,9 +93,9 @@ def test_any_sequence_of_changes_leaves_what_a_dictionary_would_hold(data: st.Da
                         expected.pop(key, None)
                         expected[key] = code.tobytes()
                 else:
-                    gone = data.draw(st.lists(st.sampled_from(sorted(expected)), max_size=40, unique=True))
-                    assert index.remove(gone) == len(gone)
-                    for key in gone:
+                    deleted = data.draw(st.lists(st.sampled_from(sorted(expected)), max_size=40, unique=True))
+                    assert index.remove(deleted) == len(deleted)
+                    for key in deleted:
                         del expected[key]
                 if expected:
                     check_against(index, expected, list(expected), queries)
@@ -105,19 +105,19 @@ def test_any_sequence_of_changes_leaves_what_a_dictionary_would_hold(data: st.Da
 
 def test_a_large_index_is_grouped_and_answers_as_a_scan_does(tmp_path: Path) -> None:
     stored, queries = clustered_codes(70_000, 8, 0), clustered_codes(50, 8, 1)
-    with embedded(tmp_path / "i") as index:
+    with local_index(tmp_path / "i") as index:
         index.add(stored, make_keys(len(stored)))
-        assert index.info().plan.endswith("groups")
-        near, found = codes.top_k(queries, stored, 10), index.neighbors(queries, 10)
-        np.testing.assert_array_equal(found.indices, near.indices)
-        np.testing.assert_array_equal(found.distances, near.distances)
-        _, _, looked = index.memory.snapshot().nearest(queries.view(np.uint64), 10)
-        assert looked < 0.2 * len(queries) * len(stored)
+        assert index.info().plan.endswith("clusters")
+        near, found = codes.top_k(queries, stored, 10), index.search(queries, 10)
+        assert [[match.item_id for match in matches] for matches in found] == near.indices.tolist()
+        assert [[match.distance for match in matches] for matches in found] == near.distances.tolist()
+        _, compared = index.snapshots.latest().nearest(queries.view(np.uint64), 10)
+        assert compared < 0.2 * len(queries) * len(stored)
 
 
 def test_uniform_codes_are_scanned(tmp_path: Path) -> None:
     stored = np.random.default_rng(0).integers(0, 256, (70_000, 8), dtype=np.uint8)
-    with embedded(tmp_path / "i") as index:
+    with local_index(tmp_path / "i") as index:
         index.add(stored, make_keys(len(stored)))
         assert index.info().plan == "scan"
 
@@ -126,27 +126,27 @@ def test_uniform_codes_are_scanned(tmp_path: Path) -> None:
     ("k", "sentence"), [(0, "k must be at least 1, not 0"), (-1, "not -1"), (2.5, "must be a whole number"), (True, "whole")]
 )
 def test_a_senseless_k_is_refused(tmp_path: Path, k: int, sentence: str) -> None:
-    with embedded(tmp_path / "i") as index, pytest.raises(InputError, match=sentence):
+    with local_index(tmp_path / "i") as index, pytest.raises(InputError, match=sentence):
         index.search(clustered_codes(1, 8, 0), k)
 
 
 def test_a_billion_neighbors_are_all_there_are(tmp_path: Path) -> None:
-    with embedded(tmp_path / "i") as index:
+    with local_index(tmp_path / "i") as index:
         index.add(clustered_codes(30, 8, 0), make_keys(30))
         assert sorted(index.search(clustered_codes(1, 8, 1), 10**9)[0].keys) == make_keys(30)
-        assert len(index.within(clustered_codes(1, 8, 1), 10**9)[0]) == 30
+        assert len(index.range_search(clustered_codes(1, 8, 1), 10**9)[0]) == 30
 
 
 def test_an_empty_index_finds_nothing(tmp_path: Path) -> None:
-    with embedded(tmp_path / "i") as index:
+    with local_index(tmp_path / "i") as index:
         assert [list(m) for m in index.search(clustered_codes(2, 8, 0), 3)] == [[], []]
-        assert len(index.within(clustered_codes(1, 8, 0), 64)[0]) == 0
+        assert len(index.range_search(clustered_codes(1, 8, 0), 64)[0]) == 0
         assert repr(index.search(clustered_codes(1, 8, 0))[0]) == "Matches(0 for 'query 0')"
-        assert verify(index).whole
+        assert verify(index).ok
 
 
 def test_what_cannot_be_added_is_refused_and_nothing_changes(tmp_path: Path) -> None:
-    with embedded(tmp_path / "i") as index:
+    with local_index(tmp_path / "i") as index:
         index.add(clustered_codes(5, 8, 0), make_keys(5))
         for arguments, sentence in [
             ((clustered_codes(2, 4, 0), make_keys(2)), "Codes of 4 bytes do not fit an index of 64 bits"),
@@ -176,16 +176,16 @@ def test_results_say_what_they_are() -> None:
     matches = Matches("q", (match,), matched=False, exact=False)
     assert repr(matches) == "Matches(1 for 'q', first Match('a', 3 bits, 73 % alike), approximate, no match)"
     assert matches.as_dict()["matches"] == [
-        {"key": "a", "distance": 3, "position": 0, "labels": ("cat",), "expected_precision": 0.731}
+        {"key": "a", "distance": 3, "item_id": 0, "labels": ("cat",), "expected_precision": 0.731}
     ]
     assert (matches[0], matches[:1], list(matches)) == (match, (match,), [match])
-    assert repr(Added(5, 2, unreadable=1)) == "Added(5, 2 replaced, 1 unreadable)"
-    assert repr(Info("here", 1000, 64, None, "scan", False, (), 5)) == "Info(here: 1,000 items of 64 bits, scan)"
+    assert repr(AddResult(5, 2, unreadable=1)) == "AddResult(5, 2 replaced, 1 unreadable)"
+    assert repr(IndexInfo("here", 1000, 64, None, "scan", False, (), 5)) == "IndexInfo(here: 1,000 items of 64 bits, scan)"
 
 
 def test_the_code_of_an_item_can_be_had(tmp_path: Path) -> None:
     stored = clustered_codes(40, 8, 0)
-    with embedded(tmp_path / "i") as index:
+    with local_index(tmp_path / "i") as index:
         index.add(stored, make_keys(40))
         np.testing.assert_array_equal(index.code("item/00017"), stored[17:18])
         with pytest.raises(InputError, match="has no item nope"):

@@ -1,0 +1,124 @@
+"""Methods around proxies, and the triplet loss."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.method_losses import BITS, COUNT, FEATURES, NAMES, SMALL_LABELS, TAGS, embeddings, small_data, targets
+from proxyhash.losses import bitwise_cross_entropy, cosine_cross_entropy, hamming_triplet, proxy_cross_entropy, proxy_nca
+from proxyhash.methods import build_method
+from proxyhash.methods.proxy import ProxyMethod, class_similarity
+from proxyhash.models.network import HashHead, HeadShape
+from proxyhash.proxies import class_mean_similarity, tag_similarity
+from proxyhash.utils.errors import InputError
+
+
+@pytest.mark.parametrize(("name", "moves"), [("learned", True), ("random", False), ("shclm", False)])
+def test_only_learned_proxies_are_trained(name: str, moves: bool) -> None:
+    made = build_method(name, small_data("classes"), {})
+    assert isinstance(made, ProxyMethod)
+    before = made.proxies().weights.copy()
+    head = HashHead(HeadShape(6, BITS))
+    optimizer = torch.optim.SGD([*head.parameters(), *made.parameters()], lr=0.5)
+    made(head(torch.from_numpy(FEATURES)), targets("classes"), torch.arange(COUNT)).backward()
+    optimizer.step()
+    assert np.array_equal(made.proxies().weights, before) is not moves
+    assert np.array_equal(made.weights.detach().numpy(), before) is not moves
+
+
+def test_default_tau_depends_on_the_labels() -> None:
+    for labels, given, used in (("classes", {}, 6.0), ("tags", {}, 0.5), ("tags", {"tau": 3.0}, 3.0)):
+        made = build_method("hclm", small_data(labels), given)
+        assert isinstance(made, ProxyMethod)
+        assert made.settings.tau == used
+
+
+def test_joint_loss_is_the_sum_of_proxy_and_triplet_loss() -> None:
+    nu, y = embeddings(), targets("classes")
+    made = build_method(
+        "hclm", small_data("classes", features=False), {"triplet": 3.0, "margin": 2.5, "tau": 7.0, "samples_per_class": 5}
+    )
+    assert isinstance(made, ProxyMethod)
+    expected = proxy_cross_entropy(nu, y, made.weights, 7.0) + 3 * hamming_triplet(nu, y, 2.5)
+    torch.testing.assert_close(made(nu, y, y), expected)
+    assert made.samples_per_class == 5
+    assert build_method("hclm", small_data("classes"), {}).samples_per_class == 0
+    assert build_method("hclm", small_data("tags"), {"triplet": 1.0}).samples_per_class == 0
+    assert build_method("hclm", small_data("classes"), {"triplet": 1.0}).samples_per_class == 4
+    assert build_method("hclm", small_data("classes"), {"triplet": 1.0, "samples_per_class": 0}).samples_per_class == 0
+    whole = replace(small_data("classes"), finetune=True)
+    assert build_method("hclm", whole, {"triplet": 1.0}).samples_per_class == 2, (
+        "batch normalization sees who is in the batch"
+    )
+    assert build_method("hclm", whole, {"triplet": 1.0, "samples_per_class": 4}).samples_per_class == 4
+    assert build_method("triplet", small_data("classes"), {}).samples_per_class == 4
+    by_nca = build_method("hclm", small_data("classes"), {"loss": "nca"})
+    torch.testing.assert_close(by_nca(nu, y, y), proxy_nca(nu, y, made.weights, 6.0))
+    by_angle = build_method("hclm", small_data("classes"), {"loss": "cosine"})
+    torch.testing.assert_close(by_angle(nu, y, y), cosine_cross_entropy(nu, y, made.weights, 6.0))
+    by_bit = build_method("hclm", small_data("classes"), {"loss": "bits"})
+    torch.testing.assert_close(by_bit(nu, y, y), bitwise_cross_entropy(nu, made.weights[y]))
+    alone = build_method("triplet", small_data("classes"), {})
+    torch.testing.assert_close(alone(nu, y, y), hamming_triplet(nu, y, BITS / 16))
+
+
+def test_the_nearest_proxy_scores_highest() -> None:
+    made = build_method("hclm", small_data("classes"), {})
+    assert isinstance(made, ProxyMethod)
+    assert made.scores(made.weights).argmax(1).tolist() == list(range(len(NAMES)))
+
+
+def test_similarity_comes_from_means_or_tags() -> None:
+    np.testing.assert_array_equal(
+        class_similarity(small_data("classes"), "auto"), class_mean_similarity(FEATURES, SMALL_LABELS)
+    )
+    np.testing.assert_array_equal(class_similarity(small_data("tags"), "auto"), tag_similarity(TAGS))
+    means = class_similarity(small_data("tags"), "means")
+    assert means is not None
+    by_hand = [FEATURES[TAGS[:, tag]].mean(0) for tag in range(len(NAMES))]
+    np.testing.assert_allclose(means, class_mean_similarity(np.array(by_hand), np.arange(len(NAMES))), rtol=1e-5)
+    assert class_similarity(small_data("classes", features=False), "auto") is None
+    tagged = [build_method("shclm", small_data("tags"), {"similarity": source}).proxies() for source in ("tags", "means")]
+    assert [proxies.quality.assignment is not None for proxies in tagged if proxies] == [True, True]
+
+
+def test_distance_share_sets_the_min_distance_of_joint() -> None:
+    reached = build_method("code", small_data("classes"), {}).proxies()
+    assert reached is not None
+    least = []
+    for share in (0.5, 1.0):
+        proxies = build_method("joint", small_data("classes"), {"distance_share": share}).proxies()
+        assert proxies is not None
+        least.append(proxies.quality.min_distance)
+    assert least[1] == reached.quality.min_distance
+    assert round(reached.quality.min_distance / 2) <= least[0] <= least[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "sentence"),
+    [
+        ("shcml", {}, "There is no method 'shcml'; did you mean shclm?"),
+        ("zzz", {}, "There is no method 'zzz'; choose from adsh, "),
+        ("shclm", {"taw": 3}, "sHCLM has no setting 'taw'; did you mean tau?"),
+        ("shclm", {"tau": -1.0}, "tau must be positive"),
+        ("shclm", {"triplet": -1.0}, "neither triplet nor margin may be negative"),
+        ("hclm", {"loss": "mse"}, "HCLM: loss is one of softmax, nca, cosine, bits, not 'mse'."),
+        ("learned", {"loss": "bits"}, "The loss bits needs proxies of +1 and -1, and those of the kind learned are not."),
+        ("shclm", {"similarity": "names"}, "sHCLM: similarity is one of auto, means, tags, not 'names'."),
+        ("shclm", {"similarity": "tags"}, "Only tagged images have tags that occur together"),
+        ("hclm", {"samples_per_class": 1}, "samples_per_class must be at least 2, not 1."),
+        ("shclm", {"distance_share": 0.5}, "sHCLM has no setting 'distance_share'; choose from tau, triplet"),
+        (
+            "joint",
+            {"distance_share": 1.5},
+            "distance_share is a share of the largest minimal distance",
+        ),
+        ("triplet", {"margin": -1.0}, "The margin may not be negative."),
+    ],
+)
+def test_wrong_settings_are_one_sentence(name: str, settings: dict[str, object], sentence: str) -> None:
+    with pytest.raises(InputError) as error:
+        build_method(name, small_data("classes"), settings)
+    assert sentence in str(error.value)
