@@ -1,4 +1,4 @@
-"""What our layer costs beside what it stands on, and how the cost of a search grows with the number of codes.
+"""Overhead of the Milvus index, and growth of the cost of a search with the number of codes.
 
 python benchmarks/cluster.py                             everything, some minutes; needs the packages milvus and pymilvus
 python benchmarks/cluster.py --only encoding             some of: inserts, search, encoding, growth

@@ -27,10 +27,10 @@ def random_codes(count: int, bits: int, seed: int) -> Packed:
 
 
 def clustered_codes(labels: NDArray[np.int64], bits: int, seed: int) -> Packed:
-    """Codes as a trained network gives them: each class has a centre, and a bit in ten is flipped."""
+    """Codes as a trained network gives them: each class has a code, and a bit in ten is flipped."""
     random = np.random.default_rng(seed)
-    centres = np.random.default_rng(7).random((int(labels.max()) + 1, bits)) < 0.5
-    return codes.pack(centres[labels] ^ (random.random((len(labels), bits)) < 0.1))
+    class_codes = np.random.default_rng(7).random((int(labels.max()) + 1, bits)) < 0.5
+    return codes.pack(class_codes[labels] ^ (random.random((len(labels), bits)) < 0.1))
 
 
 def best_of(repeats: int, work: Callable[..., object], *arguments: object, **named: object) -> float:
@@ -94,7 +94,7 @@ def torch_histogram(q: torch.Tensor, q_labels: torch.Tensor, db: torch.Tensor, d
 
 
 def real_rows() -> Iterator[Row]:
-    """Real-valued distances: a product quantiser's, and a weight for each bit, against sorting each query's distances."""
+    """Real-valued distances: a product quantizer's, and a weight for each bit, against sorting each query's distances."""
     random = np.random.default_rng(0)
     q_labels, db_labels = random.integers(0, 100, 1000), random.integers(0, 100, 50_000)
     db = random_codes(50_000, 64, 2)

@@ -135,8 +135,8 @@ def instance(superclasses: int, members: int, bits: int) -> tuple[Matrix, Matrix
     """
     random = np.random.default_rng(0)
     classes, features = superclasses * members, 128
-    centres = np.repeat(random.standard_normal((superclasses, features)), members, axis=0)
-    means = (centres + 0.6 * random.standard_normal((classes, features))) / np.sqrt(np.arange(1, features + 1))
+    superclass_means = np.repeat(random.standard_normal((superclasses, features)), members, axis=0)
+    means = (superclass_means + 0.6 * random.standard_normal((classes, features))) / np.sqrt(np.arange(1, features + 1))
     corners = np.where(random.random((classes, bits)) < 0.5, -1.0, 1.0)
     return class_mean_similarity(means, np.arange(classes)), corners
 

@@ -51,7 +51,7 @@ def uniform(count: int, seed: int) -> Packed:
 
 
 def thousand_clusters(count: int, seed: int) -> Packed:
-    """Codes around 1,000 centres, a bit in twenty flipped."""
+    """Codes around 1,000 centroids, a bit in twenty flipped."""
     chosen = np.random.default_rng(seed).integers(0, 1000, count)
     return flipped(uniform(1000, 7)[chosen], 0.05, seed + 1)
 
@@ -114,7 +114,7 @@ def against_scan(
 
 def thousand_rows() -> Iterator[Row]:
     yield from against_scan(
-        "1,000 centres, 5 % flips", thousand_clusters(ITEMS, 1), {"": thousand_clusters(1000, 3)}, 15, faster=True
+        "1,000 centroids, 5 % flips", thousand_clusters(ITEMS, 1), {"": thousand_clusters(1000, 3)}, 15, faster=True
     )
 
 

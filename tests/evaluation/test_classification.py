@@ -9,9 +9,9 @@ from proxyhash.evaluation import classify_codes
 
 def test_softmax_regression_is_scikit_learn_s() -> None:
     random = np.random.default_rng(0)
-    centres = np.where(random.random((5, 24)) < 0.5, -1, 1)
+    class_codes = np.where(random.random((5, 24)) < 0.5, -1, 1)
     labels = {name: random.integers(0, 5, count) for name, count in (("query", 300), ("database", 2000))}
-    signs = {name: centres[y] * np.where(random.random((len(y), 24)) < 0.3, -1, 1) for name, y in labels.items()}
+    signs = {name: class_codes[y] * np.where(random.random((len(y), 24)) < 0.3, -1, 1) for name, y in labels.items()}
 
     ours = classify_codes(codes.pack(signs["query"]), labels["query"], codes.pack(signs["database"]), labels["database"], 24)
 

@@ -6,7 +6,7 @@ from proxyhash.codes.bits import Packed
 
 
 def clustered_codes(count: int, width: int, seed: int, centroids: int = 20, flips: float = 0.06) -> Packed:
-    """Packed codes around random centres; the centres do not depend on the seed."""
+    """Return packed codes around random centroids, which do not depend on the seed."""
     random = np.random.default_rng(seed)
     middle = np.random.default_rng(99).integers(0, 256, (centroids, width), dtype=np.uint8)
     noise = np.packbits(random.random((count, 8 * width)) < flips, axis=1)

@@ -1,4 +1,4 @@
-"""What an index on any Milvus must answer, whichever server stands behind it."""
+"""Checks of a Milvus index against the local index."""
 
 import itertools
 from tempfile import TemporaryDirectory

@@ -11,7 +11,7 @@ from proxyhash.index.item_ids import pack_item_ids
 
 
 def codes_around(count: int, bits: int, seed: int, flips: float, centroids: Packed) -> Packed:
-    """Codes of so many bits around random ones of some centres."""
+    """Return codes of `bits` bits around random centroids."""
     random = np.random.default_rng(seed)
     own = np.unpackbits(centroids, axis=1, count=bits, bitorder="little")[random.integers(0, len(centroids), count)]
     return pack((own ^ (random.random((count, bits)) < flips)).astype(bool))
@@ -99,7 +99,7 @@ def test_codes_that_were_removed_are_not_found(
 
 
 def test_places_without_a_code_are_never_found() -> None:
-    """In a block that is not full they look like the centre, which is exactly what is asked for."""
+    """Padding of an incomplete block equals the centroid, which is the query here."""
     centroid = np.array([[0b1010_1010]], np.uint8)
     codes = centroid ^ np.full((3, 1), 0b0000_0111, np.uint8)
     segment = segment_of(codes, np.arange(3), centroid)

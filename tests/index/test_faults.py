@@ -1,4 +1,4 @@
-"""What goes wrong on real machines: killed writers, two of them, full disks, closed folders, damaged and foreign files."""
+"""Faults: killed and concurrent writers, full disks, closed folders, damaged and foreign files."""
 
 import os
 import resource

@@ -14,7 +14,7 @@ CODES = np.arange(20, dtype=np.uint8)[:, None]
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
-    """What was read from the file."""
+    """Return the ids of each read from the file."""
     asked: list[set[int]] = []
     real = items.items_by_id
 

@@ -1,4 +1,4 @@
-"""What distances mean: calibration and no match, re-ranking of ties, near duplicates, the approximate mode, imports."""
+"""Calibration and no match, re-ranking of ties, near duplicates, approximate search, imports."""
 
 from itertools import combinations
 from pathlib import Path

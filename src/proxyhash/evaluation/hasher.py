@@ -47,7 +47,7 @@ class EncodedSplit:
     """
 
     queries: Queries
-    """What the queries are compared by: packed codes (Q, bytes), or tables (Q, M, k), see `codes.adc`."""
+    """Packed codes (Q, bytes), or distance tables (Q, M, k), see `codes.adc`."""
     query_codes: Packed
     """Packed codes (Q, bytes)."""
     database_codes: Packed
@@ -60,7 +60,7 @@ class EncodedSplit:
 
     @property
     def is_hamming(self) -> bool:
-        """Whether codes are compared by Hamming distance."""
+        """True if codes are compared by Hamming distance."""
         return self.queries.dtype == np.uint8
 
     @property

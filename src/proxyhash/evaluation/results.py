@@ -18,7 +18,7 @@ class Metric:
     without_relevant: int
     """How many queries have no relevant item in the database."""
     no_relevant_note: str = "have no relevant item and count 0"
-    """What becomes of those, in words."""
+    """Sentence about the queries without relevant items."""
 
     @property
     def value(self) -> float:

@@ -1,4 +1,4 @@
-"""What a comparison is made of: everything that is the same for all, and what is varied."""
+"""Grids of trials: shared settings, and the methods, code lengths, seeds and folds to compare."""
 
 import tomllib
 from collections.abc import Callable, Iterator

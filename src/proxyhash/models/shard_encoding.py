@@ -19,7 +19,7 @@ Counted = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Encoded:
-    """What one process did: shards that it wrote, and those that were there already."""
+    """Number of shards that a process wrote, and of those that existed."""
 
     written: int
     there: int

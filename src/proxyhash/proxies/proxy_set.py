@@ -50,12 +50,12 @@ class ProxySet:
 
     @property
     def binary(self) -> bool:
-        """Whether every weight is +1 or -1."""
+        """True if every weight is +1 or -1."""
         return is_binary(self.weights)
 
     @property
     def trainable(self) -> bool:
-        """Whether these weights are only where training starts (kind `learned`)."""
+        """True if training changes the weights (kind `learned`)."""
         return self.kind == "learned"
 
     def as_dict(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class ProxySet:
 
     @property
     def title(self) -> str:
-        """What the set is, in words."""
+        """Kind, classes, bits and seed in words."""
         return f"{self.kind} proxies: {self.classes:,} classes in {self.bits} bits (seed {self.seed})"
 
     def describe(self) -> list[tuple[str, str]]:

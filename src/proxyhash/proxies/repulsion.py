@@ -31,7 +31,7 @@ def soft_neighbors(points: Floats, beta: float, threads: int = 1) -> SoftNeighbo
     unit = np.ascontiguousarray(points, dtype=precision)
     blocks = row_blocks(len(unit), _PAIRS_AT_ONCE)
     closest, count = np.empty(len(unit)), np.empty(len(unit))
-    centre = np.empty_like(unit)
+    center = np.empty_like(unit)
 
     def work(mine: list[slice]) -> None:
         buffer = np.empty((blocks[0].stop, len(unit)), precision)  # reused: fresh pages cost as much as the exponentials
@@ -44,12 +44,12 @@ def soft_neighbors(points: Floats, beta: float, threads: int = 1) -> SoftNeighbo
             weights *= precision(beta)
             np.exp(weights, out=weights)
             total = weights.sum(axis=1, keepdims=True)
-            centre[rows] = (weights @ unit) / total
+            center[rows] = (weights @ unit) / total
             closest[rows], count[rows] = peak[:, 0], total[:, 0]
 
     for _ in ordered_map(work, [blocks[first::threads] for first in range(min(threads, len(blocks)))], threads):
         pass
-    return SoftNeighbors(closest, count, centre)
+    return SoftNeighbors(closest, count, center)
 
 
 def soft_max_cosine(points: Floats, beta: float) -> tuple[float, NDArray[np.float64]]:

@@ -1,4 +1,4 @@
-"""What instructions on planes are made of, for compiled functions that are put together by hand.
+"""LLVM instructions on bit planes, for functions that are assembled by hand.
 
 A plane is one bit of each of 256 items, (4,) words: bit i of word w belongs to item 64 w + i of a block.
 """

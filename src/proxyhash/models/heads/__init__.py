@@ -1,4 +1,4 @@
-"""What stands between features and codes: one head a file, known by its name, so that a saved model can build it again."""
+"""Heads between features and codes, by name."""
 
 from proxyhash.models.heads.base import Head, HeadShape, Queries
 from proxyhash.models.heads.blocks import BlockHead

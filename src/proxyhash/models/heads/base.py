@@ -1,4 +1,4 @@
-"""What every head is: features to outputs, outputs to codes, and how a query is compared with them."""
+"""Base class of heads: features to outputs, and outputs to codes and queries."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,12 +12,12 @@ from proxyhash.codes.bits import Packed
 
 Floats = NDArray[np.float32]
 Queries = Packed | Floats
-"""What the evaluation compares with packed codes: packed codes (Q, bytes), or tables (Q, M, k), see `codes.adc`."""
+"""Queries: packed codes (Q, bytes), or distance tables (Q, M, k), see `codes.adc`."""
 
 
 @dataclass(frozen=True)
 class HeadShape:
-    """What stands between features and code.
+    """Layers between features and codes.
 
     A hidden layer lets frozen features reach corners that no linear map of them reaches; a network that is trained end to
     end bends its own features and needs none.

@@ -1,4 +1,4 @@
-"""Heads whose outputs are real vectors, stored by a product quantiser and searched by the asymmetric distance."""
+"""Heads whose outputs are real vectors, stored by a product quantizer and searched by the asymmetric distance."""
 
 import numpy as np
 import torch
