@@ -9,7 +9,7 @@ Array = TypeVar("Array", bound=Any)
 
 
 def binarization_errors(embeddings: Array) -> Array:
-    """Return (|nu_k| - 1)^2 = (nu_k - sgn(nu_k))^2 for every entry: 0 is saturated, 1 undecided.
+    """Return `(|nu_k| - 1)^2 = (nu_k - sgn(nu_k))^2` for every entry: 0 is saturated, 1 undecided.
 
     The paper shows histograms of its mean over the bits of an image (section 5.2); its method does not minimize it.
 
