@@ -1,8 +1,8 @@
 """Growth of the cost of a query with the number of codes: exact search of clusters, and the inverted lists of faiss.
 
 Codes have 64 bits. Each is the code of a class with every bit flipped with probability 3/16: 12 bits on average, the
-distance of images of CIFAR-100 from their proxies. Classes alternate. The centroids of the clusters and of the lists are the codes of
-the classes. Codes are made in chunks, so that only the index holds all of them.
+distance of images of CIFAR-100 from their proxies. Classes alternate. The centroids of the clusters and of the lists are
+the codes of the classes. Codes are made in chunks, so that only the index holds all of them.
 """
 
 import gc
