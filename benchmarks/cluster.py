@@ -1,4 +1,4 @@
-"""Overhead of the Milvus index, and growth of the cost of a search with the number of codes.
+"""Benchmark of the Milvus index against pymilvus alone, of encoding by two processes, and of search cost by index size.
 
 python benchmarks/cluster.py                             everything, some minutes; needs the packages milvus and pymilvus
 python benchmarks/cluster.py --only encoding             some of: inserts, search, encoding, growth

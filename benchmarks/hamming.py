@@ -1,4 +1,4 @@
-"""How fast codes are compared: each pair of numbers is measured in one run on the same codes.
+"""Speed of comparing codes, with alternatives measured in the same run on the same codes.
 
 python benchmarks/hamming.py                    everything, some minutes on two cores
 python benchmarks/hamming.py --only map,top     some of: map, real, imagenet, top, widths
@@ -27,10 +27,10 @@ def random_codes(count: int, bits: int, seed: int) -> Packed:
 
 
 def clustered_codes(labels: NDArray[np.int64], bits: int, seed: int) -> Packed:
-    """Codes as a trained network gives them: each class has a code, and a bit in ten is flipped."""
+    """Codes like those of a trained network: a center for each class, with a bit in ten flipped."""
     random = np.random.default_rng(seed)
-    class_codes = np.random.default_rng(7).random((int(labels.max()) + 1, bits)) < 0.5
-    return codes.pack(class_codes[labels] ^ (random.random((len(labels), bits)) < 0.1))
+    centers = np.random.default_rng(7).random((int(labels.max()) + 1, bits)) < 0.5
+    return codes.pack(centers[labels] ^ (random.random((len(labels), bits)) < 0.1))
 
 
 def best_of(repeats: int, work: Callable[..., object], *arguments: object, **named: object) -> float:
@@ -69,7 +69,7 @@ def map_rows() -> Iterator[Row]:
 def usual_script(
     q: NDArray[np.float32], q_labels: NDArray[np.float32], db: NDArray[np.float32], db_labels: NDArray[np.float32]
 ) -> float:
-    """Per query two matrix products (distances, and one-hot labels), an argsort and a cumulative sum."""
+    """Compute per query two matrix products (distances, and one-hot labels), an argsort and a cumulative sum."""
     total = 0.0
     for code, label in zip(q, q_labels, strict=True):
         order = np.argsort(0.5 * (db.shape[1] - db @ code))
@@ -94,7 +94,7 @@ def torch_histogram(q: torch.Tensor, q_labels: torch.Tensor, db: torch.Tensor, d
 
 
 def real_rows() -> Iterator[Row]:
-    """Real-valued distances: a product quantizer's, and a weight for each bit, against sorting each query's distances."""
+    """Real-valued distances (product quantization, weighted bits) compared with sorting the distances of each query."""
     random = np.random.default_rng(0)
     q_labels, db_labels = random.integers(0, 100, 1000), random.integers(0, 100, 50_000)
     db = random_codes(50_000, 64, 2)
@@ -110,12 +110,12 @@ def real_rows() -> Iterator[Row]:
 
 
 def by_sorting(tables: NDArray[np.float32], q_labels: NDArray[np.int64], db: Packed, db_labels: NDArray[np.int64]) -> float:
-    """Per query the sums of its table's entries, an argsort and a cumulative sum."""
-    symbols = db.T if tables.shape[2] == 256 else (codes.unpack(db, 64) > 0).T.astype(np.uint8)
+    """Compute per query the sums of its table entries, an argsort and a cumulative sum."""
+    subcodes = db.T if tables.shape[2] == 256 else (codes.unpack(db, 64) > 0).T.astype(np.uint8)
     total = 0.0
     for table, label in zip(tables, q_labels, strict=True):
         distance = sum(
-            (entries[part] for entries, part in zip(table.astype(np.float64), symbols, strict=True)), np.zeros(len(db))
+            (entries[part] for entries, part in zip(table.astype(np.float64), subcodes, strict=True)), np.zeros(len(db))
         )
         hit = (db_labels == label)[np.argsort(distance)]
         precision = np.cumsum(hit) / np.arange(1, len(hit) + 1)

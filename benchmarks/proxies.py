@@ -1,4 +1,4 @@
-"""How good the proxies are and how long they take: packings, codes and assignments against their targets.
+"""Quality and design time of proxies: packings, codes and assignments against their targets.
 
 python benchmarks/proxies.py                      everything, some seven minutes on two cores
 python benchmarks/proxies.py --json > results/proxies.json   the record
@@ -131,12 +131,12 @@ def instance(superclasses: int, members: int, bits: int) -> tuple[Matrix, Matrix
     """Return the similarity (C, C) of classes in superclasses, and random corners (C, d) to give them.
 
     Class means have a spectrum that falls like 1 / k, as those of an ImageNet network on CIFAR-100 do: the largest
-    eigenvalues of the centred similarity are 1, .64, .58, .51, .42 there and here.
+    eigenvalues of the centered similarity are 1, 0.64, 0.58, 0.51, 0.42 there and here.
     """
     random = np.random.default_rng(0)
     classes, features = superclasses * members, 128
-    superclass_means = np.repeat(random.standard_normal((superclasses, features)), members, axis=0)
-    means = (superclass_means + 0.6 * random.standard_normal((classes, features))) / np.sqrt(np.arange(1, features + 1))
+    centers = np.repeat(random.standard_normal((superclasses, features)), members, axis=0)
+    means = (centers + 0.6 * random.standard_normal((classes, features))) / np.sqrt(np.arange(1, features + 1))
     corners = np.where(random.random((classes, bits)) < 0.5, -1.0, 1.0)
     return class_mean_similarity(means, np.arange(classes)), corners
 

@@ -1,4 +1,4 @@
-"""How an index of ten million codes opens, grows and answers: each pair of numbers is measured in one run.
+"""Benchmark of a local index of ten million codes: opening, adding and searching, each pair of numbers in one run.
 
 python benchmarks/search.py                            everything, some minutes and 2 GB of disk
 python benchmarks/search.py --only thousand,uniform    some of: storage, cifar, thousand, uniform
@@ -51,7 +51,7 @@ def uniform(count: int, seed: int) -> Packed:
 
 
 def thousand_clusters(count: int, seed: int) -> Packed:
-    """Codes around 1,000 centroids, a bit in twenty flipped."""
+    """Return codes around 1,000 centroids, a bit in twenty flipped."""
     chosen = np.random.default_rng(seed).integers(0, 1000, count)
     return flipped(uniform(1000, 7)[chosen], 0.05, seed + 1)
 
@@ -114,7 +114,7 @@ def against_scan(
 
 def thousand_rows() -> Iterator[Row]:
     yield from against_scan(
-        "1,000 centroids, 5 % flips", thousand_clusters(ITEMS, 1), {"": thousand_clusters(1000, 3)}, 15, faster=True
+        "1,000 clusters, 5 % flips", thousand_clusters(ITEMS, 1), {"": thousand_clusters(1000, 3)}, 15, faster=True
     )
 
 

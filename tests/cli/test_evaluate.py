@@ -18,7 +18,7 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray,
     return q, random.integers(0, 5, 15), db, random.integers(0, 4, 200)
 
 
-def test_any_form_of_the_codes_gives_the_same_numbers(
+def test_every_format_of_codes_gives_the_same_metrics(
     search: tuple[np.ndarray, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     q, q_labels, db, db_labels = search

@@ -137,7 +137,7 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> Sentence:
         (f"train photos {TRAIN} --resume -o model", "There is no run to resume in model.run."),
         (
             "train photos --method itq --bits 8 --epochs 3 -o model",
-            "ITQ trains no network, so that --epochs means nothing to it.",
+            "ITQ trains no network, so epochs has no effect; leave it out.",
         ),
         ("train photos --method ksh --bits 8 --backbone convnet -o model", "which a model cannot hold"),
         ("search photos.index photos/cats/0.png", "There is no index at photos.index; to make one"),

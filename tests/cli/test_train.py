@@ -69,7 +69,7 @@ def test_digits_reach_the_floor(models: Path, capsys: pytest.CaptureFixture[str]
     assert numbers["map"] > 0.75
     assert numbers["map"] == numbers["metrics"][0]["value"]
     assert numbers["accuracy"] > 0.9
-    assert 0 < numbers["binarisation_error"] < 0.5
+    assert 0 < numbers["binarization_error"] < 0.5
     shorter = run(f"evaluate model {models}/8", capsys)
     assert "179 queries, 1,618 items" in shorter
     assert "Accuracy by nearest proxy: 0." in shorter
@@ -203,7 +203,7 @@ def test_a_failed_run_leaves_the_good_model(tmp_path: Path, capsys: pytest.Captu
         ),
         (
             "train digits --backbone convnet --method shclm:tau=4 --tau 3 -o new",
-            "tau is given twice: with --method and as --tau.",
+            "tau is given twice: with the method and by itself.",
         ),
         ("train digits --backbone convnet --method joint:flor=0.5 -o new", "has no setting 'flor'"),
         (
@@ -232,8 +232,8 @@ def test_a_failed_run_leaves_the_good_model(tmp_path: Path, capsys: pytest.Captu
         ("train digits --epochs 0 -o new", "epochs must be at least 1, not 0."),
         ("train digits --validation half -o new", "half"),
         ("train digits --backbone convnet --transform tiny -o new", "There is no transform 'tiny'"),
-        ("train digits --finetune --backbone-lr 0 -o new", "--backbone-lr is the learning rate of --finetune"),
-        ("train digits --backbone-lr 0.1 -o new", "--backbone-lr is the learning rate of --finetune"),
+        ("train digits --finetune --backbone-lr 0 -o new", "backbone_lr is the learning rate of fine-tuning"),
+        ("train digits --backbone-lr 0.1 -o new", "backbone_lr is the learning rate of fine-tuning"),
         ("train digits --tags 3 -o new", "digits has no tags to choose the most frequent from."),
         ("train digits --device tpu -o new", "There is no device tpu here; try cpu."),
         ("train digits --tensorboard file -o new", "Cannot write file"),
@@ -277,10 +277,10 @@ def test_without_tensorboard_one_sentence_says_so(
 
 def test_other_systems_train_networks_by_their_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(f"{TRAIN} --bits 8 --epochs 1 --method dpsh -o {tmp_path}/model", capsys)
-    assert Hasher.load(tmp_path / "model").record["order"]["method"] == "dpsh"
+    assert Hasher.load(tmp_path / "model").record["config"]["method"] == "dpsh"
     run(f"{TRAIN} --bits 16 --epochs 1 --method joint:distance_share=0.5 --tau 4 -o {tmp_path}/joint", capsys)
-    order = Hasher.load(tmp_path / "joint").record["order"]
-    assert (order["method"], order["settings"]["distance_share"], order["settings"]["tau"]) == ("joint", 0.5, 4.0)
+    config = Hasher.load(tmp_path / "joint").record["config"]
+    assert (config["method"], config["settings"]["distance_share"], config["settings"]["tau"]) == ("joint", 0.5, 4.0)
     assert "has no setting 'tau'" in error(f"{TRAIN} --bits 8 --method dpsh --tau 3 -o {tmp_path}/other", capsys)
     listed = {row["name"]: row for row in json.loads(run("methods --json", capsys))}
     assert (listed["itq"]["family"], listed["dpsh"]["year"]) == ("shallow", 2016)
@@ -292,7 +292,7 @@ def test_a_system_that_does_not_search_by_bits_is_measured_and_has_no_index(
 ) -> None:
     run(f"{TRAIN} --bits 8 --epochs 2 --method softmax-pq -o {tmp_path}/model", capsys)
     numbers = json.loads(run(f"evaluate model {tmp_path}/model --json", capsys))
-    assert numbers["binarisation_error"] is None
+    assert numbers["binarization_error"] is None
     assert "real distances" in numbers["metrics"][0]["name"]
     assert numbers["map"] > 0.3
     assert "Binarisation" not in run(f"evaluate model {tmp_path}/model", capsys)

@@ -14,7 +14,7 @@ from proxyhash.utils.errors import InputError
 
 
 @given(st.integers(0, 1000), st.integers(1, 8), st.integers(1, 5))
-def test_symbols_survive_packing(seed: int, each: int, count: int) -> None:
+def test_unpack_inverts_pack_for_subcodes(seed: int, each: int, count: int) -> None:
     subcodes = np.random.default_rng(seed).integers(0, 2**each, (7, count))
     packed = pack_subcodes(subcodes, each)
     assert packed.shape == (7, (count * each + 7) // 8)
@@ -32,14 +32,14 @@ def test_equal_weights_give_the_hamming_distance(seed: int, bits: int) -> None:
 
 
 @given(st.integers(0, 1000), st.sampled_from([1, 3, 8]))
-def test_distances_are_sums_of_entries(seed: int, each: int) -> None:
+def test_distances_are_sums_of_table_entries(seed: int, each: int) -> None:
     random = np.random.default_rng(seed)
     entries, subcodes = random.standard_normal((4, 3, 2**each)).astype(np.float32), random.integers(0, 2**each, (6, 3))
     expected = [[sum(table[part, item[part]] for part in range(3)) for item in subcodes] for table in entries]
     np.testing.assert_allclose(table_scorer(entries, pack_subcodes(subcodes, each))(slice(None)), expected, atol=1e-5)
 
 
-def test_the_metrics_of_equal_weights_are_those_of_the_hamming_distance() -> None:
+def test_metrics_of_equal_weights_equal_those_of_the_hamming_distance() -> None:
     random = np.random.default_rng(0)
     q, db, labels = random.random((20, 16)) < 0.5, pack(random.random((50, 16)) < 0.5), np.arange(50) % 3
     weighted = weighted_hamming_tables(q, np.full(16, 0.5))
@@ -62,12 +62,12 @@ def test_the_metrics_of_equal_weights_are_those_of_the_hamming_distance() -> Non
         (np.zeros((2, 16, 2)), np.ones(16), "give no bit weights with them"),
     ],
 )
-def test_tables_that_do_not_fit_are_refused(given_tables: np.ndarray, weights: np.ndarray | None, sentence: str) -> None:
+def test_tables_of_wrong_shape_are_errors(given_tables: np.ndarray, weights: np.ndarray | None, sentence: str) -> None:
     codes = np.zeros((4, 2), np.uint8)
     with pytest.raises(InputError, match=sentence):
         mean_average_precision(given_tables, np.zeros(2), codes, np.zeros(4), bit_weights=weights)
 
 
-def test_every_length_is_cut_into_whole_symbols() -> None:
+def test_every_code_length_is_divided_into_whole_subcodes() -> None:
     assert doctest.testmod(adc).failed == 0
     assert all(bits % subcode_bits(bits) == 0 for bits in range(1, 129))

@@ -9,7 +9,7 @@ from proxyhash.codes.bits import to_words
 
 
 @given(arrays(np.bool_, st.tuples(st.integers(0, 5), st.integers(1, 200))))
-def test_packing_is_undone_by_unpacking_whatever_stands_for_a_bit(on: np.ndarray) -> None:
+def test_unpack_inverts_pack_for_every_representation_of_bits(on: np.ndarray) -> None:
     bits = on.shape[1]
     expected = np.where(on, 1, -1)
     for same in (
@@ -27,7 +27,7 @@ def test_packing_is_undone_by_unpacking_whatever_stands_for_a_bit(on: np.ndarray
 
 
 @pytest.mark.parametrize("bits", [1, 7, 8, 9, 63, 64, 65, 4095, 4096])
-def test_every_width_survives(bits: int) -> None:
+def test_unpack_inverts_pack_for_every_number_of_bits(bits: int) -> None:
     signs = np.where(np.random.default_rng(bits).random((3, bits)) < 0.5, -1, 1)
     np.testing.assert_array_equal(codes.unpack(codes.pack(signs), bits), signs)
     assert not np.unpackbits(codes.pack(signs), axis=1, bitorder="little")[:, bits:].any()
@@ -64,6 +64,6 @@ def test_words_of_64_bit_codes_are_a_view_and_others_are_padded() -> None:
         (lambda: codes.unpack(np.zeros((1, 2), np.uint8), 0), "bits must be at least 1"),
     ],
 )
-def test_bad_codes_are_named(call, sentence: str) -> None:  # type: ignore[no-untyped-def]
+def test_invalid_codes_are_errors(call, sentence: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match=sentence):
         call()

@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import hamming_reference
 from proxyhash import codes
-from proxyhash.codes import kernels, reference
+from proxyhash.codes import kernels
 from proxyhash.codes.bits import to_words
 from proxyhash.codes.bitsliced import bit_planes
 from proxyhash.codes.bitsliced import kernels as bitsliced
@@ -25,21 +26,21 @@ def opposites(items: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(width=st.integers(1, 8), items=st.integers(1, 600), seed=st.integers(0, 9), tied=st.booleans(), k=st.integers(1, 30))
-def test_the_nearest_and_histograms_are_the_reference_s(width: int, items: int, seed: int, tied: bool, k: int) -> None:
+def test_top_k_and_histograms_equal_the_reference(width: int, items: int, seed: int, tied: bool, k: int) -> None:
     q, db = some_codes(MANY, width, seed, tied), some_codes(items, width, seed + 1, tied)
     assert bitsliced.is_faster(to_words(q).T, to_words(db))
     found = codes.top_k(q, db, k, threads=2)
-    near, position = reference.top_k(q, db, k)
+    near, position = hamming_reference.top_k(q, db, k)
     np.testing.assert_array_equal(found.distances, near)
     np.testing.assert_array_equal(found.indices, position)
-    np.testing.assert_array_equal(codes.distance_histograms(q, db, threads=2), reference.histograms(q, db))
+    np.testing.assert_array_equal(codes.distance_histograms(q, db, threads=2), hamming_reference.histograms(q, db))
 
 
 @pytest.mark.parametrize(
     "items", [BLOCK, 2 * bitsliced.STACK_ITEMS, 2 * bitsliced.STACK_ITEMS + 1, 5 * bitsliced.STACK_ITEMS + 777]
 )
 @pytest.mark.parametrize("kind", ["random", "tied", "opposite", "even"])
-def test_whole_stacks_and_what_remains_are_counted_as_by_the_other_kernels(items: int, kind: str) -> None:
+def test_histograms_of_stacks_and_remainders_equal_those_of_the_word_kernels(items: int, kind: str) -> None:
     q, db = opposites(items) if kind == "opposite" else (some_codes(n, 8, n, kind == "tied") for n in (MANY, items))
     if kind == "even":
         db[:, 7] = np.bitwise_count(db[:, :7]).sum(axis=1) % 2  # one part is empty
@@ -50,7 +51,7 @@ def test_whole_stacks_and_what_remains_are_counted_as_by_the_other_kernels(items
 
 
 @pytest.mark.parametrize("kind", ["random", "tied", "opposite"])
-def test_the_nearest_of_many_blocks_are_those_of_the_other_kernels(kind: str) -> None:
+def test_top_k_of_many_blocks_equals_that_of_the_word_kernels(kind: str) -> None:
     q, db = opposites(9000) if kind == "opposite" else (some_codes(n, 8, n, kind == "tied") for n in (MANY, 9000))
     query_words, item_words = np.ascontiguousarray(to_words(q).T), to_words(db)
     near, position = np.empty((len(q), 14), np.int16), np.empty((len(q), 14), np.int64)
@@ -60,7 +61,7 @@ def test_the_nearest_of_many_blocks_are_those_of_the_other_kernels(kind: str) ->
     np.testing.assert_array_equal(found.indices, position[:, :7])
 
 
-def test_sums_of_threes_by_hand() -> None:
+def test_sums_of_triples_by_hand() -> None:
     row = np.zeros(70, np.uint64)
     row[69] = 0b101  # item 69: bit 5 of word 1
     sums = np.empty((bit_planes.TRIPLES, 8, 2, 4), np.uint64)
@@ -71,14 +72,14 @@ def test_sums_of_threes_by_hand() -> None:
     assert (ones + 2 * twos).tolist() == [pattern.bit_count() for pattern in range(8)]
 
 
-def test_few_queries_and_long_codes_are_left_to_the_other_kernels() -> None:
+def test_few_queries_and_long_codes_use_the_word_kernels() -> None:
     short, long = (to_words(some_codes(MANY, width, 0, tied=False)) for width in (8, 9))
     assert bitsliced.is_faster(short.T, short)
     assert not bitsliced.is_faster(short.T[:5], short)
     assert not bitsliced.is_faster(long.T, long)
 
 
-def test_parts_hold_one_parity_each() -> None:
+def test_each_part_has_one_parity() -> None:
     even, odd = bitsliced.split_by_parity(to_words(some_codes(100, 8, 0, tied=False)))
     assert even.shape[1] + odd.shape[1] == 100
     assert (np.bitwise_count(even) % 2 == 0).all()

@@ -1,4 +1,4 @@
-"""Product quantisation against faiss."""
+"""Product quantization against faiss."""
 
 from itertools import pairwise
 from typing import Any
@@ -24,14 +24,14 @@ def learned() -> np.ndarray:
     return learn_codebooks(VECTORS, np.zeros((4, 16, 3), np.float32), np.random.default_rng(1), 25)
 
 
-def test_the_error_is_that_of_faiss(learned: np.ndarray) -> None:
+def test_quantization_error_equals_that_of_faiss(learned: np.ndarray) -> None:
     theirs: Any = faiss.ProductQuantizer(12, 4, 4)
     theirs.train(VECTORS)
     rebuilt = theirs.decode(theirs.compute_codes(VECTORS))
     assert error(learned) == pytest.approx(float(np.square(VECTORS - rebuilt).sum(1).mean()), rel=0.05)
 
 
-def test_codes_and_distances_with_its_centroids_are_those_of_faiss() -> None:
+def test_codes_and_distances_equal_those_of_faiss_for_its_centroids() -> None:
     theirs: Any = faiss.ProductQuantizer(12, 3, 8)
     theirs.train(VECTORS)
     codebooks = faiss.vector_to_array(theirs.centroids).reshape(3, 256, 4)
@@ -44,7 +44,7 @@ def test_codes_and_distances_with_its_centroids_are_those_of_faiss() -> None:
     )
 
 
-def test_no_round_raises_the_error() -> None:
+def test_no_iteration_increases_the_error() -> None:
     books, errors = np.zeros((4, 16, 3), np.float32), []
     for number in range(6):
         books = learn_codebooks(VECTORS, books, np.random.default_rng(number), 1)
@@ -53,7 +53,7 @@ def test_no_round_raises_the_error() -> None:
     assert errors[-1] < 0.9 * errors[0]
 
 
-def test_few_vectors_and_uneven_parts_are_no_trouble() -> None:
+def test_few_vectors_and_uneven_parts_are_quantized() -> None:
     few = VECTORS[:10, :7]
     books = learn_codebooks(few, np.zeros((2, 256, 4), np.float32), np.random.default_rng(0))
     np.testing.assert_allclose(reconstruct(quantize(few, books), books, 7), few, atol=1e-5)

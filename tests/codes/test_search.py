@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import hamming_reference
 from proxyhash import InputError, codes
-from proxyhash.codes import kernels, reference, search
+from proxyhash.codes import kernels, search
 
 
 def some_codes(count: int, width: int, seed: int, tied: bool) -> np.ndarray:
@@ -24,33 +25,33 @@ CASES = {
 
 
 @given(**CASES)
-def test_distances_and_histograms_are_the_reference_s(
+def test_distances_and_histograms_equal_the_reference(
     queries: int, items: int, width: int, seed: int, tied: bool, threads: int
 ) -> None:
     q, db = some_codes(queries, width, seed, tied), some_codes(items, width, seed + 1, tied)
-    np.testing.assert_array_equal(codes.hamming_distances(q, db, threads=threads), reference.distances(q, db))
-    np.testing.assert_array_equal(codes.distance_histograms(q, db, threads=threads), reference.histograms(q, db))
+    np.testing.assert_array_equal(codes.hamming_distances(q, db, threads=threads), hamming_reference.distances(q, db))
+    np.testing.assert_array_equal(codes.distance_histograms(q, db, threads=threads), hamming_reference.histograms(q, db))
 
 
 @given(**CASES, k=st.integers(1, 500))
-def test_the_nearest_are_the_reference_s(
+def test_top_k_equals_the_reference(
     queries: int, items: int, width: int, seed: int, tied: bool, threads: int, k: int
 ) -> None:
     q, db = some_codes(queries, width, seed, tied), some_codes(items, width, seed + 1, tied)
     found = codes.top_k(q, db, k, threads=threads)
-    near, position = reference.top_k(q, db, k)
+    near, position = hamming_reference.top_k(q, db, k)
     np.testing.assert_array_equal(found.distances, near)
     np.testing.assert_array_equal(found.indices, position)
 
 
 @given(**CASES, radius=st.integers(0, 160))
-def test_what_lies_within_a_radius_is_the_reference_s(
+def test_range_search_equals_the_reference(
     queries: int, items: int, width: int, seed: int, tied: bool, threads: int, radius: int
 ) -> None:
     q, db = some_codes(queries, width, seed, tied), some_codes(items, width, seed + 1, tied)
     found = codes.range_search(q, db, radius, threads=threads)
     assert len(found) == queries
-    for row, (near, position) in enumerate(reference.within(q, db, radius)):
+    for row, (near, position) in enumerate(hamming_reference.range_search(q, db, radius)):
         np.testing.assert_array_equal(found[row][0], near)
         np.testing.assert_array_equal(found[row][1], position)
 
@@ -75,7 +76,7 @@ def test_many_blocks_and_many_queries_agree_with_faiss(width: int) -> None:
     np.testing.assert_array_equal(np.sort(inside.distances), np.sort(far))
 
 
-def test_a_large_k_is_answered_for_few_queries_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_k_is_searched_in_small_batches_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     q, db = some_codes(9, 8, 0, tied=False), some_codes(300, 8, 1, tied=False)
     sizes: list[int] = []
     nearest = kernels.nearest_rows
@@ -88,13 +89,13 @@ def test_a_large_k_is_answered_for_few_queries_at_a_time(monkeypatch: pytest.Mon
     monkeypatch.setattr(search, "_MAX_CANDIDATES", 1200)
     found = codes.top_k(q, db, 300, threads=1)
     assert max(sizes) == 2
-    np.testing.assert_array_equal(found.indices, reference.top_k(q, db, 300)[1])
+    np.testing.assert_array_equal(found.indices, hamming_reference.top_k(q, db, 300)[1])
 
 
-def test_results_print_themselves() -> None:
+def test_results_have_a_short_repr() -> None:
     q, db = some_codes(2, 2, 0, tied=False), some_codes(9, 2, 1, tied=False)
     assert repr(codes.top_k(q, db, 3)).startswith("Neighbors(3 of each of 2 queries, ")
-    assert repr(codes.range_search(q, db, 16)) == "WithinRadius(18 items for 2 queries)"
+    assert repr(codes.range_search(q, db, 16)) == "RangeSearchResult(18 items for 2 queries)"
 
 
 @pytest.mark.parametrize("function", [codes.hamming_distances, codes.distance_histograms, lambda q, d: codes.top_k(q, d, 1)])
@@ -108,12 +109,12 @@ def test_results_print_themselves() -> None:
         (np.zeros((1, 2), np.uint8), np.zeros(2, np.uint8), "The database must be packed"),
     ],
 )
-def test_codes_that_do_not_fit_are_named(function, queries, database, sentence: str) -> None:  # type: ignore[no-untyped-def]
+def test_codes_of_wrong_shape_are_errors(function, queries, database, sentence: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match=sentence):
         function(queries, database)
 
 
-def test_bad_numbers_are_named() -> None:
+def test_invalid_numbers_are_errors() -> None:
     code = np.zeros((1, 2), np.uint8)
     with pytest.raises(InputError, match="k must be at least 1"):
         codes.top_k(code, code, 0)

@@ -30,7 +30,7 @@ def test_model_measures_as_before(tmp_path: Path, photos: Path) -> None:
     measured, kept = run_command("evaluate", "model", folder, "--data", photos), read_json("model/measured.json")
     for name in ("map", "accuracy"):
         assert measured[name] == pytest.approx(kept[name], rel=1e-9)
-    assert measured["binarisation_error"] == pytest.approx(kept["binarisation_error"], rel=1e-4)
+    assert measured["binarization_error"] == pytest.approx(kept["binarisation_error"], rel=1e-4)
     assert {metric["name"]: metric["value"] for metric in measured["metrics"]} == pytest.approx(
         {metric["name"]: metric["value"] for metric in kept["metrics"]}, rel=1e-9
     )

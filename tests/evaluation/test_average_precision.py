@@ -34,7 +34,9 @@ GROUPS = st.lists(st.lists(st.integers(0, 1), max_size=4), min_size=1, max_size=
 
 
 @given(groups=GROUPS, top=st.integers(1, 9), denominator=st.sampled_from(DENOMINATORS))
-def test_it_is_the_mean_the_best_and_the_worst_of_all_orders(groups: list[list[int]], top: int, denominator: str) -> None:
+def test_average_precision_is_the_mean_best_and_worst_of_all_orders(
+    groups: list[list[int]], top: int, denominator: str
+) -> None:
     counts = TieCounts(np.array([[len(g) for g in groups]]), np.array([[sum(g) for g in groups]]))
     in_all = sum(map(sum, groups))
     scores = [literal(order, in_all, top, denominator) for order in all_orders(groups)]
@@ -52,7 +54,7 @@ def test_it_is_the_mean_the_best_and_the_worst_of_all_orders(groups: list[list[i
         assert ours("worst") == pytest.approx(min(scores), abs=1e-12)
 
 
-def test_without_ties_it_is_scikit_learn_s() -> None:
+def test_without_ties_average_precision_equals_that_of_scikit_learn() -> None:
     random = np.random.default_rng(0)
     relevant = random.random((20, 300)) < 0.2
     counts = TieCounts(np.ones((20, 300), np.int64), relevant.astype(np.int64))
@@ -70,7 +72,7 @@ def some_search(seed: int, tagged: bool) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 @pytest.mark.parametrize("tagged", [False, True])
-def test_counts_are_those_of_a_full_matrix_on_any_number_of_threads(tagged: bool) -> None:
+def test_counts_equal_those_of_a_full_matrix_for_any_number_of_threads(tagged: bool) -> None:
     q, q_labels, db, db_labels = some_search(1, tagged)
     relevant = (q_labels @ db_labels.T) > 0 if tagged else q_labels[:, None] == db_labels
     distances = codes.hamming_distances(q, db)
@@ -82,7 +84,7 @@ def test_counts_are_those_of_a_full_matrix_on_any_number_of_threads(tagged: bool
 
 
 @pytest.mark.parametrize("tagged", [False, True])
-def test_counts_of_many_queries_and_items_are_those_of_a_full_matrix(tagged: bool) -> None:
+def test_counts_of_many_queries_and_items_equal_those_of_a_full_matrix(tagged: bool) -> None:
     random = np.random.default_rng(5)
     q, db = (codes.pack(random.random((count, 64)) < 0.5) for count in (60, 20_000))  # planes, and what is left of them
     q_labels, db_labels = ((random.random((n, 70)) < 0.03).astype(int) for n in (60, 20_000))
@@ -107,7 +109,7 @@ def test_shuffling_the_database_changes_nothing(tagged: bool) -> None:
             np.testing.assert_array_equal(one, two)
 
 
-def test_names_are_labels_too() -> None:
+def test_labels_may_be_names() -> None:
     q, q_labels, db, db_labels = some_search(4, tagged=False)
     names = np.array(["ant", "bee", "cat", "dog", "eel", "fly", "gnu"])
     one = count_ties(q, q_labels, db, db_labels)
@@ -127,7 +129,7 @@ def test_names_are_labels_too() -> None:
         ([0.0, np.nan], [0.0, 1.0], "all of them present"),
     ],
 )
-def test_labels_that_do_not_fit_are_named(query_labels: list[int], database_labels: list[int], sentence: str) -> None:
+def test_labels_of_wrong_shape_are_errors(query_labels: list[int], database_labels: list[int], sentence: str) -> None:
     packed = np.zeros((2, 1), np.uint8)
     with pytest.raises(InputError, match=sentence):
         count_ties(packed, query_labels, packed, database_labels)
@@ -142,7 +144,7 @@ def test_unknown_settings_are_answered_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("bits", [64, 128])
-def test_what_lies_beyond_the_last_relevant_item_does_not_matter(bits: int) -> None:
+def test_items_beyond_the_last_relevant_one_do_not_change_average_precision(bits: int) -> None:
     random = np.random.default_rng(0)
     q, db = (random.integers(0, 256, (count, bits // 8), dtype=np.uint8) for count in (100, 9000))
     q_labels, db_labels = random.integers(0, 3000, 100), random.integers(0, 3000, 9000)

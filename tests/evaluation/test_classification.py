@@ -7,11 +7,11 @@ from proxyhash.codes.adc import pack_subcodes
 from proxyhash.evaluation import classify_codes
 
 
-def test_softmax_regression_is_scikit_learn_s() -> None:
+def test_softmax_regression_equals_that_of_scikit_learn() -> None:
     random = np.random.default_rng(0)
-    class_codes = np.where(random.random((5, 24)) < 0.5, -1, 1)
+    centers = np.where(random.random((5, 24)) < 0.5, -1, 1)
     labels = {name: random.integers(0, 5, count) for name, count in (("query", 300), ("database", 2000))}
-    signs = {name: class_codes[y] * np.where(random.random((len(y), 24)) < 0.3, -1, 1) for name, y in labels.items()}
+    signs = {name: centers[y] * np.where(random.random((len(y), 24)) < 0.3, -1, 1) for name, y in labels.items()}
 
     ours = classify_codes(codes.pack(signs["query"]), labels["query"], codes.pack(signs["database"]), labels["database"], 24)
 
@@ -22,7 +22,7 @@ def test_softmax_regression_is_scikit_learn_s() -> None:
     assert agreement.mean() > 0.99
 
 
-def test_symbols_are_seen_one_hot() -> None:
+def test_subcodes_are_classified_as_one_hot_vectors() -> None:
     """Classes by single values of a subcode that no linear function of its bits tells apart: exclusive or."""
     subcodes = np.array([[0], [1], [2], [3]] * 10, np.uint8)
     classes = (subcodes[:, 0] == 1) | (subcodes[:, 0] == 2)

@@ -34,7 +34,7 @@ def test_the_expected_map_is_the_mean_over_shuffled_databases(search: Search) ->
         assert expected.value == pytest.approx(np.mean(shuffled), abs=4 * np.std(shuffled) / np.sqrt(150) + 1e-9)
 
 
-def test_stable_is_the_database_s_order(search: Search) -> None:
+def test_stable_ties_keep_the_order_of_the_database(search: Search) -> None:
     q, q_labels, db, db_labels = search
     relevant = relevant_matrix(q_labels, db_labels)
     result = evaluation.mean_average_precision(q, q_labels, db, db_labels, top=60, ties="stable")
@@ -95,7 +95,7 @@ def test_the_name_carries_the_protocol_and_queries_without_relevant_items_are_re
     assert metric.as_dict() == {"name": metric.name, "value": 0.5, "queries": 2, "without_relevant": 1}
 
 
-def test_bad_settings_are_one_sentence() -> None:
+def test_invalid_settings_are_errors() -> None:
     packed = codes.pack([[1, -1]])
     for settings, sentence in [
         ({"ties": "random"}, "choose from expected, best, worst, stable"),
@@ -115,7 +115,7 @@ def test_shuffling_the_database_changes_no_metric(search: Search) -> None:
     curves = [evaluation.precision_recall_curve(*s) for s in (search, shuffled)]
     np.testing.assert_array_equal(curves[0].precision, curves[1].precision)
     np.testing.assert_array_equal(curves[0].recall, curves[1].recall)
-    assert repr(curves[0]).startswith("Curve(17 points, precision ")
+    assert repr(curves[0]).startswith("PrecisionRecallCurve(17 points, precision ")
     if q_labels.ndim == 2:
         one, two = (evaluation.ndcg(*s, top=20) for s in (search, shuffled))
         np.testing.assert_allclose(one.per_query, two.per_query, atol=1e-12)

@@ -22,7 +22,7 @@ def some_search(bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
 
 @pytest.mark.parametrize("bits", [7, 8, 20])
 @pytest.mark.parametrize("ties", ["expected", "best", "worst"])
-def test_signs_as_real_queries_and_equal_weights_give_the_hamming_result(bits: int, ties: str) -> None:
+def test_binary_queries_and_equal_weights_give_the_hamming_result(bits: int, ties: str) -> None:
     q, q_labels, db, db_labels = some_search(bits)
     hamming = mean_average_precision(codes.pack(q), q_labels, codes.pack(db), db_labels, 50, ties).per_query
     real = mean_average_precision(q, q_labels, codes.pack(db), db_labels, 50, ties)
@@ -34,7 +34,7 @@ def test_signs_as_real_queries_and_equal_weights_give_the_hamming_result(bits: i
     assert "real distances" in real.name
 
 
-def test_precision_and_recall_take_real_queries_too() -> None:
+def test_precision_and_recall_accept_real_queries() -> None:
     q, q_labels, db, db_labels = some_search(16)
     for metric in (precision_at, recall_at):
         hamming = metric(codes.pack(q), q_labels, codes.pack(db), db_labels, 30)
@@ -43,7 +43,7 @@ def test_precision_and_recall_take_real_queries_too() -> None:
         np.testing.assert_allclose(weighted.per_query, hamming.per_query)
 
 
-def test_real_queries_and_weights_rank_as_a_full_sort_does() -> None:
+def test_real_queries_and_weights_rank_as_a_full_sort() -> None:
     q, q_labels, db, db_labels = some_search(12)
     random = np.random.default_rng(5)
     real, weights = q * random.random(q.shape), random.random(12)
@@ -74,7 +74,7 @@ def sorted_groups(distances: np.ndarray, relevant: np.ndarray) -> TieCounts:
 
 @given(st.integers(0, 10_000), st.integers(1, 60), st.sampled_from(["classes", "tags"]), st.integers(1, 3))
 @settings(max_examples=60, deadline=None)
-def test_what_lies_between_relevant_items_may_be_counted_together(seed: int, items: int, kind: str, threads: int) -> None:
+def test_items_between_relevant_ones_may_be_counted_together(seed: int, items: int, kind: str, threads: int) -> None:
     """No metric changes: all are those of a full sort, ties and cutoffs included."""
     random = np.random.default_rng(seed)
     tables = random.integers(0, 3, (5, 2, 4)) / 7  # few values: many ties
@@ -97,7 +97,7 @@ def test_what_lies_between_relevant_items_may_be_counted_together(seed: int, ite
                 np.testing.assert_allclose(average_precision(ours, k, ties, denominator), expected, atol=1e-12)
 
 
-def test_many_queries_are_counted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_queries_are_counted_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     q, q_labels, db, db_labels = some_search(10)
     whole = mean_average_precision(q, q_labels, codes.pack(db), db_labels)
     monkeypatch.setattr(real_distances, "_MAX_PAIRS", 4 * len(db))
@@ -118,7 +118,7 @@ def test_many_queries_are_counted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> 
         (np.ones((2, 8)), [1.0], "8 bits and 1 weights"),
     ],
 )
-def test_bad_real_queries_are_named(queries: np.ndarray, weights: list[float] | None, sentence: str) -> None:
+def test_invalid_real_queries_are_errors(queries: np.ndarray, weights: list[float] | None, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         mean_average_precision(queries, [0, 1], np.zeros((3, 1), np.uint8), [0, 1, 2], bit_weights=weights)
 

@@ -10,7 +10,7 @@ def metric(scores: np.ndarray, name: str = "mAP") -> Metric:
     return Metric(name, scores, 0)
 
 
-def test_the_interval_is_that_of_the_normal_theory_for_many_queries() -> None:
+def test_bootstrap_interval_approaches_the_normal_interval() -> None:
     scores = np.random.default_rng(0).random(5000)
     low, high = bootstrap_interval(metric(scores))
     half = 1.96 * scores.std() / np.sqrt(5000)
@@ -21,7 +21,7 @@ def test_the_interval_is_that_of_the_normal_theory_for_many_queries() -> None:
         bootstrap_interval(metric(scores), level=95)
 
 
-def test_the_paired_test_agrees_with_student_s_for_many_queries() -> None:
+def test_paired_test_approaches_the_t_test() -> None:
     random = np.random.default_rng(1)
     one = random.random(400)
     for shift in (0.0, 0.004, 0.05):

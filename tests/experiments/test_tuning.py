@@ -7,10 +7,10 @@ import pytest
 from proxyhash.data import load_dataset, make_split
 from proxyhash.experiments import Grid, read_records
 from proxyhash.experiments.run import validation_split
-from proxyhash.experiments.trial import Trial, parse_method
+from proxyhash.experiments.trial import Trial
 from proxyhash.experiments.tuned import TUNED_FILE, tuned_grids
 from proxyhash.experiments.tuning import BASE_LR, LR_FACTORS, MAX_CANDIDATES, initial_candidates, lr_candidates, tune
-from proxyhash.methods import list_methods
+from proxyhash.methods import list_methods, parse_method
 from proxyhash.training.config import OptimConfig
 from proxyhash.utils.errors import InputError
 

@@ -1,4 +1,4 @@
-"""Checks of a Milvus index against the local index."""
+"""Checks that an index on Milvus gives the same matches as a local index."""
 
 import itertools
 from tempfile import TemporaryDirectory
@@ -18,7 +18,7 @@ def unique_name() -> str:
 
 
 def check_same_matches(server: str, bits: int, items: int, k: int, seed: int) -> None:
-    """Compare with the embedded index: equal distances, equal sets below the k-th one, and all within a radius."""
+    """Compare with the local index: equal distances, equal sets below the k-th one, and all within a radius."""
     width = (bits + 7) // 8
     last = np.array([0xFF] * (width - 1) + [0xFF >> (-bits % 8)], np.uint8)
     codes, queries = clustered_codes(items, width, seed) & last, clustered_codes(5, width, seed + 1) & last

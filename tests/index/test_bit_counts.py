@@ -34,17 +34,17 @@ def blocks_with(lane: int, planes: list[int], rows: int = 65) -> np.ndarray:
 
 @pytest.mark.parametrize("lane", [0, 63, 64, 255])
 @pytest.mark.parametrize("count", [1, 7, 16, 63, 64])
-def test_a_code_reaches_as_many_bits_as_it_has(lane: int, count: int) -> None:
+def test_code_reaches_its_number_of_bits(lane: int, count: int) -> None:
     blocks, lists = blocks_with(lane, list(range(count))), (4 * np.arange(64, dtype=np.uint16))[None]
     for least in range(1, 65):
         assert ask(blocks, lists, 8, least) == (least <= count, least <= count)
-    blocks[1, 64] = blocks[1, 0]  # there is no code in that place
+    blocks[1, 64] = blocks[1, 0]  # an empty slot
     assert ask(blocks, lists, 8, 1) == (False, False)
 
 
-def test_hundreds_of_bits_are_counted_too() -> None:
+def test_hundreds_of_bits_are_counted() -> None:
     blocks, lists = blocks_with(100, list(range(0, 300, 2)), 301), (4 * np.arange(304, dtype=np.uint16))[None]
-    lists[0, 300:] = 1200  # the last plane, which marks empty places
+    lists[0, 300:] = 1200  # the last plane, which marks empty slots
     answers = [ask(blocks, lists, 38, least)[1] for least in (1, 65, 150, 151, 300)]
     assert answers == [True, True, True, False, False]
 

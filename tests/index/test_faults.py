@@ -1,4 +1,4 @@
-"""Faults: killed and concurrent writers, full disks, closed folders, damaged and foreign files."""
+"""Faults of real machines: killed and concurrent writers, full disks, read-only folders, damaged and foreign files."""
 
 import os
 import resource
@@ -88,12 +88,12 @@ def kill_at_random(folder: Path, times: int) -> None:
                 index.remove(make_keys(10, 50 * (done - 2)))  # as the writer would have done next
 
 
-def test_a_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
+def test_killed_writer_leaves_complete_batches(tmp_path: Path) -> None:
     kill_at_random(tmp_path / "i", 3)
 
 
 @pytest.mark.slow
-def test_writers_killed_at_many_instants_leave_whole_batches(tmp_path: Path) -> None:
+def test_writers_killed_at_many_instants_leave_complete_batches(tmp_path: Path) -> None:
     kill_at_random(tmp_path / "i", 40)
 
 
@@ -113,7 +113,7 @@ def test_several_processes_write_and_one_reads(tmp_path: Path) -> None:
         assert verify(reader).problems == ()
 
 
-def test_a_second_writer_is_told_to_wait(tmp_path: Path) -> None:
+def test_second_writer_gets_a_busy_error(tmp_path: Path) -> None:
     folder = tmp_path / "i"
     with LocalIndex.open_folder(folder, bits=64) as index:
         index.add(clustered_codes(5, 8, 0), make_keys(5))
@@ -139,7 +139,7 @@ def fill_until_error(index: LocalIndex, sentence: str) -> int:
     raise AssertionError("the disk was never full")
 
 
-def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+def test_full_disk_loses_nothing(tmp_path: Path) -> None:
     with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.store.run("PRAGMA max_page_count = 30")
         committed = fill_until_error(index, "There is no space left")
@@ -153,7 +153,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         assert [[match.item_id for match in matches] for matches in found] == near.indices.tolist()
 
 
-def test_a_write_that_the_system_refuses_loses_nothing(tmp_path: Path) -> None:
+def test_write_refused_by_the_system_loses_nothing(tmp_path: Path) -> None:
     """The limit on the size of a file stands for a full disk: the kernel itself refuses the write."""
     with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(clustered_codes(200, 8, 0), make_keys(200))
@@ -188,10 +188,10 @@ def as_nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
-def test_a_folder_that_cannot_be_written_to_can_be_searched() -> None:
-    with TemporaryDirectory() as place:  # not pytest's, which is closed to other users
-        Path(place).chmod(0o755)
-        folder = Path(place) / "i"
+def test_read_only_folder_can_be_searched() -> None:
+    with TemporaryDirectory() as parent:  # not pytest's, which is not readable by other users
+        Path(parent).chmod(0o755)
+        folder = Path(parent) / "i"
         with LocalIndex.open_folder(folder, bits=64) as index:
             index.add(clustered_codes(7, 8, 0), make_keys(7))
         (folder / FILE).chmod(0o444)
@@ -207,7 +207,7 @@ def test_a_folder_that_cannot_be_written_to_can_be_searched() -> None:
         folder.chmod(0o755)
 
 
-def test_damage_is_found_when_the_index_is_read_and_by_verify(tmp_path: Path) -> None:
+def test_damaged_block_is_reported_by_search_and_verify(tmp_path: Path) -> None:
     with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(clustered_codes(50, 8, 0), make_keys(50))
         index.store.run("UPDATE blocks SET codes = zeroblob(length(codes))")
@@ -219,7 +219,7 @@ def test_damage_is_found_when_the_index_is_read_and_by_verify(tmp_path: Path) ->
         )
 
 
-def test_lost_rows_are_found_by_verify(tmp_path: Path) -> None:
+def test_missing_rows_are_reported_by_verify(tmp_path: Path) -> None:
     with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(clustered_codes(50, 8, 0), make_keys(50))
         index.store.run("DELETE FROM items WHERE position = 3")
@@ -227,7 +227,7 @@ def test_lost_rows_are_found_by_verify(tmp_path: Path) -> None:
         assert len(index.search(clustered_codes(1, 8, 0), 50)[0]) == 49  # the others are found
 
 
-def test_damaged_pages_are_told(tmp_path: Path) -> None:
+def test_damaged_pages_are_reported(tmp_path: Path) -> None:
     with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(clustered_codes(3000, 8, 0), make_keys(3000))
     path = tmp_path / "i" / FILE
@@ -239,7 +239,7 @@ def test_damaged_pages_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"this is no database" * 100, b"SQLite format 3\0" * 99])
-def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+def test_files_that_are_no_database_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE).write_bytes(content)
     with pytest.raises(InputError, match="is not an index: it is not a database at all"):
         Index.open(tmp_path)
@@ -260,7 +260,7 @@ def test_other_databases_and_later_formats_are_refused(tmp_path: Path) -> None:
         Index.open(tmp_path / "later")
 
 
-def test_places_where_no_index_can_be_are_refused(tmp_path: Path) -> None:
+def test_invalid_locations_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"There is no index at .*/none"):
         Index.open(tmp_path / "none")
     (tmp_path / "notes.txt").write_text("mine")
@@ -274,6 +274,6 @@ def test_places_where_no_index_can_be_are_refused(tmp_path: Path) -> None:
         Index.open(tmp_path / "i", bits=5000)
 
 
-def test_a_creation_that_was_killed_is_done_again(tmp_path: Path) -> None:
+def test_interrupted_creation_is_repeated(tmp_path: Path) -> None:
     (tmp_path / FILE).touch()
     assert len(Index.open(tmp_path, bits=64)) == 0

@@ -12,7 +12,7 @@ from proxyhash.data import Problems
 from proxyhash.index import folder_sync
 from proxyhash.index.folder_sync import add_folder
 from proxyhash.index.local.index import LocalIndex
-from proxyhash.index.local.transactions import Batch, add_batch
+from proxyhash.index.local.transactions import ItemBatch, add_batch
 from proxyhash.index.maintenance import compact, verify
 from proxyhash.index.upgrade import upgrade
 from proxyhash.models.hasher import Hasher
@@ -30,7 +30,7 @@ def index(tmp_path: Path, model: Path, photos: Path) -> LocalIndex:
     return opened
 
 
-def test_a_folder_is_encoded_with_its_labels(index: LocalIndex, photos: Path, model: Path) -> None:
+def test_folder_is_encoded_with_its_labels(index: LocalIndex, photos: Path, model: Path) -> None:
     assert len(index) == 12
     hasher = Hasher.load(model)
     paths = [photos / "cats" / "3.png", photos / "dogs" / "8.png"]
@@ -43,7 +43,7 @@ def test_a_folder_is_encoded_with_its_labels(index: LocalIndex, photos: Path, mo
     assert verify(index).ok
 
 
-def test_only_what_changed_is_encoded_again(index: LocalIndex, photos: Path) -> None:
+def test_only_changed_files_are_encoded_again(index: LocalIndex, photos: Path) -> None:
     done = add_folder(index, photos, Problems())
     assert (done.added, done.replaced, done.unchanged) == (0, 0, 12)
     before = index.code("cats/0.png")
@@ -66,7 +66,7 @@ def test_only_what_changed_is_encoded_again(index: LocalIndex, photos: Path) -> 
     assert verify(index).ok
 
 
-def test_names_that_are_no_text_are_left_out(index: LocalIndex, photos: Path) -> None:
+def test_file_names_that_are_not_utf8_are_skipped(index: LocalIndex, photos: Path) -> None:
     try:
         (photos / "cats" / "0.png").rename(os.fsdecode(os.fsencode(photos) + b"/cats/\xff.png"))
     except OSError:
@@ -76,14 +76,14 @@ def test_names_that_are_no_text_are_left_out(index: LocalIndex, photos: Path) ->
     assert problems.sentences() == ["file name that is not UTF-8: 1 ('cats/\\udcff.png')"]
 
 
-def test_unreadable_images_stop_a_strict_add(index: LocalIndex, photos: Path) -> None:
+def test_unreadable_image_stops_a_strict_add(index: LocalIndex, photos: Path) -> None:
     (photos / "dogs" / "8.png").write_bytes(b"no picture")
     with pytest.raises(InputError, match="unreadable image"):
         add_folder(index, photos, Problems(strict=True))
     assert len(index) == 12
 
 
-def test_a_second_folder_needs_keys_of_its_own(index: LocalIndex, tmp_path: Path) -> None:
+def test_second_folder_with_the_same_keys_needs_a_prefix(index: LocalIndex, tmp_path: Path) -> None:
     picture(tmp_path / "more" / "cats" / "0.png", 9)
     with pytest.raises(InputError, match=r"cats/0.png is in the index already, from elsewhere; .* --prefix"):
         add_folder(index, tmp_path / "more", Problems())
@@ -92,9 +92,7 @@ def test_a_second_folder_needs_keys_of_its_own(index: LocalIndex, tmp_path: Path
     assert index.item("more/cats/0.png").path == (tmp_path / "more" / "cats" / "0.png").resolve()
 
 
-def test_work_that_was_done_before_an_error_is_kept(
-    index: LocalIndex, photos: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_encoded_before_an_error_are_kept(index: LocalIndex, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_sync, "COMMIT_IMAGES", 1)
     for number in range(100):  # two batches of the network
         picture(photos / "new" / f"{number:03d}.png", number)
@@ -106,7 +104,7 @@ def test_work_that_was_done_before_an_error_is_kept(
     assert (len(index), done.unreadable) == (111, 1)
 
 
-def test_images_that_cannot_be_searched_with_are_named(index: LocalIndex, tmp_path: Path) -> None:
+def test_unreadable_query_is_named_in_the_error(index: LocalIndex, tmp_path: Path) -> None:
     (tmp_path / "bad.png").write_bytes(b"no picture")
     with pytest.raises(InputError, match=r"bad.png cannot be decoded"):
         index.search(tmp_path / "bad.png")
@@ -125,7 +123,7 @@ def test_another_model_is_refused(index: LocalIndex, tmp_path: Path, model: Path
     assert not (tmp_path / "j").exists()
 
 
-def test_a_model_in_memory_is_kept_too(tmp_path: Path, model: Path, photos: Path) -> None:
+def test_model_in_memory_is_copied_to_the_index(tmp_path: Path, model: Path, photos: Path) -> None:
     hasher = Hasher.load(model)
     hasher.folder = None
     with LocalIndex.open_folder(tmp_path / "i", model=hasher) as index:
@@ -136,7 +134,7 @@ def test_a_model_in_memory_is_kept_too(tmp_path: Path, model: Path, photos: Path
         assert verify(index).ok
 
 
-def test_an_upgrade_gives_every_item_a_new_code(index: LocalIndex, photos: Path, other_model: Path) -> None:
+def test_upgrade_gives_every_item_a_new_code(index: LocalIndex, photos: Path, other_model: Path) -> None:
     reader = LocalIndex.open_folder(index.folder)
     assert len(reader.search(photos / "cats" / "1.png", 3)[0]) == 3
     index.remove(["cats/0.png"])
@@ -152,7 +150,7 @@ def test_an_upgrade_gives_every_item_a_new_code(index: LocalIndex, photos: Path,
 
 
 def test_codes_of_the_old_model_are_refused_after_an_upgrade(index: LocalIndex, other_model: Path) -> None:
-    batch = Batch(index.store.meta("live"), np.zeros((1, 4), np.uint8), ["late"])
+    batch = ItemBatch(index.store.meta("live"), np.zeros((1, 4), np.uint8), ["late"])
     upgrade(index, Hasher.load(other_model), Problems())
     with pytest.raises(InputError, match="moved to another model meanwhile"):
         add_batch(index.store, batch)
@@ -161,7 +159,7 @@ def test_codes_of_the_old_model_are_refused_after_an_upgrade(index: LocalIndex, 
     assert (len(index), verify(index).problems) == (12, ())
 
 
-def test_an_upgrade_stops_at_lost_images_and_goes_on_from_there(index: LocalIndex, photos: Path, other_model: Path) -> None:
+def test_upgrade_stops_at_missing_images_and_continues_there(index: LocalIndex, photos: Path, other_model: Path) -> None:
     (photos / "cats" / "2.png").unlink()
     hasher = Hasher.load(other_model)
     with pytest.raises(InputError, match=r"1 images cannot be read any more, cats/2.png among them; --drop-unreadable"):
@@ -172,9 +170,7 @@ def test_an_upgrade_stops_at_lost_images_and_goes_on_from_there(index: LocalInde
     assert (index.bits, len(index), verify(index).problems) == (24, 11, ())
 
 
-def test_an_upgrade_in_which_nothing_can_be_read_any_more_empties_the_index(
-    index: LocalIndex, photos: Path, other_model: Path
-) -> None:
+def test_upgrade_without_readable_images_empties_the_index(index: LocalIndex, photos: Path, other_model: Path) -> None:
     for path in photos.rglob("*.png"):
         path.unlink()
     assert upgrade(index, Hasher.load(other_model), Problems(), drop_unreadable=True) == 0
@@ -188,7 +184,7 @@ def test_imported_codes_cannot_be_upgraded(tmp_path: Path, other_model: Path) ->
             upgrade(index, Hasher.load(other_model), Problems())
 
 
-def test_a_damaged_copy_of_the_model_is_found(index: LocalIndex) -> None:
+def test_damaged_model_copy_is_reported(index: LocalIndex) -> None:
     assert index.model is not None
     weights = index.folder / "models" / index.model / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")

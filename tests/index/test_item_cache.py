@@ -1,4 +1,4 @@
-"""Items that were found before are not read again, unless the index has changed or they are too many."""
+"""Cache of items that were found before."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ CODES = np.arange(20, dtype=np.uint8)[:, None]
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
-    """Return the ids of each read from the file."""
+    """Return the sets of item ids that were read from the file."""
     asked: list[set[int]] = []
     real = items.items_by_id
 
@@ -32,7 +32,7 @@ def filled(folder: Path) -> Path:
     return folder
 
 
-def test_answers_are_those_of_an_index_that_forgets(tmp_path: Path, reads: list[set[int]]) -> None:
+def test_cached_items_give_the_same_matches(tmp_path: Path, reads: list[set[int]]) -> None:
     folder = filled(tmp_path / "i")
     with LocalIndex.open_folder(folder) as flat, LocalIndex.open_folder(folder, item_cache_size=10) as index:
         for first in (0, 0, 3, 1, 17, 0):
@@ -44,7 +44,7 @@ def test_answers_are_those_of_an_index_that_forgets(tmp_path: Path, reads: list[
         assert len(reads) == 1
 
 
-def test_a_change_is_seen(tmp_path: Path, reads: list[set[int]]) -> None:
+def test_change_of_the_index_empties_the_cache(tmp_path: Path, reads: list[set[int]]) -> None:
     folder = filled(tmp_path / "i")
     with LocalIndex.open_folder(folder, item_cache_size=10) as index, LocalIndex.open_folder(folder) as writer:
         assert index.search(CODES[:1], 1)[0][0].labels == ("label 0",)
@@ -55,7 +55,7 @@ def test_a_change_is_seen(tmp_path: Path, reads: list[set[int]]) -> None:
         assert len(reads) == 3
 
 
-def test_no_more_are_kept_than_was_said(tmp_path: Path) -> None:
+def test_cache_stays_below_its_maximum_size(tmp_path: Path) -> None:
     with LocalIndex.open_folder(filled(tmp_path / "i"), item_cache_size=10) as index:
         for first in range(18):
             index.search(CODES[first : first + 2], 2)

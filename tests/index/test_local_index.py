@@ -31,14 +31,14 @@ def check_against(index: LocalIndex, expected: dict[str, bytes], order: list[str
     database = np.array([list(expected[key]) for key in order], np.uint8)
     near = codes.top_k(queries, database, 7)
     for row, matches in enumerate(index.search(queries, 7)):
-        assert matches.keys == [order[place] for place in near.indices[row]]
+        assert matches.keys == [order[number] for number in near.indices[row]]
         assert [match.distance for match in matches] == near.distances[row].tolist()
-    all_codes = codes.range_search(queries, database, 5)
+    within = codes.range_search(queries, database, 5)
     for row, matches in enumerate(index.range_search(queries, 5)):
-        assert matches.keys == [order[place] for place in all_codes[row][1]]
+        assert matches.keys == [order[number] for number in within[row][1]]
 
 
-def test_the_package_offers_it() -> None:
+def test_index_is_a_public_name() -> None:
     assert proxyhash.Index is Index
     with pytest.raises(AttributeError, match="no attribute 'Indx'"):
         proxyhash.Indx  # noqa: B018
@@ -56,7 +56,7 @@ def test_codes_are_searched_without_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bits", [5, 16, 64, 100, 256])
-def test_what_is_added_is_found_again_after_opening_anew(tmp_path: Path, bits: int) -> None:
+def test_added_items_are_found_after_reopening(tmp_path: Path, bits: int) -> None:
     stored = codes.pack(np.random.default_rng(0).random((300, bits)) < 0.5)
     with local_index(tmp_path / "i", bits) as index:
         assert repr(index.add(stored, make_keys(300), [f"class {n % 3}" for n in range(300)])) == "AddResult(300)"
@@ -72,7 +72,7 @@ def test_what_is_added_is_found_again_after_opening_anew(tmp_path: Path, bits: i
 
 @settings(max_examples=10)
 @given(data=st.data())
-def test_any_sequence_of_changes_leaves_what_a_dictionary_would_hold(data: st.DataObject) -> None:
+def test_any_sequence_of_changes_equals_a_dictionary(data: st.DataObject) -> None:
     """Small blocks and small limits, so that every way of keeping memory in step is taken; a second reader follows."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "CODES_PER_BLOCK", 16)
@@ -103,7 +103,7 @@ def test_any_sequence_of_changes_leaves_what_a_dictionary_would_hold(data: st.Da
             assert verify(index).problems == ()
 
 
-def test_a_large_index_is_grouped_and_answers_as_a_scan_does(tmp_path: Path) -> None:
+def test_large_index_is_clustered_and_equals_a_scan(tmp_path: Path) -> None:
     stored, queries = clustered_codes(70_000, 8, 0), clustered_codes(50, 8, 1)
     with local_index(tmp_path / "i") as index:
         index.add(stored, make_keys(len(stored)))
@@ -125,19 +125,19 @@ def test_uniform_codes_are_scanned(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("k", "sentence"), [(0, "k must be at least 1, not 0"), (-1, "not -1"), (2.5, "must be a whole number"), (True, "whole")]
 )
-def test_a_senseless_k_is_refused(tmp_path: Path, k: int, sentence: str) -> None:
+def test_invalid_k_is_refused(tmp_path: Path, k: int, sentence: str) -> None:
     with local_index(tmp_path / "i") as index, pytest.raises(InputError, match=sentence):
         index.search(clustered_codes(1, 8, 0), k)
 
 
-def test_a_billion_neighbors_are_all_there_are(tmp_path: Path) -> None:
+def test_k_above_the_size_returns_all_items(tmp_path: Path) -> None:
     with local_index(tmp_path / "i") as index:
         index.add(clustered_codes(30, 8, 0), make_keys(30))
         assert sorted(index.search(clustered_codes(1, 8, 1), 10**9)[0].keys) == make_keys(30)
         assert len(index.range_search(clustered_codes(1, 8, 1), 10**9)[0]) == 30
 
 
-def test_an_empty_index_finds_nothing(tmp_path: Path) -> None:
+def test_empty_index_finds_nothing(tmp_path: Path) -> None:
     with local_index(tmp_path / "i") as index:
         assert [list(m) for m in index.search(clustered_codes(2, 8, 0), 3)] == [[], []]
         assert len(index.range_search(clustered_codes(1, 8, 0), 64)[0]) == 0
@@ -145,7 +145,7 @@ def test_an_empty_index_finds_nothing(tmp_path: Path) -> None:
         assert verify(index).ok
 
 
-def test_what_cannot_be_added_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+def test_invalid_items_are_refused_and_nothing_changes(tmp_path: Path) -> None:
     with local_index(tmp_path / "i") as index:
         index.add(clustered_codes(5, 8, 0), make_keys(5))
         for arguments, sentence in [
@@ -170,7 +170,7 @@ def test_what_cannot_be_added_is_refused_and_nothing_changes(tmp_path: Path) -> 
         Index.open(tmp_path / "five", bits=5).add(np.array([[255]], np.uint8), ["a"])
 
 
-def test_results_say_what_they_are() -> None:
+def test_results_have_readable_representations() -> None:
     match = Match("a", 3, 0, ("cat",), 0.731)
     assert repr(match) == "Match('a', 3 bits, 73 % alike)"
     matches = Matches("q", (match,), matched=False, exact=False)
@@ -183,7 +183,7 @@ def test_results_say_what_they_are() -> None:
     assert repr(IndexInfo("here", 1000, 64, None, "scan", False, (), 5)) == "IndexInfo(here: 1,000 items of 64 bits, scan)"
 
 
-def test_the_code_of_an_item_can_be_had(tmp_path: Path) -> None:
+def test_code_of_an_item_is_returned(tmp_path: Path) -> None:
     stored = clustered_codes(40, 8, 0)
     with local_index(tmp_path / "i") as index:
         index.add(stored, make_keys(40))

@@ -1,4 +1,4 @@
-"""An index on Milvus gives the embedded index's answers: here with milvus-lite, the same engine in a file."""
+"""Index on Milvus, by milvus-lite: the same engine in a file."""
 
 import sys
 import warnings
@@ -49,7 +49,7 @@ def index(file: str) -> Iterator[MilvusIndex]:
 
 @given(st.integers(1, 70), st.integers(1, 120), st.integers(1, 30), st.integers(0, 2**32 - 1))
 @settings(max_examples=12)
-def test_same_codes_give_the_same_answers(file: str, bits: int, items: int, k: int, seed: int) -> None:
+def test_same_codes_give_the_same_matches(file: str, bits: int, items: int, k: int, seed: int) -> None:
     check_same_matches(file, bits, items, k, seed)
 
 
@@ -83,7 +83,7 @@ def test_removing_is_all_or_nothing(index: MilvusIndex) -> None:
     assert sorted(match.key for match in found) == make_keys(3, 2)
 
 
-def test_more_than_milvus_lists_at_once_is_all_listed(index: MilvusIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_range_search_lists_more_than_one_request_returns(index: MilvusIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     codes, keys = clustered_codes(500, 4, 4), make_keys(500)
     index.add(codes, keys)
     monkeypatch.setattr(search, "MAX_RESULTS", 16)
@@ -107,7 +107,7 @@ def test_requests_carry_a_limited_number_of_bytes(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("name", ["key", "id"])
-def test_servers_may_call_the_key_of_a_hit_by_either_name(name: str) -> None:
+def test_key_of_a_hit_is_read_under_either_name(name: str) -> None:
     from pymilvus.client.search_result import HybridHits
     from pymilvus.grpc_gen import schema_pb2
 
@@ -125,7 +125,7 @@ def test_servers_may_call_the_key_of_a_hit_by_either_name(name: str) -> None:
     ]
 
 
-def test_a_write_whose_answer_is_lost_is_repeated_and_counts_once(
+def test_write_with_a_lost_response_is_repeated_and_counted_once(
     index: MilvusIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler = index.client._get_connection()
@@ -174,7 +174,7 @@ def test_pauses_grow_and_end() -> None:
         (lambda: ConnectionRefusedError("refused"), False),
     ],
 )
-def test_errors_become_sentences(error: Any, lasting: bool) -> None:
+def test_server_errors_become_input_errors(error: Any, lasting: bool) -> None:
     asked = []
 
     def ask() -> None:
@@ -186,7 +186,7 @@ def test_errors_become_sentences(error: Any, lasting: bool) -> None:
     assert (len(asked) > 1) == lasting
 
 
-def test_our_own_errors_pass_through() -> None:
+def test_other_errors_are_raised_unchanged() -> None:
     with pytest.raises(ZeroDivisionError):
         retry.call_with_retry(lambda: 1 // 0, "there")
 
@@ -206,7 +206,7 @@ def test_an_index_keeps_its_bits_and_its_model(file: str, model: Path, other_mod
         Index.open(address, bits=64)
 
 
-def test_a_model_that_was_never_here_is_asked_for(
+def test_missing_model_is_asked_for(
     file: str, model: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = f"{file}/{unique_name()}"
@@ -216,7 +216,7 @@ def test_a_model_that_was_never_here_is_asked_for(
         opened.search(next(photos.rglob("*.png")))
 
 
-def test_collections_of_others_are_refused(file: str) -> None:
+def test_foreign_collections_are_refused(file: str) -> None:
     name = unique_name()
     with Index.open(f"{file}/first") as opened:
         assert isinstance(opened, MilvusIndex)
@@ -225,7 +225,7 @@ def test_collections_of_others_are_refused(file: str) -> None:
         Index.open(f"{file}/{name}", bits=8)
 
 
-def test_a_folder_is_added_searched_and_pruned_by_the_command_line(
+def test_folder_is_added_searched_and_pruned_by_the_command_line(
     file: str, model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     address = f"{file}/{unique_name()}"
@@ -259,9 +259,14 @@ def test_a_folder_is_added_searched_and_pruned_by_the_command_line(
         ("milvus://[::1]:5/photos?tls=yes", "https://[::1]:5", "photos", "", "Strong"),
     ],
 )
-def test_addresses(text: str, uri: str, collection: str, database: str, consistency: str) -> None:
-    place = parse_location(text)
-    assert (place.uri, place.collection, place.database, place.consistency) == (uri, collection, database, consistency)
+def test_addresses_are_parsed(text: str, uri: str, collection: str, database: str, consistency: str) -> None:
+    location = parse_location(text)
+    assert (location.uri, location.collection, location.database, location.consistency) == (
+        uri,
+        collection,
+        database,
+        consistency,
+    )
 
 
 @pytest.mark.parametrize(
@@ -269,17 +274,17 @@ def test_addresses(text: str, uri: str, collection: str, database: str, consiste
     ["milvus://", "milvus://host", "milvus://host/a/b/c", "milvus://host/a-b", "milvus://host:x/a", "milvus://h/a?x=1",
      "milvus://h/a?consistency=Weak", "milvus-lite://file/a", "milvus-lite:///no/such/folder/file.db/a"],
 )  # fmt: skip
-def test_addresses_that_lead_nowhere(text: str) -> None:
+def test_invalid_addresses_are_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"^[^\n]*\.$"):
         parse_location(text)
 
 
-def test_folders_are_no_addresses(tmp_path: Path) -> None:
+def test_folders_are_not_addresses(tmp_path: Path) -> None:
     assert not is_milvus(str(tmp_path))
     assert not is_milvus(Path("milvus://host/photos"))
 
 
-def test_no_server_and_no_client_are_one_sentence_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_server_or_client_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxyhash.index.milvus.collection.CONNECT_TIMEOUT", 0.5)
     with pytest.raises(InputError, match=r"^Cannot connect to milvus://127\.0\.0\.1:9/photos: "):
         Index.open("milvus://127.0.0.1:9/photos", bits=8)

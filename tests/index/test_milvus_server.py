@@ -29,11 +29,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize(("bits", "items", "k"), [(64, 500, 10), (37, 90, 30), (8, 40, 100)])
-def test_same_codes_give_the_same_answers(server: Server, bits: int, items: int, k: int) -> None:
+def test_same_codes_give_the_same_matches(server: Server, bits: int, items: int, k: int) -> None:
     check_same_matches(server.address, bits, items, k, seed=bits)
 
 
-def test_more_than_milvus_lists_at_once_is_all_listed(server: Server) -> None:
+def test_range_search_lists_more_than_one_request_returns(server: Server) -> None:
     codes, keys = np.random.default_rng(0).integers(0, 256, (20_000, 8), dtype=np.uint8), make_keys(20_000)
     with Index.open(f"{server.address}/{unique_name()}", bits=64) as index:
         index.add(codes, keys)
@@ -42,7 +42,7 @@ def test_more_than_milvus_lists_at_once_is_all_listed(server: Server) -> None:
     assert [match.distance for match in found] == sorted(match.distance for match in found)
 
 
-def test_a_database_keeps_its_collections_to_itself(server: Server) -> None:
+def test_databases_separate_collections(server: Server) -> None:
     from pymilvus import MilvusClient
 
     client = MilvusClient(f"http://127.0.0.1:{server.port}", dedicated=True)
@@ -58,9 +58,7 @@ def test_a_database_keeps_its_collections_to_itself(server: Server) -> None:
         Index.open(f"{server.address}/absent/photos", bits=8)
 
 
-def test_a_server_that_dies_in_an_add_loses_nothing_and_doubles_nothing(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_server_killed_during_an_add_loses_and_doubles_nothing(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "BATCH_ROWS", 500)
     codes, keys = np.random.default_rng(1).integers(0, 256, (ITEMS, 8), dtype=np.uint8), make_keys(ITEMS)
     errors: list[BaseException] = []

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyhash.codes import reference
+from helpers import hamming_reference
 from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.clusters.centroids import assign_clusters, choose_centroids, scan_fraction
 from proxyhash.index.clusters.clustered import build_clustered_segment
@@ -40,7 +40,7 @@ CASES = {
 
 
 @given(**CASES, k=st.sampled_from([1, 2, 10, 5000]))
-def test_the_nearest_are_those_of_a_full_scan_positions_included(
+def test_nearest_equals_full_scan_with_item_ids(
     items: int, width: int, seed: int, tied: bool, clusters: int, queries: int, k: int
 ) -> None:
     db, q = some_codes(items, width, seed, tied), some_codes(queries, width, seed + 1, tied)
@@ -48,27 +48,27 @@ def test_the_nearest_are_those_of_a_full_scan_positions_included(
     centroids = some_codes(clusters, width, seed + 2, tied) if clusters else None
     segment = segment_of(db, item_ids, centroids)
     found, _ = segment.nearest(np.ascontiguousarray(to_words(q).T), k, threads=2)
-    near, place = reference.top_k(q, db, k)
+    near, index = hamming_reference.top_k(q, db, k)
     np.testing.assert_array_equal(found.distances, near.ravel())
-    np.testing.assert_array_equal(found.item_ids, item_ids[place].ravel())
+    np.testing.assert_array_equal(found.item_ids, item_ids[index].ravel())
     stored = segment.codes(found.slots)
-    np.testing.assert_array_equal(stored, to_words(db[place.ravel()]).T)
+    np.testing.assert_array_equal(stored, to_words(db[index.ravel()]).T)
 
 
 @given(**CASES, radius=st.sampled_from([0, 1, 5, 30, 200]))
-def test_what_lies_within_a_radius_is_all_there_is(
+def test_range_search_is_complete(
     items: int, width: int, seed: int, tied: bool, clusters: int, queries: int, radius: int
 ) -> None:
     db, q = some_codes(items, width, seed, tied), some_codes(queries, width, seed + 1, tied)
     segment = segment_of(db, np.arange(items), some_codes(clusters, width, seed + 2, tied) if clusters else None)
     found = segment.range_search(np.ascontiguousarray(to_words(q).T), radius, threads=2)
-    for row, (near, place) in enumerate(reference.within(q, db, radius)):
+    for row, (near, index) in enumerate(hamming_reference.range_search(q, db, radius)):
         rows = slice(found.offsets[row], found.offsets[row + 1])
         np.testing.assert_array_equal(found.distances[rows], near)
-        np.testing.assert_array_equal(found.item_ids[rows], place)
+        np.testing.assert_array_equal(found.item_ids[rows], index)
 
 
-def test_groups_far_away_are_not_looked_at() -> None:
+def test_distant_clusters_are_not_compared() -> None:
     """Two clusters at opposite corners of the cube, one bit wide: a query in one never sees the other."""
     near, far = np.zeros((100, 8), np.uint8), np.full((900, 8), 255, np.uint8)
     near[:, 0] = 1
@@ -79,8 +79,8 @@ def test_groups_far_away_are_not_looked_at() -> None:
     assert found.item_ids.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_an_equal_bound_is_looked_at_because_an_earlier_position_may_lie_there() -> None:
-    """Position 0 lies one bit from the query in the farther group, whose bound is exactly the k-th distance."""
+def test_shell_at_the_limit_is_compared_for_lower_ids() -> None:
+    """Item 0 is one bit from the query in the farther cluster, whose bound is exactly the k-th distance."""
     codes = np.array([[0b0011], [0b0000], [0b0110]], np.uint8)
     centroids = np.array([[0b0000], [0b0011]], np.uint8)
     segment = segment_of(codes, np.arange(3), centroids)
@@ -88,15 +88,15 @@ def test_an_equal_bound_is_looked_at_because_an_earlier_position_may_lie_there()
     assert (found.distances.tolist(), found.item_ids.tolist()) == ([1], [0])
 
 
-def test_assignment_is_to_the_nearest_centre() -> None:
+def test_codes_are_assigned_to_the_nearest_centroid() -> None:
     codes, centroids = some_codes(3000, 12, 0, tied=False), some_codes(70, 12, 1, tied=False)
-    _, nearest = reference.top_k(codes, centroids, 1)
+    _, nearest = hamming_reference.top_k(codes, centroids, 1)
     np.testing.assert_array_equal(assign_clusters(codes, centroids), nearest[:, 0])
     assert not assign_clusters(codes, None).any()
 
 
 @pytest.mark.parametrize("start", [None, "proxies"])
-def test_centres_are_found_where_codes_gather_and_none_where_they_do_not(start: str | None) -> None:
+def test_centroids_are_chosen_for_clustered_codes_only(start: str | None) -> None:
     random = np.random.default_rng(0)
     middle = random.integers(0, 256, (30, 8), dtype=np.uint8)
     noise = np.packbits(random.random((8000, 64)) < 0.04, axis=1)
@@ -104,7 +104,7 @@ def test_centres_are_found_where_codes_gather_and_none_where_they_do_not(start: 
     chosen = choose_centroids(sample, 100_000, middle[:10] if start else None)
     assert chosen.codes is not None
     assert chosen.scan_fraction < 0.08
-    to_middle, _ = reference.top_k(middle, chosen.codes, 1)
+    to_middle, _ = hamming_reference.top_k(middle, chosen.codes, 1)
     assert (to_middle == 0).mean() > 0.9  # the majority of a cluster is its middle
 
     uniform = choose_centroids(random.integers(0, 256, (8000, 8), dtype=np.uint8), 100_000, None)
@@ -112,7 +112,7 @@ def test_centres_are_found_where_codes_gather_and_none_where_they_do_not(start: 
     assert uniform.scan_fraction > 0.5
 
 
-def test_the_share_is_what_the_triangle_inequality_leaves() -> None:
+def test_scan_fraction_follows_the_triangle_inequality() -> None:
     """Two equal clusters of two codes, 60 bits apart: a query looks at its own half."""
     sample = np.zeros((40, 8), np.uint8)
     sample[20:] = 255

@@ -37,12 +37,12 @@ def _torch_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_card_says_what_the_folder_knows(model: Path, tmp_path: Path) -> None:
-    order = {"method": "shclm", "settings": {"triplet": 1.0}, "pretrained": True, "plan": {"backbone_rate": 0.0}}
+    train = {"method": "shclm", "settings": {"triplet": 1.0}, "pretrained": True, "finetune": False}
     folder = described(
         model,
         tmp_path / "model",
-        order=order,
-        data={"path": "/home/someone/private/holidays", "tags": None, "round": 0},
+        config=train,
+        data={"path": "/home/someone/private/holidays", "tags": None, "fold": 0},
         protocol=PROTOCOL,
         validation={"epoch": 3, "map": 0.91234, "accuracy": 0.8},
     )
@@ -61,8 +61,8 @@ def test_a_card_says_what_the_folder_knows(model: Path, tmp_path: Path) -> None:
 
 def test_no_text_of_the_data_is_markup(model: Path, tmp_path: Path) -> None:
     protocol = {**PROTOCOL, "protocol": EVIL, "fingerprint": EVIL}
-    order = {"method": EVIL, "settings": {"a": EVIL}}
-    folder = described(model, tmp_path / "m", order=order, protocol=protocol, data={"path": f"/x/{EVIL.replace('/', '-')}"})
+    train = {"method": EVIL, "settings": {"a": EVIL}}
+    folder = described(model, tmp_path / "m", config=train, protocol=protocol, data={"path": f"/x/{EVIL.replace('/', '-')}"})
     card = (folder / "README.md").read_text()
     assert not re.search(r"(?<!\\)<script", card)
     for mark in ("](javascript", "\n# [", " `code`", "| **b**", "![i]", " & "):

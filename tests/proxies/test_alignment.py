@@ -7,7 +7,7 @@ from proxyhash.proxies.geometry import random_rotation
 
 
 @given(classes=st.integers(2, 30), bits=st.integers(1, 12), seed=st.integers(0, 99))
-def test_error_never_rises_and_the_rotation_is_one(classes: int, bits: int, seed: int) -> None:
+def test_error_never_increases_and_the_rotation_is_orthogonal(classes: int, bits: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     points = random.standard_normal((classes, bits))
     start = random_rotation(bits, random)
@@ -21,7 +21,7 @@ def test_error_never_rises_and_the_rotation_is_one(classes: int, bits: int, seed
     np.testing.assert_allclose(np.linalg.norm(points @ found.matrix, axis=1), np.linalg.norm(points, axis=1), atol=1e-10)
 
 
-def test_a_rotated_cube_is_turned_back() -> None:
+def test_rotated_corners_are_rotated_back() -> None:
     corners = np.array([[x, y] for x in (-1.0, 1.0) for y in (-1.0, 1.0)])
     turn = np.deg2rad(30)
     turned = corners @ np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
@@ -29,7 +29,7 @@ def test_a_rotated_cube_is_turned_back() -> None:
     assert found.errors[-1] < 1e-20
 
 
-def test_the_start_of_least_error_wins_on_any_number_of_threads() -> None:
+def test_start_of_least_error_is_kept_for_any_number_of_threads() -> None:
     points = np.random.default_rng(3).standard_normal((20, 8))
     one, two = (best_rotation(points, restarts=6, seed=1, threads=threads) for threads in (1, 2))
     np.testing.assert_array_equal(one.matrix, two.matrix)
@@ -38,5 +38,5 @@ def test_the_start_of_least_error_wins_on_any_number_of_threads() -> None:
     assert one.errors[-1] == single[-1] < single[0]
 
 
-def test_quantisation_error_by_hand() -> None:
+def test_quantization_error_by_hand() -> None:
     assert quantization_error(np.array([[0.0, -3.0], [1.0, -1.0]])) == 1 + 4

@@ -22,18 +22,18 @@ def test_corners_are_distinct_whatever_the_points(data: st.DataObject) -> None:
     assert len(np.unique(corners, axis=0)) == classes
 
 
-def test_nothing_changes_where_nothing_coincides() -> None:
+def test_distinct_signs_are_not_changed() -> None:
     points = np.array(list(product((-0.2, 3.0), repeat=3)))
     np.testing.assert_array_equal(distinct_corners(points), sign(points))
 
 
-def test_the_nearer_class_stays_and_the_other_takes_the_nearest_free_corner() -> None:
+def test_of_two_classes_at_a_corner_the_farther_moves_to_the_nearest_free_one() -> None:
     points = np.array([[0.9, 0.1, 0.8], [1.0, 1.0, 1.0], [0.9, -0.1, 0.8]])
     # 0 and 1 share (+,+,+), 1 is nearer to it; 0 would flip its second bit, but (+,-,+) is taken by 2; next is the third.
     np.testing.assert_array_equal(distinct_corners(points), [[1, 1, -1], [1, 1, 1], [1, -1, 1]])
 
 
-def test_a_full_cube_is_filled() -> None:
+def test_all_corners_are_used_for_as_many_classes() -> None:
     corners = distinct_corners(np.ones((256, 8)))
     assert len(np.unique(corners, axis=0)) == 256
 

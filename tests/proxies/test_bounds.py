@@ -23,7 +23,7 @@ def largest_code(bits: int, distance: int) -> int:
 
 
 @pytest.mark.parametrize(("bits", "distance"), [(2, 2), (3, 2), (4, 2), (4, 3), (5, 3), (5, 4), (6, 4), (6, 5), (7, 5)])
-def test_no_bound_is_below_the_truth_and_together_they_are_the_truth(bits: int, distance: int) -> None:
+def test_no_bound_is_below_the_optimum_and_the_best_one_equals_it(bits: int, distance: int) -> None:
     words = largest_code(bits, distance)
     n, d = (bits, distance) if distance % 2 == 0 else (bits + 1, distance + 1)
     assert min(plotkin_bound(n, d), hamming_bound(n, d), delsarte_bound(n, d)) >= words
@@ -31,7 +31,7 @@ def test_no_bound_is_below_the_truth_and_together_they_are_the_truth(bits: int, 
     assert largest_min_distance(words + 1, bits) < distance
 
 
-def test_delsarte_is_above_every_known_size_and_meets_the_famous_ones() -> None:
+def test_delsarte_bound_is_valid_and_tight_for_perfect_codes() -> None:
     for (n, d), size in KNOWN_SIZES.items():
         assert delsarte_bound(n, d) >= size or n > 20  # beyond 20, the table holds upper bounds of other methods
     assert delsarte_bound(16, 6) == 256  # the Nordstrom-Robinson code

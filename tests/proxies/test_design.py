@@ -26,7 +26,7 @@ def test_the_kinds_are_those_of_the_paper_and_the_codes() -> None:
 
 @pytest.mark.parametrize("kind", list_kinds())
 @given(classes=st.integers(2, 16), bits=st.integers(1, 10), seed=st.integers(0, 99))
-def test_every_kind_keeps_the_contract(kind: str, classes: int, bits: int, seed: int) -> None:
+def test_every_kind_satisfies_the_contract(kind: str, classes: int, bits: int, seed: int) -> None:
     if get_kind(kind).binary and classes > 2**bits:
         with pytest.raises(InputError, match="cannot have different codes"):
             design_proxies(classes, bits, kind)
@@ -62,7 +62,7 @@ def test_auto_follows_the_similarity_if_it_is_known(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("kind", list_kinds())
-def test_the_seed_alone_decides(kind: str) -> None:
+def test_result_depends_only_on_the_seed(kind: str) -> None:
     one = design_proxies(12, 6, kind, some_similarity(12), 3, threads=1).weights
     STAGE_CACHE.clear()
     two = design_proxies(12, 6, kind, some_similarity(12), 3, threads=2).weights
@@ -71,7 +71,7 @@ def test_the_seed_alone_decides(kind: str) -> None:
     np.testing.assert_array_equal(one, design_proxies(12, 6, kind, some_similarity(12), 3).weights)  # as it is remembered
 
 
-def test_how_many_threads_the_linear_algebra_has_does_not_matter() -> None:
+def test_result_does_not_depend_on_blas_threads() -> None:
     script = (
         "import proxyhash; print(proxyhash.design_proxies(130, 48, 'aligned', tammes_restarts=1).weights.tobytes().hex())"
     )
@@ -104,7 +104,7 @@ def test_the_kinds_of_one_seed_are_stages_of_one_design() -> None:
     assert shclm.quality.assignment.correlation > hclm.quality.assignment.correlation
 
 
-def test_hclm_is_as_far_apart_as_the_paper_s_recipe_gets() -> None:
+def test_hclm_reaches_the_distances_of_the_paper() -> None:
     quality = design_proxies(100, 16, "hclm", tammes_restarts=1).quality
     assert quality.nearest_mean == pytest.approx(4.0, abs=0.5)
     assert quality.distance_bound == 6
@@ -112,18 +112,18 @@ def test_hclm_is_as_far_apart_as_the_paper_s_recipe_gets() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("bits", "mean"), [(32, 10.8), (64, 25.3)])
-def test_hclm_reaches_the_paper_s_recipe_at_more_bits(bits: int, mean: float) -> None:
+def test_hclm_reaches_the_distances_of_the_paper_for_more_bits(bits: int, mean: float) -> None:
     assert design_proxies(100, bits, "hclm").quality.nearest_mean == pytest.approx(mean, abs=0.5)
 
 
-def test_without_a_similarity_shclm_says_that_it_is_hclm() -> None:
+def test_without_a_similarity_shclm_warns_that_it_equals_hclm() -> None:
     with pytest.warns(ProxyhashWarning, match="the same set as hclm"):
         proxies = design_proxies(6, 8)
     np.testing.assert_array_equal(proxies.weights, design_proxies(6, 8, "hclm").weights)
 
 
-def test_equidistant_proxies_are_warned_about() -> None:
-    with pytest.warns(ProxyhashWarning, match="every assignment to classes is as good as any other"):
+def test_equidistant_proxies_give_a_warning() -> None:
+    with pytest.warns(ProxyhashWarning, match="every assignment to classes has the same objective"):
         design_proxies(2, 8, similarity=some_similarity(2))
 
 
@@ -149,13 +149,13 @@ def test_equidistant_proxies_are_warned_about() -> None:
         ({"threads": 0}, "threads must be at least 1"),
     ],
 )
-def test_bad_input_is_one_clear_sentence(settings: dict[str, ArrayLike], sentence: str) -> None:
+def test_invalid_input_is_an_error(settings: dict[str, ArrayLike], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence) as caught:
         design_proxies(**{"classes": 8, "bits": 8, **settings})  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
 
 
-def test_misspelt_settings_are_errors() -> None:
+def test_misspelled_settings_are_errors() -> None:
     with pytest.raises(TypeError, match="restart"):
         design_proxies(8, 8, restart=3)  # type: ignore[call-arg]

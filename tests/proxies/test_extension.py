@@ -17,7 +17,7 @@ def some_similarity(classes: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", proxyhash.list_kinds())
-def test_old_proxies_stay_bit_for_bit_and_new_ones_are_as_they_should_be(kind: str) -> None:
+def test_extension_keeps_old_proxies_bit_for_bit(kind: str) -> None:
     old = design_proxies(14, 12, kind, some_similarity(14), tammes_restarts=1, rotation_restarts=2)
     new = extend_proxies(old, 5, some_similarity(19))
     np.testing.assert_array_equal(new.weights[:14], old.weights)
@@ -30,7 +30,7 @@ def test_old_proxies_stay_bit_for_bit_and_new_ones_are_as_they_should_be(kind: s
 
 
 @pytest.mark.parametrize(("classes", "bits", "new", "distance"), [(75, 16, 53, 6), (70, 32, 58, 14), (100, 64, 28, 32)])
-def test_what_was_cut_from_a_linear_code_grows_back(classes: int, bits: int, new: int, distance: int) -> None:
+def test_extension_restores_the_words_of_a_linear_code(classes: int, bits: int, new: int, distance: int) -> None:
     assert extend_proxies(design_proxies(classes, bits, "code"), new).quality.min_distance == distance
 
 
@@ -50,7 +50,7 @@ def test_new_points_are_farther_than_random_ones() -> None:
     )
 
 
-def test_new_classes_get_the_proxies_that_suit_them() -> None:
+def test_new_classes_get_proxies_by_similarity() -> None:
     old = design_proxies(75, 16, "code")
     similarity = some_similarity(100)
     matched, unmatched = extend_proxies(old, 25, similarity), extend_proxies(old, 25)
@@ -86,7 +86,7 @@ def test_an_extended_set_can_be_saved_and_extended_again(tmp_path: Path) -> None
         (2, np.ones((10, 10)), "The similarity is for 10 classes, but 12 are asked for."),
     ],
 )
-def test_bad_input_is_one_clear_sentence(new: int, similarity: np.ndarray | None, sentence: str) -> None:
+def test_invalid_input_is_an_error(new: int, similarity: np.ndarray | None, sentence: str) -> None:
     with pytest.raises(InputError) as caught:
         extend_proxies(design_proxies(10, 4, "code"), new, similarity)
     assert str(caught.value) == sentence

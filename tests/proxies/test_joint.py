@@ -17,7 +17,7 @@ def random_signs(classes: int, bits: int, seed: int = 0) -> np.ndarray:
     return np.where(np.random.default_rng(seed).random((classes, bits)) < 0.5, -1.0, 1.0)
 
 
-def test_flips_push_rows_apart_and_leave_the_fixed_ones() -> None:
+def test_annealing_separates_rows_and_keeps_fixed_ones() -> None:
     start = random_signs(20, 16)
     start[1] = start[0]  # two fixed rows that coincide are nobody's business
     stages = [AnnealingStage(temperature, 1.0, 20_000) for temperature in np.geomspace(3, 0.3, 10)]
@@ -29,7 +29,7 @@ def test_flips_push_rows_apart_and_leave_the_fixed_ones() -> None:
     assert (np.abs(found) == 1).all()
 
 
-def test_flips_lower_the_energy_they_claim_to() -> None:
+def test_annealing_lowers_the_energy_to_a_local_minimum() -> None:
     targets = np.full((12, 12), 7.0)
     start = random_signs(12, 12, 3)
     found = anneal_bits(start, 0, [AnnealingStage(1e-6, 0.0, 20_000)], np.random.default_rng(0), target_distances=targets)
@@ -108,20 +108,20 @@ def test_unreachable_min_distance_is_an_error() -> None:
         design_proxies(24, 16, "joint", families(6, 4), min_distance=0)
 
 
-def test_too_many_classes_for_all_pairs_are_sent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joint_refuses_too_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxyhash.proxies.joint.MAX_CLASSES", 20)
     with pytest.raises(InputError, match="at most 20 of them: use scode"):
         design_proxies(24, 16, "joint", families(6, 4))
 
 
 @pytest.mark.parametrize("kind", ["scode", "joint"])
-def test_without_a_similarity_semantic_codes_are_code(kind: str) -> None:
+def test_without_a_similarity_scode_and_joint_equal_code(kind: str) -> None:
     with pytest.warns(ProxyhashWarning, match=f"{kind} is the same set as code"):
         proxies = design_proxies(20, 16, kind)
     np.testing.assert_array_equal(proxies.weights, design_proxies(20, 16, "code").weights)
 
 
-def test_scode_is_code_in_another_order_and_warns_where_order_is_meaningless() -> None:
+def test_scode_permutes_code_and_warns_for_equidistant_words() -> None:
     similarity = families(6, 4)
     scode, code = (design_proxies(24, 16, kind, similarity) for kind in ("scode", "code"))
     assert {row.tobytes() for row in scode.weights} == {row.tobytes() for row in code.weights}
@@ -134,7 +134,7 @@ def test_scode_is_code_in_another_order_and_warns_where_order_is_meaningless() -
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("bits", "min_distance"), [(32, 11), (64, 24)])
-def test_joint_reaches_its_promise_for_twenty_superclasses_of_five(bits: int, min_distance: int) -> None:
+def test_joint_follows_twenty_superclasses_of_five(bits: int, min_distance: int) -> None:
     quality = design_proxies(100, bits, "joint", families(20, 5), min_distance=min_distance).quality
     assert quality.min_distance >= min_distance
     assert quality.assignment is not None

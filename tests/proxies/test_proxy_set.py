@@ -34,7 +34,7 @@ def test_an_undefined_correlation_survives_the_file(tmp_path: Path) -> None:
     assert np.isnan(loaded.correlation)
 
 
-def test_it_prints_itself(proxies: ProxySet) -> None:
+def test_repr_and_table_show_the_quality(proxies: ProxySet) -> None:
     assert repr(proxies).startswith("ProxySet(kind='shclm', classes=9, bits=12, seed=7, min_distance=")
     assert "\n" not in repr(proxies)
     text = str(proxies)
@@ -42,7 +42,7 @@ def test_it_prints_itself(proxies: ProxySet) -> None:
         assert name in text
 
 
-def test_files_that_are_not_proxy_sets_are_refused_in_a_sentence(proxies: ProxySet, tmp_path: Path) -> None:
+def test_files_that_are_not_proxy_sets_are_errors(proxies: ProxySet, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     (tmp_path / "empty").write_bytes(b"")
     save_file({"weights": proxies.weights.copy()}, tmp_path / "other.safetensors")
@@ -75,7 +75,7 @@ def test_a_file_without_its_numbers_is_refused(proxies: ProxySet, tmp_path: Path
         ProxySet.load(path)
 
 
-def test_a_set_that_cannot_be_written_leaves_nothing(proxies: ProxySet, tmp_path: Path) -> None:
+def test_failed_save_leaves_no_file(proxies: ProxySet, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("mine")
     for path in (tmp_path / "folder", tmp_path / "file" / "set.safetensors"):

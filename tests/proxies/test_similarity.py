@@ -15,7 +15,7 @@ def test_class_means_by_hand() -> None:
     np.testing.assert_allclose(class_mean_similarity(features, labels), expected)
 
 
-def test_coinciding_means_are_as_similar_as_can_be() -> None:
+def test_coinciding_means_have_similarity_one() -> None:
     np.testing.assert_array_equal(class_mean_similarity(np.ones((4, 3)), [0, 1, 2, 2]), np.ones((3, 3)))
 
 
@@ -38,13 +38,13 @@ def test_tags_by_hand() -> None:
         (np.full((2, 2), np.nan), [0, 1], "not finite"),
     ],
 )
-def test_bad_features_are_named(features: np.ndarray, labels: list[int], sentence: str) -> None:
+def test_invalid_features_are_errors(features: np.ndarray, labels: list[int], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         class_mean_similarity(features, labels)
 
 
 @pytest.mark.parametrize("tags", [[[0, 2]], [0, 1], [[0.5, 1]]])
-def test_bad_tags_are_named(tags: list[int]) -> None:
+def test_invalid_tags_are_errors(tags: list[int]) -> None:
     with pytest.raises(InputError, match="of 0 and 1"):
         tag_similarity(tags)
 
@@ -61,11 +61,11 @@ def test_bad_tags_are_named(tags: list[int]) -> None:
         (np.full((3, 3), "x"), "real numbers"),
     ],
 )
-def test_bad_similarities_are_named(similarity: np.ndarray, sentence: str) -> None:
+def test_invalid_similarities_are_errors(similarity: np.ndarray, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         check_similarity(similarity, 3)
 
 
-def test_a_float32_similarity_stays_small() -> None:
+def test_float32_similarity_keeps_its_type() -> None:
     assert check_similarity(np.eye(3, dtype=np.float32), 3).dtype == np.float32
     assert check_similarity([[1, 0, 0], [0, 1, 0], [0, 0, 1]], 3).dtype == np.float64

@@ -81,7 +81,7 @@ def test_soft_maximum_bounds_the_maximum_and_has_the_right_gradient() -> None:
     assert check_grad(objective, gradient, points.ravel()) < 1e-5
 
 
-def test_crowding_by_hand() -> None:
+def test_soft_neighbors_by_hand() -> None:
     # A point on the right, one at 60 degrees and one on the left: cosines 1/2, -1/2 and -1.
     points = np.array([[1, 0], [0.5, np.sqrt(0.75)], [-1, 0]])
     near = repulsion.soft_neighbors(points, beta=2.0)
@@ -90,7 +90,7 @@ def test_crowding_by_hand() -> None:
     np.testing.assert_allclose(near.center[2], (points[1] + np.exp(-1) * points[0]) / (1 + np.exp(-1)))
 
 
-def test_progress_goes_from_nothing_to_all() -> None:
+def test_progress_increases_to_one() -> None:
     heard: list[float] = []
     tammes(12, 4, restarts=2, progress=lambda _, fraction: heard.append(fraction))
     assert heard == sorted(heard)
@@ -102,29 +102,29 @@ def test_progress_goes_from_nothing_to_all() -> None:
     ("classes", "dimensions", "cosine"),
     [(75, 16, 0.143), (100, 16, 0.206), (75, 32, 0.051), (100, 32, 0.077), (1000, 64, 0.145)],
 )
-def test_packings_as_good_as_promised(classes: int, dimensions: int, cosine: float) -> None:
+def test_packings_reach_the_documented_cosines(classes: int, dimensions: int, cosine: float) -> None:
     assert max_cosine(tammes(classes, dimensions)) <= cosine
 
 
 @pytest.mark.parametrize(("classes", "dimensions", "cosine"), [(750, 64, 0.125), (1000, 32, 0.25), (2, 1, -1), (16, 8, 0)])
-def test_algebraic_starts_reach_the_records(classes: int, dimensions: int, cosine: float) -> None:
+def test_algebraic_starts_reach_the_documented_cosines(classes: int, dimensions: int, cosine: float) -> None:
     points = tammes(classes, dimensions, start="algebraic")
     np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1)
     assert max_cosine(points) <= cosine + 1e-9
 
 
-def test_a_polished_code_is_no_longer_binary_where_that_is_better() -> None:
+def test_polishing_improves_a_code_to_real_points() -> None:
     assert max_cosine(tammes(75, 16, start="algebraic")) < 0.2  # the code itself: 0.25
 
 
-def test_starts_that_do_not_exist_are_errors() -> None:
+def test_unknown_starts_are_errors() -> None:
     with pytest.raises(InputError, match="There is no start 'divine'; choose from random, algebraic"):
         tammes(10, 4, start="divine")
     with pytest.raises(InputError, match="only 16 corners in 4 dimensions, too few for 17 points"):
         tammes(17, 4, start="algebraic")
 
 
-def test_spreading_leaves_fixed_points_alone() -> None:
+def test_spreading_keeps_fixed_points() -> None:
     start = unit_rows(np.random.default_rng(0).standard_normal((30, 6)))
     found = spread_points(start, fixed=10)
     np.testing.assert_array_equal(found[:10], start[:10])

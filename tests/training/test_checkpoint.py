@@ -7,7 +7,7 @@ from proxyhash.training.checkpoint import BEST, CHECKPOINT, LOG, SETTINGS, Check
 from proxyhash.training.model import build_optimizer
 from proxyhash.utils.errors import InputError
 
-SETTINGS_OF_RUN = {"order": {"bits": (8, 16), "plan": {"epochs": 3}}, "protocol": {"seed": 0}}
+SETTINGS_OF_RUN = {"config": {"bits": (8, 16), "optim": {"epochs": 3}}, "protocol": {"seed": 0}}
 
 
 def test_a_run_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
@@ -15,9 +15,9 @@ def test_a_run_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
     checkpoints.start(SETTINGS_OF_RUN, resume=False)
     checkpoints.start(SETTINGS_OF_RUN, resume=True)
     for changed, sentence in (
-        ({"order": {"bits": (8, 16), "plan": {"epochs": 4}}, "protocol": {"seed": 0}}, "epochs = 3, not 4"),
-        ({"order": {"bits": (8,), "plan": {"epochs": 3}}, "protocol": {"seed": 0}}, r"bits = \[8, 16\], not \[8\]"),
-        ({"order": {"bits": (8, 16), "plan": {"epochs": 3}}, "protocol": {"seed": 1}}, "protocol.seed = 0, not 1"),
+        ({"config": {"bits": (8, 16), "optim": {"epochs": 4}}, "protocol": {"seed": 0}}, "epochs = 3, not 4"),
+        ({"config": {"bits": (8,), "optim": {"epochs": 3}}, "protocol": {"seed": 0}}, r"bits = \[8, 16\], not \[8\]"),
+        ({"config": {"bits": (8, 16), "optim": {"epochs": 3}}, "protocol": {"seed": 1}}, "protocol.seed = 0, not 1"),
         ({**SETTINGS_OF_RUN, "device": "cpu"}, "device = None, not cpu"),
     ):
         with pytest.raises(InputError, match=f"was started with {sentence}; resume needs the same settings."):

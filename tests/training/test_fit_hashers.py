@@ -11,8 +11,9 @@ from proxyhash.evaluation.hasher import evaluate_hasher, load_eval_data
 from proxyhash.methods import LinearEncoder, TrainingData
 from proxyhash.models import feature_cache
 from proxyhash.models.hasher import Hasher
+from proxyhash.training.config import TrainConfig
 from proxyhash.training.features import fit_method
-from proxyhash.training.fit import ShallowOrder, fit_hashers, is_shallow
+from proxyhash.training.train import train_hashers
 from proxyhash.utils.errors import InputError
 
 FEATURES = np.random.default_rng(0).normal(3, 1, (80, 24)).astype(np.float32)
@@ -49,21 +50,19 @@ def test_a_kernel_is_refused(name: str) -> None:
 
 def test_digits_with_a_protocol_and_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digits = load_dataset("digits")
-    order = ShallowOrder((8, 16), "itq", backbone="convnet")
-    hashers = fit_hashers(digits, make_split(digits), order)
+    config = TrainConfig(data="digits", bits=(8, 16), method="itq", backbone="convnet")
+    hashers = train_hashers(digits, make_split(digits), config)
     assert [hasher.bits for hasher in hashers] == [8, 16]
-    hashers[1].record["data"] = {"path": "digits", "tags": None, "round": 0}
     hashers[1].save(tmp_path / "model")
     loaded = Hasher.load(tmp_path / "model")
     dataset, split = load_eval_data(loaded)
     monkeypatch.setattr(feature_cache, "_extract", pytest.fail)  # the features are there
     assert evaluate_hasher(loaded, dataset, split).metrics[0].value > 0.25  # random features; chance is 0.1
 
-    (everything,) = fit_hashers(digits, None, ShallowOrder((8,), "itq", backbone="convnet"))
+    (everything,) = train_hashers(digits, None, TrainConfig(data="digits", bits=(8,), method="itq", backbone="convnet"))
     assert everything.names == ()
     assert "protocol" not in everything.record
-    everything.record["data"] = {"path": "digits", "tags": None, "round": 0}
-    with pytest.raises(InputError, match="was fitted without labels, so relevance is unknown"):
+    with pytest.raises(InputError, match="was fitted without labels, so nothing says which images are alike"):
         load_eval_data(everything)
     assert load_eval_data(everything, "digits")[1].protocol == "holdout"
 
@@ -71,5 +70,4 @@ def test_digits_with_a_protocol_and_without(tmp_path: Path, monkeypatch: pytest.
 def test_labels_are_needed_by_those_that_learn_from_them() -> None:
     digits = load_dataset("digits")
     with pytest.raises(InputError, match="ITQ-CCA learns from labels, and digits is used without"):
-        fit_hashers(digits, None, ShallowOrder((8,), "itq-cca", backbone="convnet"))
-    assert [is_shallow(name) for name in ("itq", "shclm", "nonsense")] == [True, False, False]
+        train_hashers(digits, None, TrainConfig(bits=(8,), method="itq-cca", backbone="convnet"))

@@ -36,7 +36,7 @@ def test_each_part_has_its_rate_and_only_matrices_decay() -> None:
     assert len(found) == len(list(model.parameters()))
     for name, parameter in model.named_parameters():
         group = found[id(parameter)]
-        assert group["peak"] == (0.01 if name.startswith("trunk") else 0.1)
+        assert group["max_lr"] == (0.01 if name.startswith("trunk") else 0.1)
         decays = parameter.ndim > 1 and not name.startswith("objectives")
         assert group["weight_decay"] == (0.5 if decays else 0.0), name
     set_lr(optimizer, 0.25)

@@ -1,9 +1,10 @@
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from proxyhash.training.config import OptimConfig
-from proxyhash.training.train import TrainConfig
+from proxyhash.training.config import OptimConfig, TrainConfig
 from proxyhash.utils.errors import InputError
 
 
@@ -62,13 +63,59 @@ def test_images_grow_linearly_to_the_full_size_of_the_last_third() -> None:
 @pytest.mark.parametrize("bits", [(), (0,), (8, 8), (-3, 4)])
 def test_invalid_code_lengths_are_refused(bits: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="Code lengths must be different whole numbers from 1 upwards"):
-        TrainConfig(bits)
+        TrainConfig(bits=bits)
 
 
 def test_method_and_settings_are_checked() -> None:
     with pytest.raises(InputError, match=r"There is no method 'shcml'; did you mean shclm\?"):
-        TrainConfig((8,), "shcml")
-    with pytest.raises(InputError, match=r"Triplet has no setting 'tau'; choose from margin, samples_per_class."):
-        TrainConfig((8,), "triplet", {"tau": 3.0})
-    assert not TrainConfig((8,)).finetune
-    assert TrainConfig((8,), optim=OptimConfig.finetune()).finetune
+        TrainConfig(method="shcml")
+    with pytest.raises(InputError, match=r"Triplet has no setting 'tau'"):
+        TrainConfig(method="triplet", settings={"tau": 3.0})
+
+
+def test_optim_defaults_depend_on_finetune() -> None:
+    assert TrainConfig().optim == OptimConfig.frozen()
+    assert TrainConfig(finetune=True).optim == OptimConfig.finetune()
+    assert TrainConfig.from_mapping({"finetune": True, "optim": {"epochs": 3}}).optim == OptimConfig.finetune(epochs=3)
+    for finetune, optim in ((True, OptimConfig.frozen()), (False, OptimConfig.finetune())):
+        with pytest.raises(InputError, match="backbone_lr is the learning rate of fine-tuning: above 0 with finetune"):
+            TrainConfig(finetune=finetune, optim=optim)
+
+
+def test_methods_without_a_network_take_no_optim_settings() -> None:
+    with pytest.raises(InputError, match="ITQ trains no network, so epochs has no effect"):
+        TrainConfig(method="itq", optim=OptimConfig(epochs=3))
+    with pytest.raises(InputError, match="ITQ trains no network and cannot be fine-tuned"):
+        TrainConfig(method="itq", finetune=True)
+
+
+def test_toml_file_has_the_keys_of_the_class(tmp_path: Path) -> None:
+    path = tmp_path / "train.toml"
+    path.write_text('data = "digits"\nbits = [8, 16]\nfold = 1\n[settings]\ntriplet = 1.0\n[optim]\nlr = 1\n')
+    config = TrainConfig.from_toml(path)
+    assert config == TrainConfig(data="digits", bits=(8, 16), fold=1, settings={"triplet": 1.0}, optim=OptimConfig(lr=1.0))
+    assert TrainConfig.from_mapping(config.to_mapping()) == config
+    path.write_text("bits = ")
+    with pytest.raises(InputError, match=r"train.toml is not a TOML file"):
+        TrainConfig.from_toml(path)
+    with pytest.raises(InputError, match=r"Cannot read .*absent.toml"):
+        TrainConfig.from_toml(tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"bit": 8}, "TrainConfig has no setting 'bit'; did you mean bits?"),
+        ({"optim": {"epoch": 8}}, "OptimConfig has no setting 'epoch'; did you mean epochs?"),
+        ({"optim": {"epochs": 0}}, "epochs must be at least 1, not 0."),
+        ({"optim": {"lr": "fast"}}, "OptimConfig: Expected `float`, got `str`"),
+        ({"settings": {"tua": 8}}, "has no setting 'tua'; did you mean tau?"),
+        ({"bits": "many"}, "TrainConfig: Expected `array`, got `str`"),
+        ({"method": "shclm:tau=4", "settings": {"tau": 3}}, "tau is given twice: with the method and by itself."),
+        ({"seed": -1}, "seed must be at least 0, not -1."),
+    ],
+)
+def test_wrong_keys_and_values_are_one_sentence(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError) as error:
+        TrainConfig.from_mapping(given)
+    assert sentence in str(error.value)

@@ -6,7 +6,7 @@ import pytest
 from proxyhash.data import load_dataset, make_split
 from proxyhash.data.protocols.split import drop_indices
 from proxyhash.models.backbones import create_backbone
-from proxyhash.training.train import resolve_transform
+from proxyhash.training.inputs import resolve_transform
 
 
 @pytest.mark.parametrize("name", [None, "small"])

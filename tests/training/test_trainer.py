@@ -149,8 +149,8 @@ def test_a_gradient_that_is_not_finite_never_reaches_the_weights(tmp_path: Path)
     with pytest.raises(TrainingStoppedError, match="The gradient became"):
         trainer.fit()
     kept = torch.load(tmp_path / CHECKPOINT, weights_only=True)
-    assert kept["state"]["step"] == 3
-    assert all(torch.isfinite(tensor).all() for tensor in kept["learner"].values())
+    assert kept["progress"]["step"] == 3
+    assert all(torch.isfinite(tensor).all() for tensor in kept["model"].values())
 
 
 def test_other_errors_are_not_hidden(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     small_trainer(tmp_path, epochs=1).fit()
     file = tmp_path / CHECKPOINT
     good = file.read_bytes()
-    weights = torch.load(file, weights_only=True)["learner"]["heads.0.layers.0.weight"]
+    weights = torch.load(file, weights_only=True)["model"]["heads.0.layers.0.weight"]
     place = good.index(weights.numpy().tobytes()[:64])
     flipped = good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :]
     for bad in (b"", b"hello", good[: len(good) // 2], flipped):

@@ -77,11 +77,11 @@ def test_shares_are_everything_and_nothing_twice() -> None:
 
 def test_alone_nothing_is_exchanged() -> None:
     rows, alone = torch.ones(3, 2), DistributedContext()
-    assert alone.gather(rows, 3) is rows
+    assert alone.all_gather(rows, 3) is rows
     assert alone.main_process_first(lambda: 5) == 5
     weights = torch.nn.Parameter(torch.ones(2))
     weights.grad = torch.full((2,), 3.0)
-    alone.add_gradients([weights])
+    alone.sum_gradients([weights])
     alone.average_gradients([weights])
     assert weights.grad.tolist() == [3.0, 3.0]
 

@@ -77,8 +77,8 @@ def _encode_file(model: Path, images: Path, output: Path, problems: "Problems", 
     import numpy as np
 
     from proxyhash.data import FileImages, load_dataset
+    from proxyhash.models.device import find_device
     from proxyhash.models.hasher import Hasher
-    from proxyhash.models.runtime import find_device
 
     check_writable(output)
     hasher = Hasher.load(model, find_device(device))
@@ -100,8 +100,8 @@ def _encode_shards(
     model: Path, images: Path, shards: Path, size: int | None, problems: "Problems", device: str | None
 ) -> Said:
     from proxyhash.data.shards import PIECE, list_pieces
+    from proxyhash.models.device import find_device
     from proxyhash.models.hasher import Hasher
-    from proxyhash.models.runtime import find_device
     from proxyhash.models.shard_encoding import encode_pieces
 
     rank = get_process_rank()

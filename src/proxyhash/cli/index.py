@@ -35,24 +35,24 @@ def add(
     strict: Annotated[bool, Flag] = False,
     json_: Json = False,
 ) -> None:
-    """Encode the images of a folder and store them; only what is new or changed since the last time.
+    """Encode the new and changed images of a folder, and store them.
 
       proxyhash index add photos/ --model model --index photos.index
       proxyhash index add photos/ --model model --index milvus://localhost:19530/photos
 
-    What is encoded is committed every few seconds: after a crash, run it again and it goes on.
+    Codes are committed every few seconds: after a crash, run the command again and it continues.
 
     Parameters
     ----------
     folder
         The images, in any layout.
     index_
-        The folder of the index, or its address on a Milvus server; made if it is not there.
+        The folder of the index, or its address on a Milvus server; created if it does not exist.
     model
-        The folder of a trained model, copied into a new index. An index that is there has its own; one on a server says
-        which model it is, and needs it once on each machine.
+        The folder of a trained model, copied into a new index. An existing index has its own copy; an index on a server
+        needs the model once on each machine.
     prefix
-        A beginning for the keys, which are otherwise paths inside of the folder: for a second folder with the same names.
+        A prefix of the keys, which are otherwise paths inside the folder; needed for a second folder with the same names.
     prune
         Also remove items of this folder whose files are gone.
     strict
@@ -184,7 +184,7 @@ def upgrade(
 ) -> None:
     """Encode everything again with another model, beside the active codes, which are then replaced in one step.
 
-    It can be stopped and run again: what is encoded stays. Searches see the old codes until all new ones are there.
+    It can be stopped and run again: new codes are kept. Searches see the old codes until all new ones are written.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def import_(
     model: Path | None = None,
     json_: Json = False,
 ) -> None:
-    """Store codes from anywhere: an .npz file with `codes`, and `keys` and `labels` if there are any; or folders of shards.
+    """Import codes: an .npz file with `codes`, and optionally `keys` and `labels`; or folders of shards.
 
       proxyhash index import codes.npz --index other.index
       proxyhash index import shards/ --model model --index milvus://localhost:19530/photos
@@ -231,9 +231,9 @@ def import_(
     more
         More folders, if several machines wrote shards of one collection.
     index_
-        The folder of the index, or its address on a Milvus server; made if it is not there.
+        The folder of the index, or its address on a Milvus server; created if it does not exist.
     model
-        The model that made the shards, for a new index that is to be searched with images.
+        The model that encoded the shards, for a new index that is searched with images.
     json_
         Print JSON.
     """
@@ -248,12 +248,12 @@ def import_(
             total, bits = len(opened), opened.bits
     else:
         if more or model is not None:
-            raise InputError("One .npz file is imported at a time, and nothing says of which model its codes are.")
+            raise InputError("One .npz file is imported at a time, and without --model, as it does not name a model.")
         packed, bits, keys, labels = read_codes(codes)
         with open_index(index_, None, bits) as opened:
             if opened.model is not None:
                 raise InputError(
-                    f"{index_} holds codes of a model, and nothing says that these are its codes; add the images."
+                    f"{index_} holds codes of a model, and {codes} does not name the model of its codes; add the images."
                 )
             done = opened.add(packed, keys, labels)
             total = len(opened)
@@ -313,7 +313,7 @@ def calibrate(
     json_
         Print JSON: the expected precision at every distance.
     """
-    from proxyhash.index.calibrating import calibrate_model
+    from proxyhash.index.model_calibration import calibrate_model
 
     with progress_bars() as progress:
         found = calibrate_model(model, data, protocol, data_dir, progress)

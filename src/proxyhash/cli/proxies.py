@@ -1,4 +1,4 @@
-"""`proxyhash proxies` designs a proxy set; `proxyhash inspect` shows one that was saved."""
+"""The commands `proxyhash proxies` and `proxyhash inspect`."""
 
 import json
 from pathlib import Path
@@ -38,43 +38,43 @@ def proxies(
     plot: Path | None = None,
     json_: Json = False,
 ) -> None:
-    """Design a set of proxies: decide where each class sits in Hamming space, and print how good the set is.
+    """Design a set of proxies, one for each class, and print its quality.
 
-    For example, 100 classes in 32 bits, saved and drawn:
+    For example, 100 classes in 32 bits, saved and plotted:
 
       proxyhash proxies --classes 100 --bits 32 -o proxies.safetensors --plot
 
     Parameters
     ----------
     classes
-        How many classes (C), at least 2.
+        Number of classes C, at least 2.
     bits
-        How many bits a code has (d), at least 1.
+        Number of bits d of a code, at least 1.
     kind
-        learned, random, tammes (spheres packed), aligned (rotated to be binary), hclm (its signs), shclm (hclm, with
-        similar proxies for similar classes), code (as far apart as can be constructed), scode (code, with similar proxies
-        for similar classes), joint (a minimal distance, and similar proxies for similar classes), or auto: the
-        one of these that measured best for such a set.
+        learned, random, tammes (packed on the sphere), aligned (rotated towards binary), hclm (its signs), shclm (hclm,
+        with similar proxies for similar classes), code (the largest minimal distance), scode (code, with similar proxies
+        for similar classes), joint (optimized for similarity under a minimal distance), or auto: joint with a similarity,
+        code without.
     similarity
-        A .npy file with a symmetric C x C matrix: how alike two classes are.
+        A .npy file with a symmetric C x C matrix of class similarities.
     seed
         The same seed gives the same set.
     solver
-        How proxies are matched to classes: anneal, greedy (the paper's) or faq.
+        Solver of the assignment: anneal, greedy (the paper's) or faq.
     tammes_restarts
-        Random starts of the sphere packing; by default as many as the problem's size deserves.
+        Number of random starts of the packing; by default chosen by the number of classes.
     rotation_restarts
-        Random starts of the rotation towards binary.
+        Number of random starts of the rotation.
     min_distance
         Smallest distance between two classes of a joint set, in bits; by default half of the distance of code.
     threads
-        How many cores to use; by default all. The result does not depend on it.
+        Number of threads; by default all cores. The result does not depend on it.
     output
         Save the set to this .safetensors file.
     plot
-        Draw distance matrix and margins to this .png, .pdf or .svg file (proxies.png if no name follows).
+        Plot distance matrix and margins to this .png, .pdf or .svg file (proxies.png if no name follows).
     json_
-        Print the numbers as JSON instead of a table.
+        Print JSON instead of a table.
     """
     from proxyhash.proxies import design_proxies
     from proxyhash.proxies.figures import check_figure_path
@@ -102,16 +102,16 @@ def proxies(
 
 
 def inspect(file: Path, /, *, plot: Path | None = None, json_: Json = False) -> None:
-    """Show the quality of a proxy set that was saved with `proxyhash proxies -o`.
+    """Print the quality of a proxy set that was saved with `proxyhash proxies -o`.
 
     Parameters
     ----------
     file
         The .safetensors file.
     plot
-        Draw distance matrix and margins to this .png, .pdf or .svg file (proxies.png if no name follows).
+        Plot distance matrix and margins to this .png, .pdf or .svg file (proxies.png if no name follows).
     json_
-        Print the numbers as JSON instead of a table.
+        Print JSON instead of a table.
     """
     from proxyhash.proxies import ProxySet
 
@@ -119,7 +119,7 @@ def inspect(file: Path, /, *, plot: Path | None = None, json_: Json = False) -> 
 
 
 def with_default_plot(tokens: list[str]) -> list[str]:
-    """Give a `--plot` that no file name follows its default name."""
+    """Insert the default file name after a `--plot` without one."""
     for position, token in enumerate(tokens):
         if token == "--plot" and (position + 1 == len(tokens) or tokens[position + 1].startswith("-")):
             return [*tokens[: position + 1], DEFAULT_PLOT, *tokens[position + 1 :]]

@@ -55,7 +55,7 @@ def search(
     radius
         Find all items within so many bits instead.
     rerank
-        Order that many candidates by the query's real-valued embedding, which settles ties.
+        Sort that many candidates by the query's real-valued embedding, which settles ties.
     nprobe
         Search only that many clusters, by faiss: faster on very large indexes, but items may be missed.
     threshold

@@ -1,4 +1,4 @@
-"""The one place that knows how bits lie in bytes: bit k of a code is bit k % 8 (from the lowest) of byte k // 8."""
+"""Packed binary codes: bit k of a code is bit k % 8, counted from the lowest, of byte k // 8."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,11 +13,28 @@ Words = NDArray[np.uint64]
 
 
 def pack(codes: ArrayLike) -> Packed:
-    """Pack codes (N, bits) into bytes (N, ceil(bits / 8)); unused bits of the last byte are 0.
+    """Pack codes into bytes.
 
-    Booleans, and numbers that are all 0 or 1, are taken as bits; any other numbers by their sign, with sgn(0) = +1. What a
-    network puts out should go through `signs` first, which never mistakes a row of zeros and ones for bits.
+    Booleans, and numbers that are all 0 or 1, are bits; other numbers are taken by their sign, with sgn(0) = +1. Outputs of
+    a network should pass through `binarize` first, which never takes a matrix of zeros and ones for bits.
 
+    Parameters
+    ----------
+    codes
+        Matrix (N, bits) of booleans or numbers.
+
+    Returns
+    -------
+    ndarray of uint8
+        Packed codes (N, ceil(bits / 8)); unused bits of the last byte are 0.
+
+    Raises
+    ------
+    InputError
+        If `codes` is not a matrix of finite numbers with 1 to 4096 columns.
+
+    Examples
+    --------
     >>> pack([[1, -1, -1, 1]]).tolist(), pack([[True, False, False, True]]).tolist()
     ([[9]], [[9]])
     """
@@ -33,8 +50,31 @@ def pack(codes: ArrayLike) -> Packed:
 
 
 def unpack(packed: ArrayLike, bits: int) -> NDArray[np.int8]:
-    """Return packed codes (N, ceil(bits / 8)) as +1 and -1 (N, bits), int8."""
-    bits = check_int("bits", bits, minimum=1)
+    """Unpack codes to +1 and -1.
+
+    Parameters
+    ----------
+    packed
+        Packed codes (N, ceil(bits / 8)).
+    bits
+        Number of bits of a code.
+
+    Returns
+    -------
+    ndarray of int8
+        Signs (N, bits).
+
+    Raises
+    ------
+    InputError
+        If codes of so many bits do not have so many bytes.
+
+    Examples
+    --------
+    >>> unpack(pack([[1, -1, -1, 1]]), 4).tolist()
+    [[1, -1, -1, 1]]
+    """
+    bits = check_int("bits", bits, 1)
     p = check_packed("Codes", packed)
     if p.shape[1] != (bits + 7) // 8:
         raise InputError(f"Codes of {bits} bits take {(bits + 7) // 8} bytes each, not {p.shape[1]}.")
@@ -43,7 +83,28 @@ def unpack(packed: ArrayLike, bits: int) -> NDArray[np.int8]:
 
 
 def binarize(values: ArrayLike) -> NDArray[np.bool_]:
-    """Return which values are at least 0, the bits of a real-valued embedding (N, bits): sgn(0) = +1."""
+    """Return the bits of embeddings: True where a value is at least 0, so that sgn(0) = +1.
+
+    Parameters
+    ----------
+    values
+        Embeddings (N, bits), finite.
+
+    Returns
+    -------
+    ndarray of bool
+        Bits (N, bits), ready for `pack`.
+
+    Raises
+    ------
+    InputError
+        If a value is not a finite number.
+
+    Examples
+    --------
+    >>> binarize([[0.3, -0.7, 0.0]]).tolist()
+    [[True, False, True]]
+    """
     v = np.asarray(values)
     if v.dtype.kind not in "biuf" or not np.isfinite(v).all():
         raise InputError("An embedding must hold finite numbers.")
@@ -52,7 +113,7 @@ def binarize(values: ArrayLike) -> NDArray[np.bool_]:
 
 
 def check_packed(name: str, packed: ArrayLike) -> Packed:
-    """Return packed codes as (N, bytes) uint8, or raise the sentence that says what is wrong with them."""
+    """Return packed codes as uint8 (N, bytes); other arrays are errors, in which `name` names the codes."""
     p = np.asarray(packed)
     if p.ndim != 2 or p.dtype != np.uint8:
         raise InputError(
@@ -64,12 +125,12 @@ def check_packed(name: str, packed: ArrayLike) -> Packed:
 
 
 def to_words(packed: Packed) -> Words:
-    """Return packed codes (N, bytes) as 64-bit words, word by word (W, N): what the kernels stream through.
+    """Return packed codes (N, bytes) as 64-bit words (W, N), the layout that the kernels read.
 
-    For 64-bit codes this is a view; otherwise a copy, padded with zeros, which no distance notices.
+    For 64-bit codes this is a view; otherwise a copy, padded with zeros, which do not change distances.
     """
     items, width = packed.shape
-    if width in (1, 2, 4):  # numbers of their own: far faster than moving single bytes
+    if width in (1, 2, 4):  # converting whole integers is far faster than copying single bytes
         return np.ascontiguousarray(packed).view(f"<u{width}").astype(np.uint64).reshape(1, items)
     padded = packed
     if width % 8:

@@ -1,9 +1,8 @@
-"""Compiled loops over Hamming distances. Each runs on one thread and holds no lock; whoever calls them splits the work.
+"""Hamming distance kernels, each for one thread without the interpreter's lock.
 
-All take queries (Q, W) and a database (W, N) of 64-bit words. Blocks of the database are the outer loop, so that a block
-stays in the cache while every query passes over it. Codes of one word are compared with four queries at a time: one load
-serves four, and four histograms or minima do not wait for each other. Distances are small integers: nothing is ever sorted
-by comparison.
+All take queries (Q, W) and a database (W, N) of 64-bit words. The outer loop is over blocks of the database, so that a block
+stays in the cache for all queries. Codes of one word are compared with four queries at a time: one load serves four queries,
+and their four histograms or minima are independent. Distances are small integers, so sorting is by counting.
 """
 
 from typing import Any
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import MAX_BITS, Words
 from proxyhash.utils.jit import jit
 
-BLOCK = 8192  # codes a query passes over before the next query's turn: 64 KB at 64 bits, well inside a second-level cache
+BLOCK = 8192  # codes per block: 64 KB at 64 bits, well inside a second-level cache
 CHUNK = 256  # codes whose distances are computed together
 
 Int16Array = NDArray[np.int16]
@@ -26,7 +25,7 @@ Int32Array = NDArray[np.int32]
 
 @intrinsic
 def _popcount(typing_context: Any, word: Any) -> Any:  # noqa: ARG001
-    """Count the ones of a 64-bit word by the instruction that does just that."""
+    """Count the ones of a 64-bit word with the instruction of the processor."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         return builder.ctpop(arguments[0])
@@ -34,7 +33,7 @@ def _popcount(typing_context: Any, word: Any) -> Any:  # noqa: ARG001
     return types.uint64(types.uint64), generate
 
 
-popcount: Any = _popcount  # typed for callers inside kernels, where the typing context is not passed
+popcount: Any = _popcount  # numba passes the typing context itself, so callers have one argument less
 
 
 @jit(nogil=True, inline="always")
@@ -59,7 +58,7 @@ def chunk_distances(query: Words, database: Words, first: int, last: int, out: W
 def _least_of_four(queries: Words, q: int, database: Words, first: int, last: int, chunk: Words, least: Int64Array) -> None:
     """Write to `least` (4,) the smallest distance from queries q to q + 3 to items first to last; `chunk` is scratch space.
 
-    A query without others is looked at alone; past the last of several, the last is looked at again.
+    A single query is compared alone; with fewer than four queries left, the last one is repeated.
     """
     end = len(queries) - 1
     if database.shape[0] == 1 and q == end:
@@ -105,7 +104,7 @@ def distance_rows(queries: Words, database: Words, out: Int16Array) -> None:
 
 @jit(nogil=True)
 def histogram_rows(queries: Words, database: Words, out: Int64Array) -> None:
-    """Add to `out` (Q, bins) how many items lie at each distance."""
+    """Add to `out` (Q, bins) the number of items at each distance."""
     items = database.shape[1]
     chunk = np.empty(CHUNK, np.uint64)
     table = np.empty((4, out.shape[1]), np.int32)
@@ -144,9 +143,9 @@ def _count_four(
 
 @jit(nogil=True)
 def histogram_parts(queries: Words, database: Words, begins: Int64Array, ends: Int64Array, out: Int64Array) -> None:
-    """Add to `out` (Q, bins) how many items of a query's own part of the database, begins[q] to ends[q], lie where.
+    """Add to `out` (Q, bins) the number of items at each distance, among items begins[q] to ends[q] for query q.
 
-    Items near each other lie at few distances: four tables take turns, so that an equal neighbor does not wait.
+    Four tables are used in turn, because consecutive increments of one counter would wait for each other.
     """
     chunk, turns = np.empty(CHUNK, np.uint64), np.zeros((4, out.shape[1]), np.int32)
     for q in range(len(queries)):
@@ -164,7 +163,7 @@ def histogram_parts(queries: Words, database: Words, begins: Int64Array, ends: I
 def collect_range(
     queries: Words, database: Words, radius: int, ends: Int64Array, near: Int16Array, position: Int64Array, write: bool
 ) -> None:
-    """Advance `ends` (Q,) by the number of items within `radius`; if `write`, put distances and positions there.
+    """Advance `ends` (Q,) by the number of items within `radius`; if `write`, store their distances and positions.
 
     The first pass counts, the second writes, in the order of the database.
     """
@@ -188,7 +187,7 @@ def collect_range(
 
 @jit(nogil=True)
 def sort_by_distance(near: Int16Array, position: Int64Array, count: int, bins: int) -> None:
-    """Order the first `count` entries by distance, in place and stably: a counting sort."""
+    """Sort the first `count` entries by distance, in place, by a stable counting sort."""
     begins = np.zeros(bins + 1, np.int64)
     for entry in range(count):
         begins[near[entry] + 1] += 1
@@ -205,8 +204,8 @@ def sort_by_distance(near: Int16Array, position: Int64Array, count: int, bins: i
 def nearest_rows(queries: Words, database: Words, k: int, near: Int16Array, position: Int64Array) -> None:
     """Write distances and positions of the k nearest items to the first k columns of (Q, 2k), k <= N.
 
-    Candidates gather in twice k places. When these are full the k best stay, and from then on an item must be nearer than
-    the k-th: an equal one comes later, and ties go to the earlier. Most chunks are passed over by their least distance.
+    Candidates are collected in a buffer of 2k entries. When it is full, the k best are kept, and from then on an item must
+    be nearer than the k-th; ties go to the earlier item. Most chunks are skipped because their least distance is larger.
     """
     items, bins = database.shape[1], 64 * database.shape[0] + 1
     chunk, least = np.empty(CHUNK, np.uint64), np.empty(4, np.int64)
@@ -239,7 +238,7 @@ def push_nearer(
     limit: Int64Array,
     q: int,
 ) -> None:
-    """Add the items of a chunk that are nearer than the limit to what query q holds."""
+    """Append the items of a chunk that are nearer than the limit of query q to its buffer."""
     for item in range(last - first):
         if chunk[item] < limit[q]:
             near[held[q]], position[held[q]] = chunk[item], first + item
@@ -253,10 +252,10 @@ def push_nearer(
 def tagged_histogram_rows(
     queries: Words, database: Words, tags: Words, item_tags: Words, items_out: Int64Array, relevant_out: Int64Array
 ) -> None:
-    """Add to (Q, bins) how many items lie at each distance, and how many of them share a tag with the query.
+    """Add to (Q, bins) the number of items at each distance, and the number of those that share a tag with the query.
 
-    `tags` (Q, T) and `item_tags` (T, N) hold one bit a tag. One table is filled, at twice the distance plus whether a tag is
-    shared, so that a pair is counted once; four such tables take turns, so that equal neighbors do not wait for each other.
+    `tags` (Q, T) and `item_tags` (T, N) hold one bit per tag. A pair is counted once, in bin 2 * distance + (a tag is
+    shared). Four tables are used in turn, because consecutive increments of one counter would wait for each other.
     """
     items = database.shape[1]
     chunk, shared = np.empty(CHUNK, np.uint64), np.empty(CHUNK, np.uint64)

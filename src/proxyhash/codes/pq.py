@@ -1,4 +1,4 @@
-"""Product quantisation (Jegou, Douze and Schmid 2011): vectors in M parts, each replaced by the nearest of k centroids.
+"""Product quantization (Jegou, Douze and Schmid 2011): vectors in M parts, each replaced by the nearest of k centroids.
 
 Codebooks are (M, k, d). Vectors (N, D) are padded with zeros to M d values, so that any D can be cut into M parts.
 """
@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
-CHUNK_SIZE = 16_384  # vectors whose distances are held at once
-SAMPLES_PER_CENTROID = 100  # vectors for each centroid that are learned from, at most
+CHUNK_SIZE = 16_384  # vectors whose distances to all centroids are in memory at a time
+SAMPLES_PER_CENTROID = 100  # more vectors are subsampled before k-means
 
 
 def learn_codebooks(vectors: Floats, start: Floats, random: np.random.Generator, iterations: int = 10) -> Floats:
-    """Return codebooks (M, k, d) after some rounds of k-means in each part, from `start`; no round raises the error.
+    """Return codebooks (M, k, d) after iterations of k-means in each part, which never increase the error.
 
-    A part of `start` that is all zeros has not been learned yet, and starts at vectors drawn at random.
+    A part of `start` (M, k, d) that is all zeros is initialized with random vectors.
     """
     most = SAMPLES_PER_CENTROID * start.shape[1]
     chosen = vectors if len(vectors) <= most else vectors[np.sort(random.choice(len(vectors), most, replace=False))]
@@ -33,30 +33,30 @@ def split_subvectors(vectors: Floats, parts: int, each: int) -> Floats:
 
 
 def distance_tables(vectors: Floats, codebooks: Floats) -> Floats:
-    """Return ||z_m - c_mk||^2 (N, M, k): the tables by which a query is compared with codes."""
+    """Return the ADC tables ||z_m - c_mk||^2 (N, M, k) of query vectors."""
     parts = split_subvectors(vectors, len(codebooks), codebooks.shape[2])
     return np.stack([_distances(part, centroids) for part, centroids in zip(parts, codebooks, strict=True)], axis=1)
 
 
 def quantize(vectors: Floats, codebooks: Floats) -> NDArray[np.int64]:
-    """Return the nearest centroid of each part (N, M)."""
+    """Return the index of the nearest centroid of each part (N, M)."""
     parts = split_subvectors(vectors, len(codebooks), codebooks.shape[2])
     return np.stack([_nearest(part, centroids)[0] for part, centroids in zip(parts, codebooks, strict=True)], axis=1)
 
 
 def reconstruct(subcodes: NDArray[np.integer], codebooks: Floats, width: int) -> Floats:
-    """Return the vectors (N, width) that codes stand for."""
+    """Return the vectors (N, width) that are encoded by `subcodes` (N, M)."""
     parts = [centroids[subcodes[:, part]] for part, centroids in enumerate(codebooks)]
     return np.concatenate(parts, axis=1)[:, :width]
 
 
 def _k_means(points: Floats, centroids: Floats, iterations: int) -> Floats:
-    """Return centroids (k, d) after some rounds; one that no point is nearest to moves to a point that is far from all."""
+    """Return centroids (k, d) after Lloyd iterations; an empty cluster moves to a point far from all centroids."""
     centroids = centroids.copy()
     for _ in range(iterations):
         nearest, errors = _nearest(points, centroids)
         counts = np.bincount(nearest, minlength=len(centroids))
-        # Coordinate by coordinate: the same sums as np.add.at, which takes as long as the distances do.
+        # Sums by coordinate equal those of np.add.at, which takes as long as the distances.
         sums = np.stack([np.bincount(nearest, values, len(centroids)) for values in points.T], axis=1)
         used = counts > 0
         centroids[used] = sums[used] / counts[used, None]
@@ -77,5 +77,5 @@ def _nearest(points: Floats, centroids: Floats) -> tuple[NDArray[np.int64], Floa
 
 def _distances(points: Floats, centroids: Floats) -> Floats:
     squares = np.square(points).sum(1)[:, None] + np.square(centroids).sum(1) - 2 * points @ centroids.T
-    distances: Floats = np.maximum(squares, 0)  # rounding may take what is equal below zero
+    distances: Floats = np.maximum(squares, 0)  # rounding may give a negative value for equal vectors
     return distances

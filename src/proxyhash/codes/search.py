@@ -1,4 +1,4 @@
-"""Exact answers about Hamming distances between packed codes; the same on any number of threads."""
+"""Exact search of packed codes by Hamming distance, with the same result for any number of threads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,47 +14,68 @@ from proxyhash.utils.parallel import available_threads, ordered_map
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int
 
-_MAX_QUERIES = 512  # whose results are gathered while the database streams by once
-_MAX_CANDIDATES = 10_000_000  # held by a thread while it looks for the nearest: 100 MB
+_MAX_QUERIES = 512  # that one pass over the database serves
+_MAX_CANDIDATES = 10_000_000  # in the buffers of a thread: 100 MB
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbors:
-    """The nearest items of each query, nearest first, ties by position: `distances` and `indices`, both (Q, k)."""
+    """Nearest items of each query, nearest first, ties by position: `distances` and `indices`, both (Q, k)."""
 
     distances: NDArray[np.int16]
     indices: NDArray[np.int64]
 
     def __repr__(self) -> str:
-        """Say how many were found and how far they are."""
+        """Show the number of neighbors and the range of distances."""
         span = f"{self.distances.min()} to {self.distances.max()} bits" if self.distances.size else "none"
         return f"Neighbors({self.indices.shape[1]} of each of {len(self.indices):,} queries, {span})"
 
 
 @dataclass(frozen=True, eq=False)
 class RangeSearchResult:
-    """All items within a radius: query q's are `indices[starts[q]:starts[q + 1]]`, nearest first; `distances` likewise."""
+    """Items within a radius, nearest first: `indices[starts[q]:starts[q + 1]]` for query q; `distances` likewise."""
 
     starts: NDArray[np.int64]
     distances: NDArray[np.int16]
     indices: NDArray[np.int64]
 
     def __len__(self) -> int:
-        """How many queries there were."""
+        """Return the number of queries."""
         return len(self.starts) - 1
 
     def __getitem__(self, query: int) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-        """Return the distances and the positions found for one query."""
+        """Return the distances and the indices of one query."""
         mine = slice(self.starts[query], self.starts[query + 1])
         return self.distances[mine], self.indices[mine]
 
     def __repr__(self) -> str:
-        """Say how many were found."""
-        return f"WithinRadius({len(self.indices):,} items for {len(self):,} queries)"
+        """Show the number of items."""
+        return f"RangeSearchResult({len(self.indices):,} items for {len(self):,} queries)"
 
 
 def hamming_distances(queries: ArrayLike, database: ArrayLike, *, threads: int | None = None) -> NDArray[np.int16]:
-    """Return the Hamming distances (Q, N) between packed `queries` (Q, bytes) and `database` (N, bytes)."""
+    """Return all Hamming distances between queries and a database.
+
+    Parameters
+    ----------
+    queries
+        Packed codes (Q, bytes).
+    database
+        Packed codes (N, bytes).
+    threads
+        Number of threads; by default all cores.
+
+    Returns
+    -------
+    ndarray of int16
+        Distances (Q, N).
+
+    Examples
+    --------
+    >>> from proxyhash.codes import pack
+    >>> hamming_distances(pack([[1, 1, 1]]), pack([[1, 1, 1], [1, -1, -1]])).tolist()
+    [[0, 2]]
+    """
     q, db = check_words(queries, database)
     out = np.empty((len(q), db.shape[1]), np.int16)
     parallel_over_queries(len(q), threads, lambda rows: kernels.distance_rows(q[rows], db, out[rows]))
@@ -62,7 +83,28 @@ def hamming_distances(queries: ArrayLike, database: ArrayLike, *, threads: int |
 
 
 def distance_histograms(queries: ArrayLike, database: ArrayLike, *, threads: int | None = None) -> NDArray[np.int64]:
-    """Return how many items of `database` (N, bytes) lie at each distance from each of `queries`: (Q, 8 bytes + 1)."""
+    """Count the items of a database at each distance from each query.
+
+    Parameters
+    ----------
+    queries
+        Packed codes (Q, bytes).
+    database
+        Packed codes (N, bytes).
+    threads
+        Number of threads; by default all cores.
+
+    Returns
+    -------
+    ndarray of int64
+        Counts (Q, 8 * bytes + 1).
+
+    Examples
+    --------
+    >>> from proxyhash.codes import pack
+    >>> distance_histograms(pack([[1, 1, 1]]), pack([[1, 1, 1], [1, -1, -1]]))[0, :4].tolist()
+    [1, 0, 1, 0]
+    """
     q, db = check_words(queries, database)
     out = np.zeros((len(q), 64 * len(db) + 1), np.int64)
     parallel_over_queries(len(q), threads, histogram_adder(q, db, out, np.full(len(q), 64)))
@@ -70,9 +112,9 @@ def distance_histograms(queries: ArrayLike, database: ArrayLike, *, threads: int
 
 
 def histogram_adder(q: Words, db: Words, out: NDArray[np.int64], far: NDArray[np.int64]) -> Callable[[slice], None]:
-    """Return what adds to some rows of `out` (Q, 64 W + 1) how many of `db` (W, N) lie at each distance from `q` (Q, W).
+    """Return a function that adds, for a slice of queries, the histogram of distances from `q` (Q, W) to `db` (W, N).
 
-    Distances beyond `far` (Q,), as it is when rows are added, may be left out.
+    It adds to `out` (Q, 64 W + 1), and may leave out distances beyond the current values of `far` (Q,).
     """
     if not bitsliced.is_faster(q, db):
         return lambda rows: kernels.histogram_rows(q[rows], db, out[rows])
@@ -86,9 +128,30 @@ def histogram_adder(q: Words, db: Words, out: NDArray[np.int64], far: NDArray[np
 
 
 def top_k(queries: ArrayLike, database: ArrayLike, k: int, *, threads: int | None = None) -> Neighbors:
-    """Return the k nearest items of `database` (N, bytes) for each of `queries` (Q, bytes), ties by position.
+    """Find the k nearest items of each query, ties by position.
 
-    The answer is unique. If the database holds fewer than k items, all of them are returned.
+    Parameters
+    ----------
+    queries
+        Packed codes (Q, bytes).
+    database
+        Packed codes (N, bytes).
+    k
+        Number of neighbors; a smaller database returns all its items.
+    threads
+        Number of threads; by default all cores.
+
+    Returns
+    -------
+    Neighbors
+        Distances and indices (Q, min(k, N)).
+
+    Examples
+    --------
+    >>> from proxyhash.codes import pack
+    >>> found = top_k(pack([[1, 1, 1]]), pack([[-1, 1, 1], [1, 1, 1], [1, 1, -1]]), k=2)
+    >>> found.indices.tolist(), found.distances.tolist()
+    ([[1, 0]], [[0, 1]])
     """
     return top_k_words(*check_words(queries, database), check_int("k", k, minimum=1), threads)
 
@@ -110,7 +173,30 @@ def top_k_words(q: Words, db: Words, k: int, threads: int | None = None) -> Neig
 
 
 def range_search(queries: ArrayLike, database: ArrayLike, radius: int, *, threads: int | None = None) -> RangeSearchResult:
-    """Return all items of `database` (N, bytes) at most `radius` bits from each of `queries` (Q, bytes)."""
+    """Find all items within a radius of each query.
+
+    Parameters
+    ----------
+    queries
+        Packed codes (Q, bytes).
+    database
+        Packed codes (N, bytes).
+    radius
+        Largest Hamming distance.
+    threads
+        Number of threads; by default all cores.
+
+    Returns
+    -------
+    RangeSearchResult
+        Distances and indices of each query, nearest first, ties by position.
+
+    Examples
+    --------
+    >>> from proxyhash.codes import pack
+    >>> range_search(pack([[1, 1, 1]]), pack([[-1, 1, 1], [1, 1, 1], [1, -1, -1]]), radius=1)[0]
+    (array([0, 1], dtype=int16), array([1, 0]))
+    """
     return range_search_words(*check_words(queries, database), check_int("radius", radius, minimum=0), threads)
 
 
@@ -134,7 +220,7 @@ def range_search_words(q: Words, db: Words, radius: int, threads: int | None = N
 
 
 def check_words(queries: ArrayLike, database: ArrayLike) -> tuple[Words, Words]:
-    """Return queries (Q, W) and database (W, N) as words."""
+    """Return queries (Q, W) and database (W, N) as 64-bit words; empty or unequal codes are errors."""
     q, db = check_packed("Queries", queries), check_packed("The database", database)
     if q.shape[1] != db.shape[1]:
         raise InputError(f"Queries of {q.shape[1]} bytes cannot be compared with a database of {db.shape[1]} bytes a code.")
@@ -151,7 +237,7 @@ def parallel_over_queries(
     progress: Progress = no_progress,
     max_queries: int = _MAX_QUERIES,
 ) -> None:
-    """Run `work` on slices of the queries: at least one a thread, none of more than `at_once` or than fit comfortably."""
+    """Run `work` on slices of the queries in parallel; a slice has at most `max_queries` queries."""
     threads = available_threads() if threads is None else check_int("threads", threads, minimum=1)
     size = max(1, min(max_queries, _MAX_QUERIES, -(-queries // threads)))
     slices = [slice(first, min(first + size, queries)) for first in range(0, queries, size)]

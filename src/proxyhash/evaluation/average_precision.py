@@ -1,4 +1,4 @@
-"""Average precision from counts of ties, in closed form: exact, and independent of the order of the database."""
+"""Tie-aware average precision in closed form."""
 
 from typing import Any
 
@@ -21,9 +21,10 @@ def average_precision(
 ) -> Scores:
     """Return the average precision of each query (Q,) among its `top` nearest items (None: all).
 
-    `ties`: `expected` averages over all orders of tied items, `best` puts relevant ones first, `worst` last. `denominator`:
+    `ties`: `expected` averages over all orders of tied items, `best` puts relevant ones first, `worst` last; `stable` is for
+    counts of a ranking without ties. `denominator`:
     `relevant` divides by all relevant items, `capped` by at most `top` of them, `retrieved` by the hits inside the top, as
-    many scripts do (its expectation, where the cutoff falls into a tie). A query with nothing to divide by scores 0.
+    many scripts do (in expectation, if the cutoff falls into a group of ties). A query without a denominator scores 0.
     """
     if ties not in TIES:
         raise InputError(f"There is no way {ties!r} to treat ties; choose from {', '.join(TIES)}.")
@@ -39,7 +40,7 @@ def average_precision(
 
 def _sums(counts: TieCounts, top: int, ties: str) -> Scores:
     """Return the sum of precisions at the hits of each query (Q,)."""
-    if ties == "expected":  # by far the most used: no array of groups is laid out
+    if ties == "expected":  # the usual case, which needs no arrays of groups
         return _expected_sums(counts.items, counts.relevant, top, _harmonic_numbers(counts))
     groups = _Groups(counts, top)
     sums: Scores = (groups.best() if ties == "best" else groups.worst()).sum(axis=1)
@@ -54,7 +55,7 @@ def _over_retrieved(groups: "_Groups", ties: str) -> Scores:
 
 
 def ratio(above: NDArray[np.floating], below: NDArray[np.number]) -> Scores:
-    """Return above / below, and 0 where there is nothing below."""
+    """Return above / below, and 0 where `below` is 0."""
     shares: Scores = np.divide(above, below, out=np.zeros(len(above)), where=below > 0)
     return shares
 
@@ -66,7 +67,7 @@ def _harmonic_numbers(counts: TieCounts) -> Scores:
 
 @jit(nogil=True)
 def _expected_sums(items: NDArray[np.int64], relevant: NDArray[np.int64], top: int, harmonic: Scores) -> Scores:
-    """Return (Q,) the sums over ranks that `_Groups.expected` has group by group, from groups with relevant items only."""
+    """Return the sums (Q,) of `_Groups.expected` over groups, skipping groups without relevant items."""
     sums = np.zeros(len(items))
     for query in range(len(items)):
         N, R = 0, 0
@@ -89,14 +90,14 @@ class _Groups:
     """
 
     def __init__(self, counts: TieCounts, top: int) -> None:
-        """Lay out the groups (Q, bins)."""
+        """Compute the arrays (Q, bins)."""
         self.n, self.r = counts.items, counts.relevant
         self.N, self.R = np.cumsum(self.n, axis=1) - self.n, np.cumsum(self.r, axis=1) - self.r
         self.m = np.clip(top - self.N, 0, self.n)
         self.harmonic = _harmonic_numbers(counts)
 
     def expected(self) -> Scores:
-        """Sum_{t=1..m} (r / n) (R + 1 + (t - 1) (r - 1) / (n - 1)) / (N + t): a hit at t, and the expected hits before."""
+        """Sum_{t=1..m} (r / n) (R + 1 + (t - 1) (r - 1) / (n - 1)) / (N + t): expected precision at hits."""
         return _expected_sum(self.n, self.r, self.N, self.R, self.m, self._reciprocals(self.N, self.m))
 
     def best(self) -> Scores:

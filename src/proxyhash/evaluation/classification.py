@@ -1,4 +1,4 @@
-"""The paper's second task: are the codes good for classification? And the network's own accuracy by nearest proxy."""
+"""Classification of codes by softmax regression, the second task of the paper."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,8 +24,40 @@ def classify_codes(
 ) -> Metric:
     """Return the accuracy on query codes of softmax regression trained on database codes (packed, of `bits` bits).
 
-    Codes are seen as +1 and -1; those of symbols of `symbol` bits, which mean something only together, as one-hot symbols.
-    Minimizes mean cross-entropy + ridge / 2 ||W||^2 by L-BFGS. A query of a class that the database lacks cannot be right.
+    The regression sees codes as +1 and -1, or with `subcode_bits` above 1 as one-hot subcodes. It minimizes mean
+    cross-entropy + ridge / 2 ||W||^2 by L-BFGS. A query of a class that the database lacks is never right.
+
+    Parameters
+    ----------
+    query_codes, db_codes
+        Packed codes (Q, bytes) and (N, bytes).
+    query_labels, db_labels
+        Classes (Q,) and (N,).
+    bits
+        Number of bits of a code.
+    subcode_bits
+        Number of bits of a subcode, 1 for codes of independent bits.
+    ridge
+        Weight of the penalty.
+    steps
+        Largest number of L-BFGS steps.
+
+    Returns
+    -------
+    Metric
+        Accuracy.
+
+    Raises
+    ------
+    InputError
+        If there is not one label per code.
+
+    Examples
+    --------
+    >>> from proxyhash.codes import pack
+    >>> codes = pack([[1, 1], [-1, -1]])
+    >>> classify_codes(codes, ["cat", "dog"], codes, ["cat", "dog"], bits=2).value
+    1.0
     """
     q, db = _regression_inputs(query_codes, bits, subcode_bits), _regression_inputs(db_codes, bits, subcode_bits)
     q_labels, labels = np.asarray(query_labels), np.asarray(db_labels)

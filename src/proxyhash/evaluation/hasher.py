@@ -218,7 +218,7 @@ def embed_split(
     needed = np.union1d(split.query, split.database)
     embeddings = np.zeros((len(dataset), hasher.head.outputs), np.float32)
     readable = np.ones(len(dataset), bool)
-    if not hasher.record.get("order", {}).get("plan", {}).get("backbone_rate", 1):
+    if not hasher.record.get("config", {}).get("finetune", True):
         backbone, transform = hasher.network.features.backbone, hasher.transform
         features = context.main_process_first(lambda: cached_features(dataset, backbone, transform, progress=progress))
         for chunk in np.array_split(needed, 1 + len(needed) // CHUNK_SIZE):
@@ -281,5 +281,5 @@ def load_eval_data(
     dataset = dataset.with_frequent_tags(trained["tags"]) if trained["tags"] else dataset
     history = history or {"protocol": None, "seed": 0}
     protocol = protocol or (history["protocol"] if data is None else None)
-    number = trained["round"] if round is None else round
+    number = trained["fold"] if round is None else round
     return dataset, make_split(dataset, protocol, seed=history["seed"], round=number, validation="none")

@@ -1,10 +1,10 @@
-"""Average precision as three well-known scripts compute it, defects included, to compare with papers that used them.
+"""Average precision as three well-known scripts compute it, with their defects, for comparison with older papers.
 
 `deephash-pytorch` (swuxyj/DeepHash-pytorch) ranks by `np.argsort` of the distances and divides the precisions at hits inside
     the top by the number of these hits. Wrong: ties fall as an unstable sort leaves them, fewer hits are not punished, and
     without a cutoff the last item is dropped, because -1 is used as the end of a slice.
 `hashnet` (thuml/HashNet) does the same, and leaves queries without a hit inside the top out of the mean. Wrong: as above,
-    and the mean is over the lucky queries.
+    and the mean is over the other queries only.
 `talr` (kunhe/TALR, its `AP`, not its tie-aware `tieAP`) keeps ties in the order of the database and sums precisions times
     differences of recall. Wrong: a hit at rank 1 gets no credit, since its difference is lost; fewer hits are not punished.
 """
@@ -29,7 +29,7 @@ def legacy_mean_average_precision(
     db_labels: ArrayLike,
     top: int | None,
 ) -> Metric:
-    """Return the score of the script called `name`, see above."""
+    """Return the score of the script called `name`, see the module."""
     if name not in LEGACY:
         raise InputError(f"There is no legacy script {name!r}; choose from {', '.join(LEGACY)}.")
     sort, score, keep_no_relevant = LEGACY[name]
@@ -48,7 +48,7 @@ def legacy_mean_average_precision(
 
 
 def _unstable(row: NDArray[np.float32]) -> NDArray[np.int64]:
-    return np.argsort(row)  # on purpose: the order of ties is whatever NumPy's default sort makes of it
+    return np.argsort(row)  # unstable on purpose, as in the scripts
 
 
 def _stable(row: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -71,4 +71,4 @@ LEGACY: dict[str, tuple[Callable[[NDArray[np.float32]], NDArray[np.int64]], Call
     "hashnet": (_unstable, _mean_precision_at_hits, False),
     "talr": (_stable, _without_rank_one, True),
 }
-"""How each script sorts, how it scores a ranking, and whether queries without a hit count."""
+"""For each script: how it sorts, how it scores a ranking, and whether queries without a hit count."""

@@ -1,7 +1,7 @@
-"""The front door: metrics of a retrieval from codes and labels.
+"""Retrieval metrics from codes and labels.
 
-Queries and database are packed codes (Q, bytes) and (N, bytes); labels are classes (Q,) and (N,), or matrices of tags (Q, T)
-and (N, T) of 0 and 1, where sharing a tag is relevant.
+Queries and database are packed codes (Q, bytes) and (N, bytes). Labels are classes (Q,) and (N,), or matrices of tags (Q, T)
+and (N, T) of 0 and 1, where items that share a tag are relevant.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -42,14 +42,40 @@ def mean_average_precision(
 ) -> Metric:
     """Return the mean average precision, by default the exact mean over all orders of tied items.
 
-    `top` cuts the ranking off (None: no cutoff). `ties` is `expected`, `best`, `worst`, or `stable`: the order of the
-    database, which makes the result depend on it. `denominator` is what the sum of precisions is divided by: `relevant` (all
-    relevant items), `capped` (at most `top`) or `retrieved` (the hits inside the top, as many scripts do).
+    Parameters
+    ----------
+    query_codes, db_codes
+        Packed codes (Q, bytes) and (N, bytes); queries may also be real values (Q, bits) or
+        tables (Q, M, k), see `codes.adc`.
+    query_labels, db_labels
+        Classes (Q,) and (N,), or matrices of tags (Q, T) and (N, T) of 0 and 1.
+    top
+        Number of nearest items that count; by default all.
+    ties
+        `expected`, `best`, `worst`, or `stable`: ties in the order of the database, on which the result then depends.
+    denominator
+        Divisor of the sum of precisions: `relevant` (all relevant items), `capped` (at most `top` of them) or `retrieved`
+        (the hits among the top, as in many scripts).
+    bit_weights
+        Weights (bits,) of a weighted Hamming distance.
+    legacy
+        Name of a script whose result is reproduced, see `proxyhash.evaluation.legacy`.
+    threads
+        Number of threads; by default all cores.
+    progress
+        Called with the name of the work and the fraction that is done.
 
-    Queries may be real values (Q, bits) instead of packed codes, or tables (Q, M, k) as `codes.adc` has them, or bits may
-    have weights: distances are then real numbers.
+    Returns
+    -------
+    Metric
+        Mean over queries.
 
-    `legacy` names a script whose number is to be reproduced, see `proxyhash.evaluation.legacy`.
+    Examples
+    --------
+    >>> from proxyhash.codes import pack
+    >>> q, db = pack([[1, 1, 1]]), pack([[1, 1, 1], [1, 1, -1], [-1, -1, -1]])
+    >>> mean_average_precision(q, [0], db, [0, 1, 0])
+    mAP [ties expected, over relevant] = 0.8333 (mean of 1 queries)
     """
     top = None if top is None else check_int("top", top, minimum=1)
     search = (query_codes, query_labels, db_codes, db_labels)
@@ -77,7 +103,34 @@ def precision_at(
     bit_weights: ArrayLike | None = None,
     threads: int | None = None,
 ) -> Metric:
-    """Return the expected share of relevant items among the k nearest; queries and weights as for mAP."""
+    """Return the expected share of relevant items among the k nearest.
+
+    Parameters
+    ----------
+    query_codes, db_codes
+        Packed codes (Q, bytes) and (N, bytes); queries may also be real values (Q, bits) or
+        tables (Q, M, k), see `codes.adc`.
+    query_labels, db_labels
+        Classes (Q,) and (N,), or matrices of tags (Q, T) and (N, T) of 0 and 1.
+    k
+        Number of nearest items.
+    bit_weights
+        Weights (bits,) of a weighted Hamming distance.
+    threads
+        Number of threads; by default all cores.
+
+    Returns
+    -------
+    Metric
+        Mean over queries.
+
+    Examples
+    --------
+    >>> from proxyhash.codes import pack
+    >>> q, db = pack([[1, 1, 1]]), pack([[1, 1, 1], [1, 1, -1], [-1, -1, -1]])
+    >>> precision_at(q, [0], db, [0, 1, 0], k=2).value
+    0.5
+    """
     k = check_int("k", k, minimum=1)
     parts = _rankings((query_codes, query_labels, db_codes, db_labels), "expected", bit_weights, threads)
     return _metric(f"precision@{k} [ties expected]", parts, lambda part: precision.precision_at(part, k))
@@ -93,7 +146,34 @@ def recall_at(
     bit_weights: ArrayLike | None = None,
     threads: int | None = None,
 ) -> Metric:
-    """Return the expected share of all relevant items that is among the k nearest; queries and weights as for mAP."""
+    """Return the expected share of all relevant items that is among the k nearest.
+
+    Parameters
+    ----------
+    query_codes, db_codes
+        Packed codes (Q, bytes) and (N, bytes); queries may also be real values (Q, bits) or
+        tables (Q, M, k), see `codes.adc`.
+    query_labels, db_labels
+        Classes (Q,) and (N,), or matrices of tags (Q, T) and (N, T) of 0 and 1.
+    k
+        Number of nearest items.
+    bit_weights
+        Weights (bits,) of a weighted Hamming distance.
+    threads
+        Number of threads; by default all cores.
+
+    Returns
+    -------
+    Metric
+        Mean over queries.
+
+    Examples
+    --------
+    >>> from proxyhash.codes import pack
+    >>> q, db = pack([[1, 1, 1]]), pack([[1, 1, 1], [1, 1, -1], [-1, -1, -1]])
+    >>> recall_at(q, [0], db, [0, 1, 0], k=2).value
+    0.5
+    """
     k = check_int("k", k, minimum=1)
     parts = _rankings((query_codes, query_labels, db_codes, db_labels), "expected", bit_weights, threads)
     return _metric(f"recall@{k} [ties expected]", parts, lambda part: precision.recall_at(part, k))
@@ -108,7 +188,31 @@ def precision_within_radius(
     *,
     threads: int | None = None,
 ) -> Metric:
-    """Return the share of relevant items among those at most `radius` bits away; nothing found counts 0."""
+    """Return the share of relevant items among those within a Hamming radius; a query without results scores 0.
+
+    Parameters
+    ----------
+    query_codes, db_codes
+        Packed codes (Q, bytes) and (N, bytes).
+    query_labels, db_labels
+        Classes (Q,) and (N,), or matrices of tags (Q, T) and (N, T) of 0 and 1.
+    radius
+        Largest Hamming distance.
+    threads
+        Number of threads; by default all cores.
+
+    Returns
+    -------
+    Metric
+        Mean over queries.
+
+    Examples
+    --------
+    >>> from proxyhash.codes import pack
+    >>> q, db = pack([[1, 1, 1]]), pack([[1, 1, 1], [1, 1, -1], [-1, -1, -1]])
+    >>> precision_within_radius(q, [0], db, [0, 1, 0], radius=1).value
+    0.5
+    """
     radius = check_int("radius", radius, minimum=0)
     counts = [count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)]
     return _metric(f"precision within radius {radius}", counts, lambda part: precision.precision_within_radius(part, radius))
@@ -123,7 +227,31 @@ def mean_average_precision_within_radius(
     *,
     threads: int | None = None,
 ) -> Metric:
-    """Return the mean average precision over the items at most `radius` bits away; nothing found counts 0."""
+    """Return the mean average precision over the items within a Hamming radius; a query without results scores 0.
+
+    Parameters
+    ----------
+    query_codes, db_codes
+        Packed codes (Q, bytes) and (N, bytes).
+    query_labels, db_labels
+        Classes (Q,) and (N,), or matrices of tags (Q, T) and (N, T) of 0 and 1.
+    radius
+        Largest Hamming distance.
+    threads
+        Number of threads; by default all cores.
+
+    Returns
+    -------
+    Metric
+        Mean over queries.
+
+    Examples
+    --------
+    >>> from proxyhash.codes import pack
+    >>> q, db = pack([[1, 1, 1]]), pack([[1, 1, 1], [1, 1, -1], [-1, -1, -1]])
+    >>> mean_average_precision_within_radius(q, [0], db, [0, 1, 0], radius=1).value
+    1.0
+    """
     radius = check_int("radius", radius, minimum=0)
     counts = [count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads)]
     return _metric(
@@ -134,7 +262,29 @@ def mean_average_precision_within_radius(
 def precision_recall_curve(
     query_codes: ArrayLike, query_labels: ArrayLike, db_codes: ArrayLike, db_labels: ArrayLike, *, threads: int | None = None
 ) -> PrecisionRecallCurve:
-    """Return mean precision against mean recall when everything up to each distance is retrieved."""
+    """Return mean precision against mean recall when all items up to each distance are retrieved.
+
+    Parameters
+    ----------
+    query_codes, db_codes
+        Packed codes (Q, bytes) and (N, bytes).
+    query_labels, db_labels
+        Classes (Q,) and (N,), or matrices of tags (Q, T) and (N, T) of 0 and 1.
+    threads
+        Number of threads; by default all cores.
+
+    Returns
+    -------
+    PrecisionRecallCurve
+        One point per distance.
+
+    Examples
+    --------
+    >>> from proxyhash.codes import pack
+    >>> q, db = pack([[1, 1, 1]]), pack([[1, 1, 1], [1, 1, -1], [-1, -1, -1]])
+    >>> precision_recall_curve(q, [0], db, [0, 1, 0]).precision[:2].tolist()
+    [1.0, 0.5]
+    """
     recall, shares = precision.precision_recall(count_ties(query_codes, query_labels, db_codes, db_labels, threads=threads))
     return PrecisionRecallCurve(recall, shares)
 
@@ -150,9 +300,35 @@ def evaluate(
     threads: int | None = None,
     progress: Progress = no_progress,
 ) -> list[Metric]:
-    """Return the usual metrics from one pass over all pairs: mAP and its bounds, precision and recall, and radius 2.
+    """Return the usual metrics from one pass over all pairs: mAP and its bounds, precision, recall, and radius 2.
 
-    Queries as for mAP; where distances are real numbers there is no radius.
+    Parameters
+    ----------
+    query_codes, db_codes
+        Packed codes (Q, bytes) and (N, bytes); queries may also be real values (Q, bits) or
+        tables (Q, M, k), see `codes.adc`.
+    query_labels, db_labels
+        Classes (Q,) and (N,), or matrices of tags (Q, T) and (N, T) of 0 and 1.
+    top
+        Number of nearest items that count for mAP; by default all.
+    ks
+        Numbers of nearest items for precision and recall.
+    threads
+        Number of threads; by default all cores.
+    progress
+        Called with the name of the work and the fraction that is done.
+
+    Returns
+    -------
+    list of Metric
+        The first is mAP; real-valued distances have no metrics within a radius.
+
+    Examples
+    --------
+    >>> from proxyhash.codes import pack
+    >>> q, db = pack([[1, 1, 1]]), pack([[1, 1, 1], [1, 1, -1], [-1, -1, -1]])
+    >>> [metric.name for metric in evaluate(q, [0], db, [0, 1, 0])][:2]
+    ['mAP [ties expected, over relevant]', 'mAP [ties worst, over relevant]']
     """
     top = None if top is None else check_int("top", top, minimum=1)
     real = _is_real(query_codes, None)
@@ -160,7 +336,7 @@ def evaluate(
     parts = _rankings((query_codes, query_labels, db_codes, db_labels), "expected", None, threads, progress)
     scores: dict[str, list[Scores]] = {name: [] for name in scorers}
     no_relevant = 0
-    for part in parts:  # real distances come in pieces, and are too many to keep
+    for part in parts:  # counts of real distances come in chunks, which are too large to keep
         no_relevant += int((part.total_relevant == 0).sum())
         for name, score in scorers.items():
             scores[name].append(score(part))
@@ -183,7 +359,7 @@ def _usual_scorers(top: int | None, ks: tuple[int, ...], real: bool) -> dict[str
 
 
 def _metric(name: str, parts: Iterable[TieCounts], score: Callable[[TieCounts], Scores]) -> Metric:
-    """Score the queries part by part."""
+    """Return the metric of queries that are counted in chunks."""
     scored = [(score(part), part.total_relevant) for part in parts]
     scores, relevant = (np.concatenate(pieces) for pieces in zip(*scored, strict=True))
     return Metric(name, scores, int((relevant == 0).sum()))
@@ -202,7 +378,7 @@ def _rankings(
     *,
     beyond_relevant: bool = True,
 ) -> Iterable[TieCounts]:
-    """Count ties in the way that fits: Hamming distances all at once, real ones and stable orders piece by piece."""
+    """Count ties: Hamming distances all at once, real distances and stable orders in chunks."""
     if _is_real(search[0], bit_weights):
         if ties == "stable":
             raise InputError("Real-valued distances are ranked with ties expected, best or worst, not stable.")
@@ -213,7 +389,7 @@ def _rankings(
 
 
 def _stable_rankings(search: Retrieval) -> Iterator[TieCounts]:
-    """Yield, for some queries at a time, rankings by distance and then position: groups of one item each."""
+    """Yield rankings by distance and then position, as groups of one item, for some queries at a time."""
     for near, relevant in distance_rows(*search):
         order = np.argsort(near, axis=1, kind="stable")
         ranked = np.take_along_axis(relevant, order, axis=1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Precision and recall from counts of ties: expected values over all orders of tied items."""
+"""Tie-aware precision and recall: expected values over all orders of tied items."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +8,7 @@ from proxyhash.evaluation.counts import TieCounts
 
 
 def expected_hits(counts: TieCounts, k: int) -> Scores:
-    """Return how many relevant items are expected among the k nearest (Q,): of a cut tie, its share."""
+    """Return the expected number of relevant items among the k nearest (Q,)."""
     before = np.cumsum(counts.items, axis=1) - counts.items
     inside = np.clip(k - before, 0, counts.items)
     share = np.divide(inside, counts.items, out=np.zeros(inside.shape), where=counts.items > 0)
@@ -27,7 +27,7 @@ def recall_at(counts: TieCounts, k: int) -> Scores:
 
 
 def truncate_to_radius(counts: TieCounts, radius: int) -> TieCounts:
-    """Return the counts of what lies at most `radius` bits away."""
+    """Return the counts of items at most `radius` bits away."""
     return TieCounts(counts.items[:, : radius + 1], counts.relevant[:, : radius + 1])
 
 
@@ -45,7 +45,7 @@ def average_precision_within_radius(counts: TieCounts, radius: int) -> Scores:
 def precision_recall(counts: TieCounts) -> tuple[Scores, Scores]:
     """Return mean recall and mean precision over queries (bits + 1,) when everything up to each distance is retrieved.
 
-    Queries with nothing relevant have no recall and are left out; a query that retrieves nothing yet has precision 1.
+    Queries without a relevant item have no recall and are left out; a query that retrieves no item has precision 1.
     """
     asked = counts.total_relevant > 0
     found: NDArray[np.int64] = np.cumsum(counts.items[asked], axis=1)

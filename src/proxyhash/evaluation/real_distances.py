@@ -1,4 +1,4 @@
-"""Retrieval by real-valued distances, of real queries or tables against codes, or with a weight for each bit."""
+"""Counts of ties for real-valued distances: real queries or ADC tables against codes, or weighted bits."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +18,8 @@ from proxyhash.utils.validation import check_int
 
 _MAX_ITEMS = 65_536
 _MAX_PAIRS = 2_000_000  # of a thread
-_PREFETCHED = 2  # pieces that are counted while one is used
-_DIGITS = 1e9  # distances that agree to so many are ties
+_PREFETCHED = 2  # chunks that are counted while one is consumed
+_DIGITS = 1e9  # distances that are equal after rounding to 1e-9 are ties
 
 
 def count_real_ties(
@@ -32,7 +32,7 @@ def count_real_ties(
     threads: int | None = None,
     progress: Progress = no_progress,
 ) -> Iterator[TieCounts]:
-    """Yield for some queries at a time their groups of items, nearest first, as counts (queries, groups).
+    """Yield the counts (queries, groups) of tied items, nearest first, for some queries at a time.
 
     Queries are real values (Q, bits), compared by (bits - q.b) / 2, or packed codes compared bit by bit with `bit_weights`
     (bits,), or tables (Q, M, k), see `codes.adc`. Distances that agree to nine digits are ties.
@@ -51,10 +51,10 @@ def count_real_ties(
 
 
 def _groups(distances: NDArray[np.float64], relevant: NDArray[np.bool_]) -> TieCounts:
-    """Return groups of tied items from distances (Q, N): those with relevant ones, and what lies between them together.
+    """Return groups of tied items from distances (Q, N): groups with relevant items, and all items between two of them.
 
-    Where nothing is relevant it does not matter to any metric which item comes first. So only relevant items are sorted, and
-    every other one finds its place among them.
+    The order of items between relevant ones does not change any metric. So only relevant items are sorted, and the others
+    are counted between them by binary search.
     """
     columns = 2 * int(np.count_nonzero(relevant, axis=1).max(initial=0)) + 1
     items, hits = (np.zeros((len(distances), columns), np.int64) for _ in range(2))
@@ -78,7 +78,7 @@ def _count_rows(
             hits[query, 2 * groups - 1] += 1
         for item in range(len(near)):
             low, length = 0, groups
-            while length > 0:  # the first group that is not nearer, without a branch to guess
+            while length > 0:  # binary search without branches for the first group that is not nearer
                 half = length >> 1
                 further = met[low + half] < near[item]
                 low = low + half + 1 if further else low
@@ -90,7 +90,7 @@ def _count_rows(
 def _scorer(
     query_codes: ArrayLike, bit_weights: ArrayLike | None, database: Packed
 ) -> tuple[int, Callable[[slice], NDArray[np.float64]]]:
-    """Return how many queries there are, and what gives the distances (rows, N) of some of them."""
+    """Return the number of queries, and a function from rows of queries to their distances (rows, N)."""
     if np.ndim(query_codes) == 3:
         if bit_weights is not None:
             raise InputError("Tables hold every bit's weight already; give no bit weights with them.")

@@ -1,4 +1,4 @@
-"""Which items are relevant to which queries: those of the same class, or those that share at least one tag."""
+"""Relevance of items to queries: items of the same class, or items that share at least one tag."""
 
 from dataclasses import dataclass
 
@@ -9,36 +9,41 @@ from proxyhash.codes.bits import Words, to_words
 from proxyhash.utils.errors import InputError
 
 
-@dataclass(frozen=True)
-class Relevance:
-    """Labels of queries and database in the form the counting needs: class numbers, or tags as words of bits."""
+@dataclass(frozen=True, eq=False)
+class ClassRelevance:
+    """Class numbers of queries (Q,) and database (N,); items of the same class are relevant."""
 
-    query_classes: NDArray[np.int64] | None = None
-    """(Q,), if there are classes."""
-    database_classes: NDArray[np.int64] | None = None
-    """(N,), numbered like the queries'."""
-    query_tags: Words | None = None
-    """(Q, W), if there are tags."""
-    database_tags: Words | None = None
-    """(W, N)."""
+    query: NDArray[np.int64]
+    database: NDArray[np.int64]
 
     def matrix(self, rows: slice) -> NDArray[np.bool_]:
-        """Return which items are relevant to the queries in `rows`, as a full matrix (rows, N)."""
-        if self.query_tags is None or self.database_tags is None:
-            assert self.query_classes is not None
-            same: NDArray[np.bool_] = self.query_classes[rows, None] == self.database_classes
-            return same
-        shared = np.zeros((len(self.query_tags[rows]), self.database_tags.shape[1]), bool)
-        for part, items in enumerate(self.database_tags):
-            shared |= (self.query_tags[rows, part, None] & items) != 0
+        """Return which items are relevant to the queries in `rows`, (rows, N)."""
+        same: NDArray[np.bool_] = self.query[rows, None] == self.database
+        return same
+
+
+@dataclass(frozen=True, eq=False)
+class TagRelevance:
+    """Tags as bits of 64-bit words, of queries (Q, W) and database (W, N); items that share a tag are relevant."""
+
+    query: Words
+    database: Words
+
+    def matrix(self, rows: slice) -> NDArray[np.bool_]:
+        """Return which items are relevant to the queries in `rows`, (rows, N)."""
+        shared = np.zeros((len(self.query[rows]), self.database.shape[1]), bool)
+        for word, items in enumerate(self.database):
+            shared |= (self.query[rows, word, None] & items) != 0
         return shared
 
 
-def relevance(query_labels: ArrayLike, database_labels: ArrayLike, queries: int, items: int) -> Relevance:
-    """Check labels and bring them into one form.
+Relevance = ClassRelevance | TagRelevance
 
-    Both are lists of class labels (of any kind that can be compared for equality: numbers or names), or both are matrices
-    (items, tags) of 0 and 1.
+
+def relevance(query_labels: ArrayLike, database_labels: ArrayLike, queries: int, items: int) -> Relevance:
+    """Check labels and convert them for counting.
+
+    Both are class labels, numbers or names, (Q,) and (N,), or both are matrices (Q, tags) and (N, tags) of 0 and 1.
     """
     q, db = np.asarray(query_labels), np.asarray(database_labels)
     for name, labels, count in (("query", q, queries), ("database", db, items)):
@@ -46,24 +51,24 @@ def relevance(query_labels: ArrayLike, database_labels: ArrayLike, queries: int,
             raise InputError(f"The {name} labels have shape {labels.shape}, but there are {count} {name} codes.")
     if q.shape[1:] != db.shape[1:]:
         raise InputError(f"Labels of shapes {q.shape} and {db.shape} cannot be compared: both classes, or the same tags.")
-    return _classes(q, db) if q.ndim == 1 else _tags(q, db)
+    return _class_relevance(q, db) if q.ndim == 1 else _tag_relevance(q, db)
 
 
-def _classes(q: NDArray[np.generic], db: NDArray[np.generic]) -> Relevance:
+def _class_relevance(q: NDArray[np.generic], db: NDArray[np.generic]) -> ClassRelevance:
     for labels in (q, db):
         if labels.dtype.kind == "O" or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
             raise InputError("Class labels must be numbers or names, all of them present.")
     if (q.dtype.kind in "US") != (db.dtype.kind in "US"):
         raise InputError(f"Labels of types {q.dtype} and {db.dtype} cannot be compared.")
-    if q.dtype.kind in "iu" and db.dtype.kind in "iu":  # numbers already
-        return Relevance(query_classes=q.astype(np.int64), database_classes=db.astype(np.int64))
+    if q.dtype.kind in "iu" and db.dtype.kind in "iu":
+        return ClassRelevance(q.astype(np.int64), db.astype(np.int64))
     _, numbers = np.unique(np.concatenate([q, db]), return_inverse=True)
-    return Relevance(query_classes=numbers[: len(q)].astype(np.int64), database_classes=numbers[len(q) :].astype(np.int64))
+    return ClassRelevance(numbers[: len(q)].astype(np.int64), numbers[len(q) :].astype(np.int64))
 
 
-def _tags(q: NDArray[np.generic], db: NDArray[np.generic]) -> Relevance:
+def _tag_relevance(q: NDArray[np.generic], db: NDArray[np.generic]) -> TagRelevance:
     for tags in (q, db):
         if tags.shape[1] == 0 or not (tags.dtype == bool or np.isin(tags, (0, 1)).all()):
             raise InputError("Tags must be matrices (items, tags) of 0 and 1.")
     rows, columns = (to_words(np.packbits(tags.astype(bool), axis=1, bitorder="little")) for tags in (q, db))
-    return Relevance(query_tags=np.ascontiguousarray(rows.T), database_tags=columns)
+    return TagRelevance(np.ascontiguousarray(rows.T), columns)

@@ -1,4 +1,4 @@
-"""One result object for every metric: its value, its protocol in its name, and the scores it is the mean of."""
+"""Results of metrics."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,16 +9,22 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """A mean over queries. Queries for which nothing is relevant are counted and reported, never dropped in silence."""
+    """A mean over queries, with its protocol in its name.
+
+    Examples
+    --------
+    >>> Metric("precision@1 [ties expected]", np.array([1.0, 0.0]), without_relevant=1)
+    precision@1 [ties expected] = 0.5000 (mean of 2 queries; 1 have no relevant item and count 0)
+    """
 
     name: str
     """The metric with its protocol: cutoff, ties, denominator."""
     per_query: NDArray[np.float64]
     """(Q,)"""
     without_relevant: int
-    """How many queries have no relevant item in the database."""
+    """Number of queries without a relevant item in the database."""
     no_relevant_note: str = "have no relevant item and count 0"
-    """Sentence about the queries without relevant items."""
+    """How these queries are treated, in words."""
 
     @property
     def value(self) -> float:
@@ -26,7 +32,7 @@ class Metric:
         return float(self.per_query.mean())
 
     def __repr__(self) -> str:
-        """One line: name, value, and what it is the mean of."""
+        """Return one line with the name, the value and the number of queries."""
         note = f"; {self.without_relevant:,} {self.no_relevant_note}" if self.without_relevant else ""
         return f"{self.name} = {self.value:.4f} (mean of {len(self.per_query):,} queries{note})"
 
@@ -42,11 +48,12 @@ class Metric:
 
 @dataclass(frozen=True, eq=False)
 class PrecisionRecallCurve:
-    """Mean recall and mean precision (bits + 1,), one point for each distance up to which items are retrieved."""
+    """Mean recall and mean precision (bits + 1,) when all items up to each distance are retrieved."""
 
     recall: NDArray[np.float64]
     precision: NDArray[np.float64]
 
     def __repr__(self) -> str:
-        """Say how many points there are and where the curve ends."""
-        return f"Curve({len(self.recall)} points, precision {self.precision[0]:.4f} to {self.precision[-1]:.4f})"
+        """Return one line with the number of points and the range of precision."""
+        span = f"{self.precision[0]:.4f} to {self.precision[-1]:.4f}"
+        return f"PrecisionRecallCurve({len(self.recall)} points, precision {span})"

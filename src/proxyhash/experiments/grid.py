@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from proxyhash.experiments.trial import Trial, parse_method
-from proxyhash.methods import get_method
+from proxyhash.experiments.trial import Trial
+from proxyhash.methods import get_method, parse_method
 from proxyhash.training.config import OptimConfig
 from proxyhash.utils.config import from_mapping
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import upgrade_recipe
 from proxyhash.utils.validation import check_int
 
 DEFAULT = "default"  # in TOML, which has no null
@@ -85,7 +86,7 @@ class Grid:
     @classmethod
     def from_toml(cls, path: Path) -> Self:
         """Read a grid from a recipe; an unknown key is an error."""
-        return from_mapping(cls, read_toml(path), owner=str(path))
+        return from_mapping(cls, upgrade_recipe(read_toml(path)), owner=str(path))
 
 
 def read_toml(path: Path, upgrade: Callable[[str], str] = str) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def validation_split(split: Split) -> Split:
         database=split.validation_database,
         validation=empty,
         validation_database=empty,
-        note=f"rehearsal: judged on images held out of the training set. {split.note}".strip(),
+        note=f"evaluated on images held out of the training set. {split.note}".strip(),
     )
 
 

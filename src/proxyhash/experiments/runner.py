@@ -25,8 +25,10 @@ from proxyhash.models.hasher import Hasher
 from proxyhash.models.joined import joined
 from proxyhash.models.runtime import Floats
 from proxyhash.training.checkpoint import CHECKPOINT, CheckpointManager
+from proxyhash.training.config import TrainConfig
 from proxyhash.training.features import fit_method
-from proxyhash.training.train import TrainConfig, resolve_transform, train_hashers
+from proxyhash.training.inputs import resolve_transform
+from proxyhash.training.train import train_hashers
 from proxyhash.utils.environment import machine, versions
 from proxyhash.utils.progress import Progress
 
@@ -72,17 +74,22 @@ class TrialRunner:
     def _train(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
         """Yield length, metrics and the time when the fit was done, for a network."""
         split, grid, run = self.splits[trial.fold], self.grid, self.work_dir(trial)
-        order = TrainConfig(
-            trial.code_lengths,
-            trial.method,
-            trial.settings,
-            grid.backbone,
+        config = TrainConfig(
+            data=grid.dataset,
+            tags=grid.tags,
+            fold=trial.fold,
+            bits=trial.code_lengths,
+            method=trial.method,
+            settings=trial.settings,
+            backbone=grid.backbone,
+            finetune=grid.finetune,
             image_size=grid.image_size,
             optim=trial.optim,
             seed=trial.seed,
+            device="cpu",
         )
         resume = (run / CHECKPOINT).is_file()
-        hashers = train_hashers(self.dataset, split, order, run, resume=resume, progress=self.progress)
+        hashers = train_hashers(self.dataset, split, config, run, resume=resume, progress=self.progress)
         fitted = time.monotonic()
         self._save_models(hashers, trial)
         embedded, readable = self._embed(hashers, split)
@@ -96,7 +103,6 @@ class TrialRunner:
         if self.models is not None:
             for hasher in hashers:
                 name = self._record(trial, hasher.bits, {}, {}).name
-                hasher.record["data"] = {"path": self.grid.dataset, "tags": self.grid.tags, "round": trial.fold}
                 hasher.save(self.models / name)
 
     def _embed(self, hashers: list[Hasher], split: Split) -> tuple[list[Floats], NDArray[np.bool_]]:

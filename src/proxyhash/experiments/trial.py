@@ -1,12 +1,10 @@
 """Trials: single trainings of a comparison."""
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from proxyhash.methods import check_settings, get_method
 from proxyhash.training.config import OptimConfig
-from proxyhash.utils.errors import InputError
 
 _NO_EFFECT = ("checkpoint_seconds",)  # optimizer settings that do not change the result
 
@@ -50,18 +48,3 @@ class Trial:
         """Return the title of a progress bar."""
         lengths = ", ".join(map(str, self.code_lengths))
         return f"{self.label}, {lengths} bits, seed {self.seed}" + (f", fold {self.fold}" if self.fold else "")
-
-
-def parse_method(text: str) -> tuple[str, dict[str, Any]]:
-    """Return name and settings of a method as people type it: `shclm`, or `shclm:triplet=1:loss=nca`."""
-    name, *pairs = text.split(":")
-    settings: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not (key and equals and value):
-            raise InputError(f"A method with settings is typed name:setting=value, not {text}.")
-        try:
-            settings[key] = json.loads(value)
-        except ValueError:
-            settings[key] = value
-    return name, settings

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proxyhash.experiments.grid import DEFAULT, Grid, read_toml
-from proxyhash.experiments.trial import parse_method
-from proxyhash.methods import get_method
+from proxyhash.methods import get_method, parse_method
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.config import check_keys
 from proxyhash.utils.errors import InputError

@@ -15,9 +15,8 @@ from proxyhash.data import Dataset, default_protocol, find_protocol, load_datase
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record
 from proxyhash.experiments.run import run_grid
-from proxyhash.experiments.trial import parse_method
 from proxyhash.experiments.tuned import TUNED_FILE, TUNED_FOLD_FILE, Candidate, best_candidate, write_tuned
-from proxyhash.methods import get_method
+from proxyhash.methods import get_method, parse_method
 from proxyhash.utils.progress import Progress, no_progress
 
 MAX_CANDIDATES = 6  # per method

@@ -161,7 +161,7 @@ class Index(ABC):
         nprobe
             Search only the nprobe nearest clusters, by faiss: faster, but items may be missed. None: exact search.
         rerank
-            Order the so many nearest items by the query's real-valued embedding, then keep k. None: by Hamming distance.
+            Sort the so many nearest items by the query's real-valued embedding, then keep k. None: by Hamming distance.
         threshold
             Expected precision of the nearest item below which a query has no match, where the model was calibrated.
         with_codes

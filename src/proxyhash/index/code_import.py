@@ -1,4 +1,4 @@
-"""Codes from anywhere into an index: an .npz file with `codes`, or folders of shards that many processes wrote."""
+"""Import of codes into an index: from an .npz file, or from folders of shards that several processes wrote."""
 
 import re
 import time
@@ -21,7 +21,7 @@ SHARD = re.compile(r"(?P<number>\d{6,})-of-(?P<of>\d{6,})\.npz")
 
 
 def find_shards(folders: Sequence[Path]) -> list[Path]:
-    """Return the shards of a collection in order, from one folder or several; a missing one is an error."""
+    """Return the paths of all shards of a collection in order, from one folder or several; a missing one is an error."""
     found: dict[int, Path] = {}
     counts: set[int] = set()
     for path in (path for folder in folders for path in sorted(folder.glob("*.npz"))):
@@ -40,8 +40,8 @@ def find_shards(folders: Sequence[Path]) -> list[Path]:
 
 
 def add_shards(index: Index, paths: Sequence[Path], on_progress: Callable[[int, int], None] = lambda *_: None) -> AddResult:
-    """Add the codes of shards, each checked before it is added; to do it again changes nothing."""
-    begun, added, replaced = time.monotonic(), 0, 0
+    """Add the codes of shards, each verified before it is added; repeating it changes nothing."""
+    start, added, replaced = time.monotonic(), 0, 0
     for done, path in enumerate(paths):
         on_progress(done, len(paths))
         shard = read_shard(path)
@@ -51,7 +51,7 @@ def add_shards(index: Index, paths: Sequence[Path], on_progress: Callable[[int, 
             more = index.add(shard.codes, shard.keys, shard.labels)
             added, replaced = added + more.added, replaced + more.replaced
     on_progress(len(paths), len(paths))
-    return AddResult(added, replaced, seconds=time.monotonic() - begun)
+    return AddResult(added, replaced, seconds=time.monotonic() - start)
 
 
 def read_codes(path: Path) -> tuple[Packed, int, list[str], Labels | None]:
@@ -64,7 +64,7 @@ def read_codes(path: Path) -> tuple[Packed, int, list[str], Labels | None]:
 
 
 def _labels(labels: NDArray[Any]) -> Labels:
-    """Return classes (N,) as they are, and tags (N, T) of 0 and 1 by their numbers."""
+    """Return classes (N,) as text, and tags (N, T) of 0 and 1 by their indices."""
     if labels.ndim == 1:
         return [str(label) for label in labels]
     return [tuple(str(tag) for tag in np.flatnonzero(row)) for row in labels]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         check_settings,
         get_method,
         list_methods,
+        parse_method,
         register_method,
     )
 
@@ -32,6 +33,7 @@ __all__ = [
     "check_settings",
     "get_method",
     "list_methods",
+    "parse_method",
     "register_method",
     "use_plugins",
 ]

@@ -1,5 +1,6 @@
 """Hashing methods by name."""
 
+import json
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping
@@ -265,3 +266,26 @@ def build_method(name: str, data: TrainingData, settings: Mapping[str, Any]) -> 
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(data.seed)
         return info.build(data, resolved)
+
+
+def parse_method(text: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the settings of a method as they are typed.
+
+    Values are read as JSON, others as text.
+
+    Examples
+    --------
+    >>> parse_method("shclm:triplet=1:loss=nca")
+    ('shclm', {'triplet': 1, 'loss': 'nca'})
+    """
+    name, *pairs = text.split(":")
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key and equals and value):
+            raise InputError(f"A method with settings is typed name:setting=value, not {text}.")
+        try:
+            settings[key] = json.loads(value)
+        except ValueError:
+            settings[key] = value
+    return name, settings

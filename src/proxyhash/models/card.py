@@ -70,27 +70,27 @@ def _read(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _order(config: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(config["record"].get("order", {}))
+def _train_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(config["record"].get("config", {}))
 
 
 def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
-    order, head = _order(config), config["head"]
-    method = escape_markdown(order.get("method", "unknown method"))
+    train, head = _train_config(config), config["head"]
+    method = escape_markdown(train.get("method", "unknown method"))
     yield f"# Image hasher: {method}, {head['bits']} bits"
     yield ""
     yield "Turns an image into a short binary code; images are alike if few bits of their codes differ. Made by proxyhash."
     yield ""
-    rate = order.get("plan", {}).get("backbone_rate")
-    trained = "" if rate is None else ", its features frozen" if not rate else ", trained too"
-    start = "" if order.get("pretrained", True) else ", from random weights"
+    finetune = train.get("finetune")
+    trained = "" if finetune is None else ", trained too" if finetune else ", its features frozen"
+    start = "" if train.get("pretrained", True) else ", from random weights"
     yield f"- backbone: {escape_markdown(config['backbone'])}{start}{trained}"
     yield f"- images: brought to {config['transform']['size']} x {config['transform']['size']} pixels"
     yield f"- head: {head['width']} features to {head['bits']} bits" + (
         f" by {head['hidden']} hidden units" if head.get("hidden") else ""
     )
-    if order.get("settings"):
-        yield f"- settings: {escape_markdown(json.dumps(order['settings'], sort_keys=True))}"
+    if train.get("settings"):
+        yield f"- settings: {escape_markdown(json.dumps(train['settings'], sort_keys=True))}"
 
 
 def _data(config: Mapping[str, Any]) -> Iterator[str]:
@@ -149,7 +149,7 @@ def _intended_use(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _limits(config: Mapping[str, Any]) -> Iterator[str]:
-    pretrained = _order(config).get("pretrained", True) and config["backbone"] != "convnet"
+    pretrained = _train_config(config).get("pretrained", True) and config["backbone"] != "convnet"
     yield "## Limits"
     yield ""
     yield "- Codes can only be compared with codes of this very model."

@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from proxyhash.utils.errors import InputError
 from proxyhash.utils.parallel import available_threads
 
 Floats = NDArray[np.float32]
@@ -60,16 +59,3 @@ class OnnxRunner:
 def onnx_available() -> bool:
     """Return whether networks can be exported and run by onnxruntime here."""
     return find_spec("onnxruntime") is not None and find_spec("onnxscript") is not None
-
-
-def find_device(name: str | None = None, local_rank: int | None = None) -> str:
-    """Return a torch device by name; by default a GPU if there is one, and a GPU of its own for each local rank."""
-    if name is None and not torch.cuda.is_available():
-        return "cpu"
-    if name is None:
-        return "cuda" if local_rank is None else f"cuda:{local_rank % torch.cuda.device_count()}"
-    try:
-        torch.zeros(1, device=name)
-    except (RuntimeError, AssertionError):
-        raise InputError(f"There is no device {name} here; try cpu.") from None
-    return name

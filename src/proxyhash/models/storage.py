@@ -8,6 +8,7 @@ from typing import Any
 from proxyhash.utils import legacy_names
 from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import upgrade_model_metadata
 
 FORMAT = "proxyhash.hasher/1"
 CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"
@@ -40,6 +41,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder / CONFIG} cannot be read: {error}.") from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise InputError(f"{folder} was not written by this version of proxyhash: its format is not {FORMAT}.")
+    if isinstance(config.get("record"), dict):
+        config["record"] = upgrade_model_metadata(config["record"])
     return config
 
 

@@ -1,6 +1,6 @@
-"""Where each class should sit in Hamming space: tammes -> alignment -> binary -> assignment, section 4 of the paper.
+"""Design of proxies, one for each class: tammes -> alignment -> binary -> assignment, section 4 of the paper.
 
-Each step is a pure function in the file of its name, e.g. `proxyhash.proxies.tammes.tammes`.
+Each step is a pure function in the module of its name, e.g. `proxyhash.proxies.tammes.tammes`.
 """
 
 from proxyhash.proxies.design import design_proxies

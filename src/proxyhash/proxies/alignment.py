@@ -1,4 +1,4 @@
-"""Binary alignment, eq. (G*): the rotation of a point set that brings it closest to the corners of the cube."""
+"""Binary alignment, eq. (G*): the rotation that brings points nearest to the corners of the cube, by ITQ."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ from proxyhash.utils.random import generator
 
 Matrix = NDArray[np.float64]
 
-_MAX_CONVERGED_SIGNS = 200_000  # signs; more of them never quite settle, and the fifty iterations of the ITQ paper must do
+_MAX_CONVERGED_SIGNS = 200_000  # with more signs ITQ does not converge, and gets the fifty iterations of its paper
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """An orthogonal `matrix` (d, d) for points in rows, and the quantisation error after each iteration that led to it."""
+    """An orthogonal `matrix` (d, d) for points in rows, and the quantization error after each iteration."""
 
     matrix: Matrix
     errors: tuple[float, ...]
@@ -30,10 +30,10 @@ def quantization_error(points: Floats) -> float:
 
 
 def itq_rotation(points: Floats, start: Matrix, iterations: int = 200) -> Rotation:
-    """Iterative quantisation: from the rotation `start` (d, d), lower the error of `points` (C, d) times the rotation.
+    """Minimize the quantization error of rotated `points` (C, d) by iterative quantization from the rotation `start` (d, d).
 
     Alternates B = sgn(V R) with the best rotation for these corners, R = Z U' where B'V = U S Z' (full SVD, as B'V has
-    rank C at most). Neither step can raise the error; it ends when no sign changes.
+    rank C at most). Neither step increases the error; iteration ends when no sign changes.
     """
     rotation, corners, errors = start, sign(points @ start), []
     for _ in range(iterations):

@@ -1,6 +1,6 @@
-"""Which class gets which proxy, eq. (class_assignment): similar classes should get similar proxies.
+"""Assignment of proxies to classes, eq. (class_assignment): similar classes get similar proxies.
 
-A quadratic assignment problem: over permutations gamma, minimize sum_{i != j} s_ij (1 - w_gamma_i . w_gamma_j / d). The sum
+The quadratic assignment problem over permutations gamma: minimize sum_{i != j} s_ij (1 - w_gamma_i . w_gamma_j / d). The sum
 of all w_i . w_j does not depend on gamma, so equivalently maximize the gain sum_{i != j} s_ij w_gamma_i . w_gamma_j / d.
 With V = S W, swapping the proxies of classes p and q changes half the gain by
 (w_q - w_p) . (V_p - V_q) - s_pq |w_q - w_p|^2: all swaps cost one matrix product, and no C x C matrix of proxies is needed.
@@ -20,13 +20,13 @@ from proxyhash.utils.random import generator
 
 Permutation = NDArray[np.int64]
 
-_WORK = "Matching proxies to classes"
-_MAX_POLISHED_CLASSES = 2_000  # classes; beyond, annealing is not followed by best swaps, each of which looks at all pairs
+_WORK = "Assigning proxies to classes"
+_MAX_POLISHED_CLASSES = 2_000  # with more classes, best swaps, each of which evaluates all pairs, take too long
 
 
 @dataclass(frozen=True)
 class AssignmentProblem:
-    """A similarity (C, C) with zero diagonal, unit proxies (C, d), a `start` (C,), and the means to solve it."""
+    """A similarity (C, C) with zero diagonal, unit proxies (C, d), an initial assignment (C,) and solver options."""
 
     similarity: Floats
     unit: Floats
@@ -62,7 +62,7 @@ def assign(
         raise InputError(f"There is no assignment solver {solver!r}; choose from {', '.join(SOLVERS)}.")
     start = generator(seed, "assignment").permutation(len(weights)) if start is None else start
     s = similarity.copy()
-    np.fill_diagonal(s, 0)  # how similar a class is to itself does not matter
+    np.fill_diagonal(s, 0)  # the similarity of a class to itself is irrelevant
     problem = AssignmentProblem(s, unit_rows(weights.astype(s.dtype)), start, seed, threads or available_threads(), progress)
     with single_threaded_blas():
         found = SOLVERS[solver](problem)
@@ -71,13 +71,13 @@ def assign(
 
 
 def greedy(problem: AssignmentProblem) -> Permutation:
-    """Take the swap that lowers the objective most, until none does."""
+    """Apply the best swap until no swap improves the objective."""
     return best_swaps(problem.similarity, problem.unit, problem.start)
 
 
 def anneal(problem: AssignmentProblem) -> Permutation:
-    """Try random swaps at falling temperature, several times over, and take the best of them to its local optimum."""
-    from proxyhash.proxies.assignment_annealing import anneal_swaps, num_chains  # importing it compiles
+    """Anneal several chains of random swaps, and take the best to its local optimum by best swaps."""
+    from proxyhash.proxies.assignment_annealing import anneal_swaps, num_chains  # imports numba
 
     s, unit = problem.similarity, problem.unit
     done = [0.0] * num_chains(len(unit))
@@ -107,13 +107,13 @@ SOLVERS: dict[str, Callable[[AssignmentProblem], Permutation]] = {"greedy": gree
 
 
 def best_swaps(s: Floats, unit: Floats, start: Permutation, fixed: int = 0) -> Permutation:
-    """Repeat the swap of greatest gain from `start` until no swap gains; `s` (C, C) has a zero diagonal.
+    """Apply the swap of the largest gain from `start` until no swap gains; `s` (C, C) has a zero diagonal.
 
     The first `fixed` classes keep their proxies.
     """
     assignment = start.copy()
     placed = unit[assignment]
-    pull = (s @ placed) @ placed.T  # pull[i, j]: what class i would gain from the proxy of class j
+    pull = (s @ placed) @ placed.T  # pull[i, j]: gain of class i with the proxy of class j
     squared_steps = 2 - 2 * placed @ placed.T
     tolerance = 100 * np.finfo(s.dtype).eps * float(np.abs(pull).max())
     while True:

@@ -1,4 +1,4 @@
-"""Simulated annealing of the assignment: millions of random swaps, each judged in O(d)."""
+"""Simulated annealing of the assignment by random swaps, each evaluated in O(d)."""
 
 from collections.abc import Callable
 
@@ -9,20 +9,20 @@ from proxyhash.proxies.geometry import Floats
 from proxyhash.utils.jit import jit
 
 _STAGES = 60
-# Temperatures in standard deviations of the change that a random swap makes: above the first nothing settles, below the
-# last nothing moves. Their inverse rises evenly, so that little time goes where most swaps are accepted.
+# Temperatures in standard deviations of the change by a random swap: above the first nearly every swap is accepted, below
+# the last almost none. The inverse temperature rises linearly, so that few swaps are spent where most are accepted.
 _FIRST_TEMPERATURE = 0.35
 _LAST_TEMPERATURE = 0.06
 _THRESHOLDS = 4096  # a power of two; the kernel masks with one less
 
 
 def num_chains(classes: int) -> int:
-    """Return how many independent annealings are run; the best counts."""
+    """Return the number of independent chains, of which the best is kept."""
     return 4 if classes <= 300 else 2 if classes <= 2000 else 1
 
 
 def swaps_per_stage(classes: int) -> int:
-    """Return how many swaps are tried at each temperature: each pair 70 times, or what some ten seconds allow."""
+    """Return the number of swaps at each temperature: 70 for each pair, or as many as take about ten seconds."""
     pairs = classes * (classes - 1) // 2
     return min(70 * pairs, int(3e6 * min(1.0, 1000 / classes)))
 
@@ -30,10 +30,10 @@ def swaps_per_stage(classes: int) -> int:
 def anneal_swaps(
     s: Floats, unit: Floats, start: NDArray[np.int64], random: np.random.Generator, progress: Callable[[float], None]
 ) -> NDArray[np.int64]:
-    """Return an assignment (C,) found from `start` by annealing; `s` (C, C) has a zero diagonal, `unit` (C, d) unit rows.
+    """Anneal an assignment (C,) from `start`; `s` (C, C) has a zero diagonal, `unit` (C, d) has unit rows.
 
-    Metropolis' rule accepts a change c with probability exp(c / T), that is if c >= T log u with u uniform; the thresholds
-    T log u are drawn ahead, which leaves one comparison that is nearly always predicted right.
+    The Metropolis rule accepts a change c with probability exp(c / T), that is if c >= T log u with u uniform. The
+    thresholds T log u are drawn in advance, so that a swap needs one comparison.
     """
     s, unit = np.ascontiguousarray(s, np.float32), np.ascontiguousarray(unit, np.float32)
     assignment = start.copy()
@@ -68,7 +68,7 @@ def _anneal_stage(
 ) -> np.uint64:
     """Try `proposals` random swaps, keeping `placed` (C, d), `pull` = s @ placed and `assignment` up to date in place.
 
-    `state` is that of a 64-bit xorshift generator, from whose bits come both classes and the threshold; returned updated.
+    `state` is the state of a 64-bit xorshift generator, which selects both classes and the threshold; it is returned.
     """
     classes, bits = placed.shape
     step = np.empty(bits, np.float32)

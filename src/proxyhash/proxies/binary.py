@@ -1,4 +1,4 @@
-"""From aligned points to distinct corners of the cube: eq. (hashH*), and repair where two classes share a corner."""
+"""Distinct corners of the cube nearest to given points, eq. (hashH*)."""
 
 import heapq
 from collections.abc import Iterator
@@ -11,20 +11,20 @@ from proxyhash.proxies.geometry import Floats
 
 
 def sign(values: Floats) -> Floats:
-    """Return +1 where a value is at least 0 and -1 elsewhere, in the type of `values`: sgn(0) = +1 in all of proxyhash."""
+    """Return +1 where a value is at least 0 and -1 elsewhere, in the type of `values`: sgn(0) = +1."""
     return np.where(values >= 0, values.dtype.type(1), values.dtype.type(-1))
 
 
 def is_binary(weights: Floats) -> bool:
-    """Tell whether every entry is exactly +1 or -1."""
+    """Return whether every entry is exactly +1 or -1."""
     return bool((np.abs(weights) == 1).all())
 
 
 def distinct_corners(points: Floats) -> Floats:
-    """Return sgn(points) (C, d), changed only where rows would coincide; needs C <= 2^d.
+    """Return sgn(points) (C, d), changed only where rows coincide; needs C <= 2^d.
 
-    Among the classes that share a corner the one nearest to it stays; each of the others moves to the free corner
-    nearest to its own point.
+    Among classes with the same corner the one nearest to it keeps it; each of the others moves to the free corner nearest
+    to its own point.
     """
     corners = sign(points)
     fit = np.abs(points).sum(axis=1)
@@ -68,6 +68,6 @@ def _corners_by_distance(point: Floats) -> Iterator[Floats]:
 
 
 def bit_means(weights: Floats) -> NDArray[np.float64]:
-    """Return the mean over classes of each bit of sgn(weights) (C, d), from -1 to 1; +-1 is a constant, wasted bit."""
+    """Return the mean over classes of each bit of sgn(weights) (C, d), from -1 to 1; +-1 is a constant bit."""
     means: NDArray[np.float64] = sign(weights).mean(axis=0, dtype=np.float64)
     return means

@@ -1,7 +1,7 @@
-"""Simulated annealing of the bits themselves: single flips, each judged in O(C), for distances that are wanted.
+"""Simulated annealing of corners by single bit flips, each evaluated in O(C).
 
-The energy over pairs i < j is sum mu max(0, floor - D_ij)^2 + (D_ij - t_ij)^2: a distance below the floor is punished, and
-a distance t may be wished for each pair.
+The energy over pairs i < j is sum penalty * max(0, min_distance - D_ij)^2 + (D_ij - t_ij)^2: distances below the minimum are
+penalized, and each pair may have a target distance t_ij.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _THRESHOLDS = 4096  # a power of two; the kernel masks with one less
 
 @dataclass(frozen=True)
 class AnnealingStage:
-    """One temperature: how many flips are tried, and what a missing bit of distance costs (`mu`)."""
+    """One temperature, the weight of distances below the minimum, and the number of flips to try."""
 
     temperature: float
     penalty: float
@@ -35,7 +35,7 @@ def pairwise_distances(signs: Floats) -> NDArray[np.float32]:
 
 
 def smallest_distance(signs: Floats) -> int:
-    """Return the smallest distance between two rows (C, d)."""
+    """Return the smallest Hamming distance between two rows (C, d)."""
     distance = pairwise_distances(signs)
     np.fill_diagonal(distance, np.inf)
     return int(distance.min())
@@ -53,15 +53,14 @@ def anneal_bits(
 ) -> Signs:
     """Return `signs` (C, d) after annealing; the first `fixed` rows stay as they are.
 
-    `wishes` (C, C) are the distances t. Without them the search ends as soon as no distance of a row that may move is below
-    the floor.
+    Without `target_distances` (C, C) annealing ends as soon as no distance of a row that may change is below the minimum.
     """
     bits = signs.shape[1]
-    columns = np.array(signs.T, np.float32, order="C")  # a copy, bit by bit: a flip reads one bit of all rows
+    columns = np.array(signs.T, np.float32, order="C")  # transposed copy: a flip reads one bit of all rows
     distance = pairwise_distances(signs)
     pull = np.float32(0 if target_distances is None else 1)
     targets = np.zeros_like(distance) if target_distances is None else target_distances.astype(np.float32)
-    np.fill_diagonal(distance, bits)  # together these make a row's own term vanish: 2 (D - t) + 1 = 0
+    np.fill_diagonal(distance, bits)  # together these cancel the term of a row with itself: 2 (D - t) + 1 = 0
     np.fill_diagonal(targets, bits + 0.5)
     state = random.integers(1, 2**63, dtype=np.uint64)
     for number, stage in enumerate(stages, start=1):
@@ -94,8 +93,8 @@ def _flip_stage(
 ) -> np.uint64:
     """Try `flips` random flips, keeping `columns` (d, C) and `apart` (C, C) up to date in place.
 
-    A flip is kept if it raises the energy by no more than a threshold -T log u (Metropolis' rule), drawn ahead. `state` is
-    that of a 64-bit xorshift generator, returned updated.
+    A flip is accepted if it raises the energy by at most a threshold -T log u (Metropolis rule), drawn in advance. `state`
+    is the state of a 64-bit xorshift generator; it is returned.
     """
     bits, classes = columns.shape
     nothing = np.float32(0)
@@ -108,7 +107,7 @@ def _flip_stage(
         mine, row, wish, column = columns[k, i], distance[i], targets[i], columns[k]
         change = nothing
         for j in range(classes):
-            step = mine * column[j]  # bits that agree will differ: one bit farther apart
+            step = mine * column[j]  # equal bits will differ, which adds 1 to the distance
             short, after = max(nothing, min_distance - row[j]), max(nothing, min_distance - row[j] - step)
             change += penalty * (after * after - short * short) + pull * (2 * step * (row[j] - wish[j]) + 1)
         if change > thresholds[state & np.uint64(_THRESHOLDS - 1)]:

@@ -1,4 +1,4 @@
-"""More classes for a set that is in use: every old proxy stays where it is, the new ones go as far away as can be."""
+"""Additional proxies for new classes; existing proxies do not change."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,10 +17,35 @@ from proxyhash.utils.validation import check_int
 
 
 def extend_proxies(proxies: ProxySet, new_classes: int, similarity: ArrayLike | None = None) -> ProxySet:
-    """Return a set of C + `new_classes` proxies whose first C rows are those of `proxies`, bit for bit.
+    """Add proxies for new classes to a set.
 
-    `similarity` (C + new, C + new) decides which new class gets which new proxy; in a `joint` set it also moves the new
-    proxies, as far as the distance that the old ones keep allows. The result depends on the seed of `proxies` alone.
+    Parameters
+    ----------
+    proxies
+        A set of C proxies.
+    new_classes
+        Number of classes to add.
+    similarity
+        Class similarity (C + new, C + new). It decides which new class gets which new proxy; in a `joint` set it also
+        moves the new proxies, down to the minimal distance of the set.
+
+    Returns
+    -------
+    ProxySet
+        C + `new_classes` proxies whose first C rows are those of `proxies`, bit for bit. The result depends only on the
+        arguments and the seed of `proxies`.
+
+    Raises
+    ------
+    InputError
+        If there are too few free corners.
+
+    Examples
+    --------
+    >>> from proxyhash import design_proxies
+    >>> proxies = design_proxies(classes=10, bits=16, kind="code")
+    >>> extend_proxies(proxies, 2).weights.shape
+    (12, 16)
     """
     new = check_int("new_classes", new_classes, minimum=1)
     classes, bits = proxies.classes + new, proxies.bits
@@ -44,7 +69,7 @@ def extend_proxies(proxies: ProxySet, new_classes: int, similarity: ArrayLike | 
 
 
 def _spread_new_points(old: Floats, new: int, random: np.random.Generator) -> Floats:
-    """Return `new` points (new, d) of the sphere of radius sqrt(d), spread from random ones."""
+    """Return `new` points (new, d) on the sphere of radius sqrt(d), spread from random starts."""
     bits = old.shape[1]
     points = unit_rows(np.concatenate((old.astype(np.float64), random.standard_normal((new, bits)))))
     free: Floats = spread_points(points, fixed=len(old))[len(old) :] * np.sqrt(bits)
@@ -52,13 +77,13 @@ def _spread_new_points(old: Floats, new: int, random: np.random.Generator) -> Fl
 
 
 def _complete_corners(old: Floats, new: int, random: np.random.Generator) -> Floats:
-    from proxyhash.proxies.constructions.completion import complete_code  # importing it compiles
+    from proxyhash.proxies.constructions.completion import complete_code  # imports numba
 
     return complete_code(old, new, random)
 
 
 def _match_new_classes(similarity: Floats, old: Floats, found: Floats) -> Floats:
-    """Give the new proxies (new, d) to the new classes: first by what the old classes say, then by best swaps among them."""
+    """Assign the new proxies (new, d) to the new classes: by similarity to the old classes, then by best swaps."""
     kept = len(old)
     pull = similarity[kept:, :kept] @ old
     _, order = linear_sum_assignment(pull @ found.T, maximize=True)

@@ -1,4 +1,4 @@
-"""A proxy set as a picture: who is near whom, and how large the margins are."""
+"""Figure of a proxy set: its distance matrix and its margins."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_CLASSES_DRAWN = 1_000  # a screen has no more pixels to give
+_CLASSES_DRAWN = 1_000  # about as many as a screen has pixels
 _NAMES_DRAWN = 30
 _FORMATS = (".png", ".pdf", ".svg")
 
 
 def save_figure(proxies: ProxySet, path: str | Path, names: Sequence[str] | None = None) -> None:
-    """Draw the set and write the picture to `path` (png, pdf or svg), whole or not at all."""
+    """Draw a proxy set and write the figure to `path` (.png, .pdf or .svg), atomically."""
     check_figure_path(path)
     with atomic_write(Path(path)) as temporary:
         draw_proxies(proxies, names).savefig(temporary, dpi=150)
 
 
 def check_figure_path(path: str | Path) -> Path:
-    """Return `path` if pictures can be written in its format."""
+    """Return `path` if figures can be written in its format."""
     if Path(path).suffix.lower() not in _FORMATS:
         raise InputError(f"Cannot draw to {path}: its name must end in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}.")
     return Path(path)
 
 
 def draw_proxies(proxies: ProxySet, names: Sequence[str] | None = None) -> "Figure":
-    """Return a figure with the distance matrix and the histogram of margins of `proxies`."""
+    """Return a figure with the distance matrix and the histogram of margins."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.8), layout="constrained")

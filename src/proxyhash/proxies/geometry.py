@@ -1,4 +1,4 @@
-"""How far apart points on a sphere are, without ever holding all pairs at once."""
+"""Cosines of points on a sphere, in blocks so that memory is linear in the number of points."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ _PAIRS_AT_ONCE = 4_000_000  # 16 to 32 MB of cosines
 
 
 def row_blocks(rows: int, pairs_at_once: int = _PAIRS_AT_ONCE) -> list[slice]:
-    """Cut `rows` rows into blocks whose cosines with all rows fit the budget."""
+    """Split `rows` rows into blocks whose cosines with all rows fit the memory budget."""
     size = max(1, min(rows, pairs_at_once // rows))
     return [slice(first, min(first + size, rows)) for first in range(0, rows, size)]
 
@@ -31,12 +31,12 @@ def cosine_blocks(points: Floats) -> Iterator[tuple[slice, Floats]]:
 
 
 def mask_self(block: Floats, rows: slice) -> None:
-    """Overwrite each point's cosine with itself, in place, by less than any cosine."""
+    """Replace the cosine of each point with itself by -inf, in place."""
     block[np.arange(len(block)), np.arange(rows.start, rows.stop)] = -np.inf
 
 
 def nearest_points(points: Floats) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return, for each of the C points, which other point is nearest (C,) and the cosine with it (C,)."""
+    """Return the index of the nearest other point (C,) and its cosine (C,) for each of C points."""
     index = np.empty(len(points), np.int64)
     cosine = np.empty(len(points))
     for rows, block in cosine_blocks(points):

@@ -1,4 +1,4 @@
-"""A designed set of proxies: its weights, where they come from, how good they are, and its file."""
+"""Proxy sets and their files."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ _FORMAT = "proxyhash.proxies/1"
 
 @dataclass(frozen=True, eq=False)
 class ProxySet:
-    """One proxy a class: `weights` (C, d) float32, every row of length sqrt(d).
+    """One proxy for each class: `weights` (C, d) float32, rows of norm sqrt(d), read-only.
 
     >>> from proxyhash import design_proxies
     >>> proxies = design_proxies(classes=4, bits=8, kind="code")
@@ -35,7 +35,7 @@ class ProxySet:
     quality: ProxyQuality
 
     def __post_init__(self) -> None:
-        """Make the weights read-only: they are fixed before training, and their quality was measured."""
+        """Make the weights read-only, because their quality was measured."""
         self.weights.setflags(write=False)
 
     @property
@@ -50,16 +50,16 @@ class ProxySet:
 
     @property
     def binary(self) -> bool:
-        """True if every weight is +1 or -1."""
+        """Whether every weight is +1 or -1."""
         return is_binary(self.weights)
 
     @property
     def trainable(self) -> bool:
-        """True if training changes the weights (kind `learned`)."""
+        """Whether these weights are initial values that training changes (kind `learned`)."""
         return self.kind == "learned"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what describes the set, without the weights, ready for JSON."""
+        """Return kind, sizes and quality, ready for JSON."""
         return {
             "kind": self.kind,
             "classes": self.classes,
@@ -70,7 +70,7 @@ class ProxySet:
         }
 
     def __repr__(self) -> str:
-        """One line: what it is and how far apart its classes are."""
+        """Return one line with the kind, the sizes and the distances."""
         q = self.quality
         return (
             f"ProxySet(kind={self.kind!r}, classes={self.classes}, bits={self.bits}, seed={self.seed}, "
@@ -78,14 +78,14 @@ class ProxySet:
         )
 
     def __str__(self) -> str:
-        """The quality table as plain text."""
+        """Return the quality table as plain text."""
         rows = self.describe()
         width = max(len(name) for name, _ in rows)
         return "\n".join([self.title, *(f"  {name:<{width}}  {value}" for name, value in rows)])
 
     @property
     def title(self) -> str:
-        """Kind, classes, bits and seed in words."""
+        """Kind, sizes and seed in words."""
         return f"{self.kind} proxies: {self.classes:,} classes in {self.bits} bits (seed {self.seed})"
 
     def describe(self) -> list[tuple[str, str]]:
@@ -110,7 +110,7 @@ class ProxySet:
         return rows
 
     def save(self, path: str | Path) -> None:
-        """Write the set as one safetensors file, whole or not at all."""
+        """Write the set to a safetensors file, atomically."""
         tensors: dict[str, NDArray[Any]] = {
             "weights": np.ascontiguousarray(self.weights),
             "nearest_class": self.quality.nearest_class,
@@ -128,7 +128,7 @@ class ProxySet:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a set written by `save`; anything else is an `InputError` that says what is wrong."""
+        """Read a set written by `save`; other files raise an `InputError`."""
         path = Path(path)
         if not path.is_file():
             raise InputError(f"There is no file {path}.")

@@ -1,4 +1,4 @@
-"""How good a proxy set is, in bits: what a person compares before training anything."""
+"""Quality of a proxy set: distances in bits, balance of bits and agreement with a class similarity."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,7 +15,7 @@ from proxyhash.proxies.geometry import Floats, nearest_points, unit_rows
 
 @dataclass(frozen=True)
 class AssignmentQuality:
-    """How well proxies follow a class similarity s.
+    """Agreement of proxies with a class similarity s.
 
     `objective` is sum_{i != j} s_ij (1 - w_i.w_j / d), eq. (class_assignment); `random` its mean over all permutations;
     `bound` a value below which no permutation gets; `correlation` Pearson's, of s_ij and w_i.w_j over i < j.
@@ -28,13 +28,13 @@ class AssignmentQuality:
 
     @property
     def share(self) -> float:
-        """Where the objective lies between random (0) and the bound (1)."""
+        """Position of the objective between random (0) and the bound (1)."""
         return (self.random - self.objective) / (self.random - self.bound) if self.random > self.bound else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class ProxyQuality:
-    """The geometry of a proxy set. Distances are in bits, d (1 - cos) / 2, whether the proxies are binary or not."""
+    """Geometry of a proxy set. Distances are in bits, d (1 - cos) / 2, for binary and real proxies."""
 
     min_distance: float
     """The smallest distance between two classes."""
@@ -48,7 +48,7 @@ class ProxyQuality:
     bit_balance: float
     """The largest |mean over classes| of a bit: 0 is balanced, 1 is constant."""
     constant_bits: int
-    """How many bits are the same for all classes, and so say nothing."""
+    """Number of bits that are the same for all classes."""
     assignment: AssignmentQuality | None = None
 
     @property
@@ -81,7 +81,25 @@ class ProxyQuality:
 
 
 def measure_quality(weights: Floats, similarity: Floats | None = None) -> ProxyQuality:
-    """Measure proxies (C, d) of row norm sqrt(d), and how they follow a class `similarity` (C, C) if there is one."""
+    """Measure the quality of proxies.
+
+    Parameters
+    ----------
+    weights
+        Proxies (C, d) with rows of norm sqrt(d).
+    similarity
+        Class similarity (C, C); with it the quality has an `assignment`.
+
+    Returns
+    -------
+    ProxyQuality
+        Distances, cosines and bit balance.
+
+    Examples
+    --------
+    >>> measure_quality(np.array([[1.0, 1.0], [-1.0, -1.0]])).min_distance
+    2.0
+    """
     classes, bits = weights.shape
     binary = is_binary(weights)
     index, cosine = nearest_points(weights)
@@ -102,7 +120,7 @@ def measure_quality(weights: Floats, similarity: Floats | None = None) -> ProxyQ
 
 
 def measure_assignment(weights: Floats, similarity: Floats) -> AssignmentQuality:
-    """Place the assignment of proxies (C, d) to classes with `similarity` (C, C) between random and the bound."""
+    """Compare the assignment objective of proxies (C, d) with its mean over permutations and its bound."""
     unit = unit_rows(weights.astype(np.float64))
     total = float(similarity.sum(dtype=np.float64) - np.trace(similarity))
     mean_cosine = cosine_sums(unit)[0] / (len(unit) * (len(unit) - 1))

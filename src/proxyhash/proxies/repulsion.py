@@ -1,4 +1,4 @@
-"""Softened crowding of points on the unit sphere: the one computation every Tammes solver repeats."""
+"""Soft maximum of the cosines of points on the unit sphere, and its gradient."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from proxyhash.utils.parallel import ordered_map
 
 # Above this many points single precision is used: its 1e-7 is far below what annealing resolves, at twice the speed.
 _DOUBLE_PRECISION_UP_TO = 128
-_PAIRS_AT_ONCE = 1_500_000  # 6 MB of cosines a thread, near the size of a core's share of the cache
+_PAIRS_AT_ONCE = 1_500_000  # 6 MB of cosines per thread, about the cache of one core
 
 
 @dataclass(frozen=True)
 class SoftNeighbors:
-    """Per point (C rows): the largest cosine, the soft count of neighbors that near, and where they lie on average."""
+    """For each of C points: the largest cosine, the soft number of neighbors, and their weighted mean (C, d)."""
 
     closest: NDArray[np.float64]
     count: NDArray[np.float64]
@@ -23,9 +23,9 @@ class SoftNeighbors:
 
 
 def soft_neighbors(points: Floats, beta: float, threads: int = 1) -> SoftNeighbors:
-    """Weigh the neighbors of each unit point w_i by exp(beta (w_i.w_j - max_k w_i.w_k)), j != i.
+    """Weight the neighbors of each unit point w_i by exp(beta (w_i.w_j - max_k w_i.w_k)), j != i.
 
-    Works on row blocks of the cosine matrix, so memory is linear in C; a block's numbers do not depend on the threads.
+    The cosine matrix is computed in row blocks, so memory is linear in C; results do not depend on the threads.
     """
     precision = np.float64 if len(points) <= _DOUBLE_PRECISION_UP_TO else np.float32
     unit = np.ascontiguousarray(points, dtype=precision)
@@ -34,7 +34,9 @@ def soft_neighbors(points: Floats, beta: float, threads: int = 1) -> SoftNeighbo
     center = np.empty_like(unit)
 
     def work(mine: list[slice]) -> None:
-        buffer = np.empty((blocks[0].stop, len(unit)), precision)  # reused: fresh pages cost as much as the exponentials
+        buffer = np.empty(
+            (blocks[0].stop, len(unit)), precision
+        )  # reused, because allocating it takes as long as the exponentials
         for rows in mine:
             weights = buffer[: rows.stop - rows.start]
             np.matmul(unit[rows], unit.T, out=weights)
@@ -55,7 +57,7 @@ def soft_neighbors(points: Floats, beta: float, threads: int = 1) -> SoftNeighbo
 def soft_max_cosine(points: Floats, beta: float) -> tuple[float, NDArray[np.float64]]:
     """Return log(sum_{i != j} exp(beta w_i.w_j)) / beta over unit points (C, d), and its gradient (C, d).
 
-    An upper bound on the largest cosine that tightens as beta grows: the barrier of eq. (tammes).
+    An upper bound on the largest cosine that becomes tight as beta grows, for eq. (tammes).
     """
     near = soft_neighbors(points, beta)
     peak = near.closest.max()
@@ -66,7 +68,7 @@ def soft_max_cosine(points: Floats, beta: float) -> tuple[float, NDArray[np.floa
 
 
 def tangent(vectors: Floats, points: Floats) -> Floats:
-    """Return `vectors` (C, d) without their parts along the unit `points` (C, d)."""
+    """Project `vectors` (C, d) to the tangent spaces at the unit `points` (C, d)."""
     along = np.einsum("ij,ij->i", vectors, points)[:, None]
     flat: Floats = vectors - along * points
     return flat

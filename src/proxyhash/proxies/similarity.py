@@ -1,4 +1,4 @@
-"""How similar two classes are: section 4.3 of the paper, for single labels and for tags."""
+"""Similarity of classes and of tags, section 4.3 of the paper."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,11 +9,30 @@ Matrix = NDArray[np.floating]
 
 
 def class_mean_similarity(features: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
-    """Return s_ij = exp(-||u_i - u_j||^2 / (2 kappa^2)) (C, C), eq. (similarity).
+    """Return the similarity of classes by their mean features, eq. (similarity).
 
-    `features` is (N, q), `labels` (N,) with classes 0 to C - 1; u_i is the mean feature of class i, eq. (class_avg), and
-    kappa the mean distance between two different class means.
+    s_ij = exp(-||u_i - u_j||^2 / (2 kappa^2)), where u_i is the mean feature of class i, eq. (class_avg), and kappa the mean
+    distance between two class means.
 
+    Parameters
+    ----------
+    features
+        Features (N, q).
+    labels
+        Classes (N,), integers from 0 to C - 1.
+
+    Returns
+    -------
+    ndarray of float64
+        Similarity (C, C).
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, a value is not finite or a class has no example.
+
+    Examples
+    --------
     >>> class_mean_similarity([[0.0], [0.0], [1.0], [3.0]], [0, 0, 1, 2]).round(3)  # kappa is (1 + 3 + 2) / 3 = 2
     array([[1.   , 0.882, 0.325],
            [0.882, 1.   , 0.607],
@@ -39,17 +58,34 @@ def _gaussian_kernel(means: NDArray[np.float64]) -> NDArray[np.float64]:
 
     distances = pdist(means)
     kappa = distances.mean() if len(distances) else 0.0
-    if kappa == 0:  # all means coincide: every class is as similar as can be
+    if kappa == 0:  # all means coincide
         return np.ones((len(means), len(means)))
     kernel: NDArray[np.float64] = np.exp(-(squareform(distances) ** 2) / (2 * kappa**2))
     return kernel
 
 
 def tag_similarity(tags: ArrayLike) -> NDArray[np.float64]:
-    """Return s_ij = 2 sum_n t_ni t_nj / (sum_n t_ni + sum_n t_nj) (T, T) from tags (N, T) of 0 and 1; s_ii = 0.
+    """Return the similarity of tags by how often they occur together.
 
-    Two tags that never occur have similarity 0.
+    s_ij = 2 sum_n t_ni t_nj / (sum_n t_ni + sum_n t_nj); s_ii = 0, and 0 for tags that never occur.
 
+    Parameters
+    ----------
+    tags
+        Matrix (N, T) of 0 and 1.
+
+    Returns
+    -------
+    ndarray of float64
+        Similarity (T, T).
+
+    Raises
+    ------
+    InputError
+        If `tags` is not a matrix of 0 and 1.
+
+    Examples
+    --------
     >>> tag_similarity([[1, 1, 0], [1, 0, 0], [0, 0, 1]]).round(3)
     array([[0.   , 0.667, 0.   ],
            [0.667, 0.   , 0.   ],
@@ -67,7 +103,7 @@ def tag_similarity(tags: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_similarity(similarity: ArrayLike, classes: int) -> Matrix:
-    """Return a class similarity as a float matrix (C, C), or raise the sentence that says what is wrong with it."""
+    """Return a class similarity as a symmetric float matrix (C, C); other arrays are errors."""
     s = np.asarray(similarity)
     if s.dtype.kind not in "biuf":
         raise InputError(f"The similarity must hold real numbers, not {s.dtype}.")
@@ -80,5 +116,5 @@ def check_similarity(similarity: ArrayLike, classes: int) -> Matrix:
         raise InputError("The similarity holds a value that is not finite.")
     if not np.allclose(s, s.T, rtol=1e-4, atol=1e-6 * float(np.abs(s).max())):
         raise InputError("The similarity must be symmetric.")
-    symmetric: Matrix = (s + s.T) / 2  # the solvers read rows for columns
+    symmetric: Matrix = (s + s.T) / 2  # solvers read rows instead of columns
     return symmetric

@@ -1,4 +1,4 @@
-"""The Tammes problem, eq. (tammes): C points on the unit sphere of R^d whose smallest distance is as large as can be."""
+"""The Tammes problem, eq. (tammes): C points on the unit sphere of R^d with the largest minimal distance."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,30 +16,30 @@ from proxyhash.utils.random import generator
 
 Points = Floats
 
-_OPTIMAL_WITHIN = 1e-5  # of the bound on the largest cosine: as near as single precision gets
-_STARTS_SHARE_CORES_FROM = 300  # below, threads lose more to the interpreter's lock than they gain
-_ANNEAL_UP_TO = 4_000  # beyond, a start would take minutes: one spreading flow of few steps takes its place
-_SPREAD_PAIRS = 1.6e10  # pairs of points looked at in one spreading flow: about 100 s on two cores at 128 dimensions
+_OPTIMAL_WITHIN = 1e-5  # tolerance to the bound on the largest cosine, that of single precision
+_STARTS_SHARE_CORES_FROM = 300  # with fewer points, the interpreter's lock makes threads slower
+_ANNEAL_UP_TO = 4_000  # with more points a start would take minutes; `spread_points` replaces it
+_SPREAD_PAIRS = 1.6e10  # pairs evaluated by `spread_points`: about 100 s on two cores at 128 dimensions
 
 Listener = Callable[[float], None]
 
 
 def ignore_progress(fraction: float) -> None:
-    """Listen to nothing."""
+    """Do nothing: the default listener."""
 
 
 @dataclass(frozen=True)
 class BetaSchedule:
-    """How the sharpness beta rises: `stages` times from `first` by `growth`, `steps` L-BFGS steps in each stage."""
+    """Schedule of beta: `stages` stages from `first`, each `growth` times the last, with `steps` L-BFGS steps each."""
 
-    first: float = 1.0  # from 8 upwards random starts freeze into poor packings
+    first: float = 1.0  # starts at 8 or more end in poor packings
     growth: float = 2.0
-    stages: int = 15  # up to 2^14, where the soft maximum exceeds the true one by a thousandth of a bit
+    stages: int = 15  # up to 2^14, where the soft maximum is a thousandth of a bit above the maximum
     steps: int = 100
 
 
 _DEFAULT_SCHEDULE = BetaSchedule()
-_POLISH = BetaSchedule(first=64.0, stages=9, steps=50)  # sharp from the first stage on, so as not to lose the code
+_POLISH = BetaSchedule(first=64.0, stages=9, steps=50)  # starts with a large beta, so that the code is not lost
 
 
 def tammes(
@@ -77,13 +77,13 @@ def tammes(
 
 
 def default_restarts(classes: int) -> int:
-    """Return how many random starts are worth their time: small problems have bad local optima, large ones do not."""
+    """Return the default number of random starts; only small problems have bad local optima."""
     return 6 if classes <= 300 else 2 if classes <= _ANNEAL_UP_TO else 1
 
 
 def _polish_code(classes: int, dimensions: int, seed: int, progress: Progress) -> Points:
-    """Return the unit points of the best binary code, or what annealing makes of them where that is better."""
-    from proxyhash.proxies.constructions import best_code  # importing it compiles
+    """Return the unit points of the best binary code, annealed if that improves them."""
+    from proxyhash.proxies.constructions import best_code  # imports numba
 
     points = unit_rows(best_code(classes, dimensions, seed).astype(np.float64))
     if classes > _ANNEAL_UP_TO:
@@ -143,11 +143,11 @@ def anneal_points(
 
 
 def spread_points(points: Points, *, fixed: int = 0, threads: int = 1, progress: Listener = ignore_progress) -> Points:
-    """Push each of many points (C, d) away from its nearest neighbors, with momentum, ever more sharply.
+    """Push each of many points (C, d) away from its nearest neighbors, with momentum and rising beta.
 
-    The first `fixed` points stay where they are. Unlike the gradient of the soft maximum, which moves the few worst pairs,
-    every point moves in every step; some dozens of steps then do what L-BFGS needs hundreds for. The constants are the best
-    of a small grid at (10000, 128).
+    The first `fixed` points do not move. Every other point moves in every step, unlike with the gradient of the soft
+    maximum, which moves only the worst pairs; dozens of steps replace hundreds of L-BFGS. The constants are the best of a
+    small grid at (10000, 128).
     """
     steps = int(np.clip(_SPREAD_PAIRS / len(points) ** 2, 20, 150))
     speed = np.zeros_like(points)

@@ -87,11 +87,6 @@ class OutputPaths:
         return self.folder / "model"
 
     @property
-    def run(self) -> Path:
-        """Return the folder of the training run."""
-        return self.folder / "model.run"
-
-    @property
     def index(self) -> Path:
         """Return the folder of the index."""
         return self.folder / "index"

@@ -5,26 +5,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from proxyhash.data import Dataset, Problems, load_dataset, make_split
+from proxyhash.data import Dataset, Problems, load_dataset
 from proxyhash.evaluation.hasher import evaluate_hasher, load_eval_data
 from proxyhash.experiments import Grid, read_records, run_grid
 from proxyhash.index import Index
-from proxyhash.index.calibrating import calibrate_model
+from proxyhash.index.model_calibration import calibrate_model
 from proxyhash.index.folder_sync import add_folder
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.upgrade import upgrade
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import EmbedBatches, Hasher
-from proxyhash.models.runtime import find_device
 from proxyhash.models.storage import fingerprint as model_fingerprint
 from proxyhash.quickstart.config import OutputPaths, QuickstartConfig
 from proxyhash.quickstart.embedding import CachedEmbedder
 from proxyhash.report import compare, write_page
 from proxyhash.report.gallery import load_gallery
 from proxyhash.training.checkpoint import CHECKPOINT
-from proxyhash.training.config import OptimConfig
-from proxyhash.training.fit import ShallowOrder, fit_hashers
-from proxyhash.training.train import TrainConfig, train_hashers
+from proxyhash.training.config import OptimConfig, TrainConfig
+from proxyhash.training.run import run_folder, train_models
 from proxyhash.utils.progress import Progress
 
 
@@ -55,7 +53,7 @@ class Pipeline:
 
     def resume_training(self, progress: Progress) -> dict[str, Any]:
         """Continue an interrupted training from its checkpoint, if there is one."""
-        return self._train(progress, resume=(self.paths.run / CHECKPOINT).is_file())
+        return self._train(progress, resume=(run_folder(self.paths.model) / CHECKPOINT).is_file())
 
     def evaluate(self, progress: Progress) -> dict[str, Any]:
         """Evaluate the model on the queries of its protocol, and write the metrics to its folder."""
@@ -98,38 +96,20 @@ class Pipeline:
         return {"report": str(self.paths.report)}
 
     def _train(self, progress: Progress, *, resume: bool) -> dict[str, Any]:
-        config, dataset = self.config, self.dataset
-        if config.uses_labels:
-            preset = OptimConfig.finetune if config.finetune else OptimConfig.frozen
-            train_config = TrainConfig(
-                bits=(config.bits,),
-                method=config.method,
-                backbone=config.backbone,
-                image_size=config.image_size,
-                optim=preset(epochs=config.epochs, batch_size=config.batch_size),
-                seed=config.seed,
-            )
-            (hasher,) = train_hashers(
-                dataset,
-                make_split(dataset, seed=config.seed),
-                train_config,
-                self.paths.run,
-                resume=resume,
-                device=find_device(),
-                progress=progress,
-            )
-        else:
-            fit_config = ShallowOrder(
-                bits=(config.bits,),
-                method=config.method,
-                backbone=config.backbone,
-                image_size=config.image_size,
-                seed=config.seed,
-            )
-            (hasher,) = fit_hashers(dataset, None, fit_config, progress=progress)
-        hasher.record["data"] = {"path": str(Path(self.paths.images).resolve()), "tags": None, "round": 0}
-        progress("saving and exporting", 0.0)
-        hasher.save(self.paths.model)
+        config = self.config
+        optim = {"epochs": config.epochs, "batch_size": config.batch_size}
+        train_config = TrainConfig(
+            data=self.paths.images,
+            protocol=None if config.uses_labels else "none",
+            bits=(config.bits,),
+            method=config.method,
+            backbone=config.backbone,
+            finetune=config.finetune,
+            image_size=config.image_size,
+            optim=OptimConfig.finetune(**optim) if config.finetune else OptimConfig.frozen(**optim),
+            seed=config.seed,
+        )
+        (hasher,) = train_models(train_config, self.paths.model, resume=resume, progress=progress).hashers
         return {"validation": hasher.record.get("validation", {})}
 
     def _compare(self, protocol: str | None, progress: Progress) -> dict[str, float]:

@@ -14,6 +14,7 @@ import torch
 from proxyhash.training.model import ModelEma, MultiHeadModel
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import upgrade_checkpoint, upgrade_metric_names, upgrade_run_settings
 
 CHECKPOINT, BEST, LOG, SETTINGS = "checkpoint.pt", "best.pt", "log.jsonl", "settings.json"
 
@@ -63,12 +64,11 @@ class CheckpointManager:
 
     def save(self, state: TrainerState) -> None:
         """Write a checkpoint atomically."""
-        ema = state.ema
         content = {
-            "learner": state.model.state_dict(),
+            "model": state.model.state_dict(),
             "optimizer": state.optimizer.state_dict(),
-            "average": None if ema is None else {"learner": ema.module.state_dict(), "steps": int(ema.n_averaged) - 1},
-            "state": vars(state.progress),
+            "ema": None if state.ema is None else state.ema.state_dict(),
+            "progress": vars(state.progress),
         }
         self._write(CHECKPOINT, content)
 
@@ -77,26 +77,25 @@ class CheckpointManager:
         if not (self.path / CHECKPOINT).is_file():
             return
         content = self._read(CHECKPOINT)
-        state.model.load_state_dict(content["learner"])
+        state.model.load_state_dict(content["model"])
         state.optimizer.load_state_dict(content["optimizer"])
         if state.ema is not None:
-            state.ema.module.load_state_dict(content["average"]["learner"])
-            state.ema.n_averaged.fill_(content["average"]["steps"] + 1)
-        state.progress = TrainProgress(**content["state"])
+            state.ema.load_state_dict(content["ema"])
+        state.progress = TrainProgress(**content["progress"])
         self._drop_log_after(state.progress.epoch)
 
     def elapsed_seconds(self) -> float:
         """Return the training time until the last checkpoint."""
-        return TrainProgress(**self._read(CHECKPOINT)["state"]).seconds if (self.path / CHECKPOINT).is_file() else 0.0
+        return float(self._read(CHECKPOINT)["progress"]["seconds"]) if (self.path / CHECKPOINT).is_file() else 0.0
 
     def save_best(self, model: MultiHeadModel) -> None:
         """Write the weights of the best epoch so far."""
-        self._write(BEST, {"learner": model.state_dict()})
+        self._write(BEST, {"model": model.state_dict()})
 
     def load_best(self, model: MultiHeadModel) -> None:
         """Load the weights of the best epoch, if there are any."""
         if (self.path / BEST).is_file():
-            model.load_state_dict(self._read(BEST)["learner"])
+            model.load_state_dict(self._read(BEST)["model"])
 
     def log_epoch(self, entry: dict[str, Any]) -> None:
         """Append a line of JSON to the log."""
@@ -111,11 +110,12 @@ class CheckpointManager:
         """Return the best epoch and its validation metrics for a code length; empty without a validation set."""
         path = self.path / LOG
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        validated = [entry for entry in map(json.loads, lines) if "map" in entry]
+        entries = [upgrade_metric_names(json.loads(line)) for line in lines]
+        validated = [entry for entry in entries if "map" in entry]
         if not validated:
             return {}
         best = max(validated, key=lambda entry: float(entry["map"]))
-        names = ("map", "accuracy", "binarisation_error")
+        names = ("map", "accuracy", "binarization_error")
         return {"epoch": best["epoch"]} | {name: best[f"{name}_{bits}"] for name in names if f"{name}_{bits}" in best}
 
     def _drop_log_after(self, epoch: int) -> None:
@@ -130,13 +130,13 @@ class CheckpointManager:
         if not path.is_file():
             raise InputError(f"There is no run to resume in {self.path}.")
         try:
-            before = dict(_flatten(json.loads(path.read_text())))
+            before = dict(_flatten(upgrade_run_settings(json.loads(path.read_text()))))
         except ValueError as error:
             raise InputError(f"{path} is damaged; start again without --resume.") from error
         changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
         if changed:
             old, new = before.get(changed[0]), now.get(changed[0])
-            name = changed[0].removeprefix("order.").removeprefix("plan.")
+            name = changed[0].removeprefix("config.").removeprefix("optim.")
             raise InputError(f"{self.path} was started with {name} = {old}, not {new}; resume needs the same settings.")
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
@@ -150,7 +150,7 @@ class CheckpointManager:
             with zipfile.ZipFile(path) as archive:  # torch.load does not check the checksums of the archive.
                 if archive.testzip() is None:
                     content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-                    return content
+                    return upgrade_checkpoint(content)
         except (OSError, RuntimeError, EOFError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
             raise InputError(f"{path} is damaged; start again without --resume.") from error
         raise InputError(f"{path} is damaged; start again without --resume.")

@@ -1,10 +1,14 @@
-"""Configuration of training."""
+"""Configuration of training, with the same keys on the command line, in TOML files and in Python."""
 
 import math
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, Self
 
-from proxyhash.utils.config import check_keys
+from proxyhash.methods import check_settings, get_method, parse_method
+from proxyhash.utils.config import check_keys, from_mapping
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
@@ -120,3 +124,163 @@ class OptimConfig:
     def _replace(self, changes: dict[str, Any]) -> Self:
         check_keys("OptimConfig", changes, [field.name for field in fields(self)])
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Configuration of a training run.
+
+    Parameters
+    ----------
+    data
+        Name of a data set, or a folder.
+    tags
+        Number of most frequent tags to keep; None for all.
+    protocol
+        How the data are split; None for the default of the data set. "none", for a method that needs no labels, learns from
+        all images.
+    fold
+        Fold of a transfer protocol, 0 to 3.
+    validation
+        What is held out of the training set to choose the best epoch; None for the default of the protocol.
+    bits
+        Code lengths. One network with a head for each of them is trained.
+    method
+        Name from `list_methods`.
+    settings
+        Settings of the method.
+    backbone
+        Name from `list_backbones`.
+    pretrained
+        Use the pretrained weights of the backbone, if there are any.
+    finetune
+        Train the backbone too, instead of heads on its frozen features.
+    image_size
+        Side of the images in pixels; None for a default by backbone and images.
+    transform
+        Preparation and augmentation of images: small, photo, paper-cifar or paper-256; None for a default by the images.
+    optim
+        Optimization settings; None for `OptimConfig.finetune()` or `OptimConfig.frozen()`, by `finetune`.
+    seed
+        Decides every random draw.
+    device
+        cpu or cuda; None for a GPU if there is one.
+
+    Raises
+    ------
+    InputError
+        For an unknown method or setting, with a suggestion, and for values that do not fit together.
+
+    Examples
+    --------
+    >>> config = TrainConfig(bits=(16, 32), finetune=True)
+    >>> config.method, config.optim.batch_size
+    ('shclm', 128)
+    >>> TrainConfig.from_mapping({"bits": 32, "method": "shclm:triplet=1", "optim": {"epochs": 20}}).settings
+    {'triplet': 1}
+    >>> TrainConfig.from_mapping({"bits": 32, "optim": {"epoch": 20}})
+    Traceback (most recent call last):
+    proxyhash.utils.errors.InputError: OptimConfig has no setting 'epoch'; did you mean epochs?
+    """
+
+    data: str | None = None
+    tags: int | None = None
+    protocol: str | None = None
+    fold: int = 0
+    validation: Literal["images", "classes", "none"] | None = None
+    bits: tuple[int, ...] = (32,)
+    method: str = "shclm"
+    settings: dict[str, Any] = field(default_factory=dict)
+    backbone: str = "efficientnet_lite0"
+    pretrained: bool = True
+    finetune: bool = False
+    image_size: int | None = None
+    transform: str | None = None
+    optim: OptimConfig = None  # type: ignore[assignment]  # __post_init__ replaces None.
+    seed: int = 0
+    device: str | None = None
+
+    def __post_init__(self) -> None:
+        """Fill in the optimization settings and check everything that needs no data."""
+        if vars(self)["optim"] is None:
+            object.__setattr__(self, "optim", _optim_preset(self.finetune))
+        check_settings(self.method, self.settings)
+        check_int("seed", self.seed, 0)
+        if not self.bits or min(self.bits) < 1 or len(set(self.bits)) != len(self.bits):
+            raise InputError(f"Code lengths must be different whole numbers from 1 upwards, not {self.bits}.")
+        if not get_method(self.method).trains:
+            self._check_untrained()
+        elif self.finetune != (self.optim.backbone_lr > 0):
+            raise InputError("backbone_lr is the learning rate of fine-tuning: above 0 with finetune, and 0 without it.")
+
+    def _check_untrained(self) -> None:
+        title, default = get_method(self.method).title, OptimConfig()
+        if self.finetune:
+            raise InputError(f"{title} trains no network and cannot be fine-tuned.")
+        for name, value in asdict(self.optim).items():
+            if value != getattr(default, name):
+                raise InputError(f"{title} trains no network, so {name} has no effect; leave it out.")
+
+    @classmethod
+    def from_mapping(cls, given: Mapping[str, Any]) -> Self:
+        """Return the configuration of a mapping, such as a TOML file; None stands for the default.
+
+        `bits` may be a number, `method` may carry settings, as in "joint:tau=4", and `optim` holds changes of the defaults.
+        """
+        values = {name: value for name, value in given.items() if value is not None}
+        check_keys(cls.__name__, values, [field.name for field in fields(cls)])
+        values["method"], own = parse_method(values.get("method", cls.method))
+        values["settings"] = _merge_settings(own, values.get("settings", {}))
+        if isinstance(values.get("bits"), int):
+            values["bits"] = [values["bits"]]
+        optim = {**asdict(_optim_preset(bool(values.get("finetune")))), **values.get("optim", {})}
+        values["optim"] = asdict(from_mapping(OptimConfig, optim))
+        return from_mapping(cls, values)
+
+    @classmethod
+    def from_toml(cls, path: Path) -> Self:
+        """Read the configuration from a TOML file, with tables [settings] and [optim]."""
+        return cls.from_mapping(read_toml(path))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return a mapping that `from_mapping` reads; values that are None are left out."""
+        return {name: value for name, value in asdict(self).items() if value is not None} | {"bits": list(self.bits)}
+
+    def weight_settings(self) -> dict[str, Any]:
+        """Return the settings that decide the weights, given the split: what a model and a run folder record."""
+        names = (
+            "bits",
+            "method",
+            "settings",
+            "backbone",
+            "pretrained",
+            "finetune",
+            "image_size",
+            "transform",
+            "optim",
+            "seed",
+        )
+        content = asdict(self)
+        return {name: content[name] for name in names if name != "optim" or get_method(self.method).trains}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a TOML file: {error}.") from error
+
+
+def _optim_preset(finetune: bool) -> OptimConfig:
+    return OptimConfig.finetune() if finetune else OptimConfig.frozen()
+
+
+def _merge_settings(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings that were typed with the method and given by themselves, each once."""
+    for name in own:
+        if name in given:
+            raise InputError(f"{name} is given twice: with the method and by itself.")
+    return {**own, **given}

@@ -1,7 +1,7 @@
 """Inputs of batches: cached features, or images that are augmented in every epoch."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -9,10 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from proxyhash.data.images import Images, Indices
+from proxyhash.data import Dataset
+from proxyhash.data.images import Images, Indices, in_memory
 from proxyhash.data.loader import load_batches
-from proxyhash.data.transforms import Transform, augmentation_draws
+from proxyhash.data.transforms import Transform, augmentation_draws, default_transform, find_transform
+from proxyhash.models.backbones.base import Backbone
 from proxyhash.training.config import OptimConfig
+
+SMALL_IMAGE_SIZE = 112  # Size for fine-tuning on small images: a quarter of the work of 224 pixels.
 
 
 class InputSource(Protocol):
@@ -63,3 +67,21 @@ class ImageSource:
         """Yield images without augmentation."""
         for batch in load_batches(self.images, batches, self.transform):
             yield batch.images
+
+
+def resolve_transform(
+    dataset: Dataset, backbone: Backbone, image_size: int | None = None, name: str | None = None, *, finetune: bool = False
+) -> Transform:
+    """Return the named transform, or the default for the images and the backbone."""
+    if name is not None:
+        transform = find_transform(name, image_size)
+        return replace(transform, flip=transform.flip and dataset.mirrors)
+    return default_transform(dataset, image_size or _default_image_size(dataset, backbone, finetune))
+
+
+def _default_image_size(dataset: Dataset, backbone: Backbone, finetune: bool) -> int:
+    size, pretrained = backbone.facts.image_size, backbone.facts.pretrained_on is not None
+    stored = dataset.images.stored(np.zeros(1, np.int64)) if in_memory(dataset.images) else None
+    if stored is None or (pretrained and not finetune):
+        return size
+    return min(size, SMALL_IMAGE_SIZE) if pretrained else stored.shape[1]

@@ -75,8 +75,8 @@ def build_optimizer(model: MultiHeadModel, optim: OptimConfig) -> torch.optim.Ad
         # No weight decay on proxies: it would rescale the logits.
         weight_decay = 0.0 if module is model.objectives else optim.weight_decay
         groups += [
-            {"params": matrices, "peak": lr, "weight_decay": weight_decay},
-            {"params": vectors, "peak": lr, "weight_decay": 0.0},
+            {"params": matrices, "max_lr": lr, "weight_decay": weight_decay},
+            {"params": vectors, "max_lr": lr, "weight_decay": 0.0},
         ]
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=optim.lr, fused=True)
 
@@ -84,7 +84,7 @@ def build_optimizer(model: MultiHeadModel, optim: OptimConfig) -> torch.optim.Ad
 def set_lr(optimizer: torch.optim.Optimizer, factor: float) -> None:
     """Set the learning rate of every parameter group to `factor` times its peak."""
     for group in optimizer.param_groups:
-        group["lr"] = group["peak"] * factor
+        group["lr"] = group["max_lr"] * factor
 
 
 class ModelEma(AveragedModel):

@@ -1,227 +1,260 @@
 """Training of hashers on a data set."""
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
-from proxyhash.data.images import Indices, in_memory
+from proxyhash.data.images import Indices
 from proxyhash.data.protocols.split import drop_indices
-from proxyhash.data.transforms import Transform, default_transform, find_transform
-from proxyhash.labels import ClassLabels
-from proxyhash.methods import TrainingData, build_method, check_settings
+from proxyhash.data.transforms import Transform
+from proxyhash.labels import ClassLabels, Labels
+from proxyhash.methods import LinearEncoder, TrainingData, build_method, get_method
 from proxyhash.models.backbones import create_backbone, trained_on
 from proxyhash.models.backbones.base import Backbone
-from proxyhash.models.feature_cache import Features, cached_features
+from proxyhash.models.device import find_device
+from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
+from proxyhash.models.heads import Head
 from proxyhash.models.network import HashNetwork, HeadShape, Normalized
 from proxyhash.training.checkpoint import CheckpointManager
-from proxyhash.training.config import OptimConfig
-from proxyhash.training.inputs import FeatureSource, ImageSource, InputSource
+from proxyhash.training.config import TrainConfig
+from proxyhash.training.features import fit_method
+from proxyhash.training.inputs import FeatureSource, ImageSource, InputSource, resolve_transform
 from proxyhash.training.model import MultiHeadModel
 from proxyhash.training.trainer import Metrics, Trainer, TrainSubset
 from proxyhash.training.validation import EvalSubset, compute_validation_metrics
-from proxyhash.utils.distributed import init_distributed
+from proxyhash.utils.distributed import DistributedContext, init_distributed
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.legacy_names import downgrade_optim_config
 from proxyhash.utils.memory import keep_freed_memory
 from proxyhash.utils.progress import Progress, no_progress
-from proxyhash.utils.validation import check_int
 
 MAX_VAL_IMAGES = 5_000  # Queries, and database images, of the validation of an epoch of fine-tuning.
-SMALL_IMAGE_SIZE = 112  # Size for fine-tuning on small images: a quarter of the work of 224 pixels.
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """Configuration of a training run."""
-
-    bits: tuple[int, ...]
-    method: str = "shclm"
-    settings: dict[str, Any] = field(default_factory=dict)  # Of the method.
-    backbone: str = "efficientnet_lite0"
-    pretrained: bool = True  # If the backbone has pretrained weights.
-    image_size: int | None = None  # None: by the backbone and the images.
-    transform: str | None = None
-    optim: OptimConfig = field(default_factory=OptimConfig.frozen)
-    seed: int = 0
-
-    @property
-    def finetune(self) -> bool:
-        """Return whether the backbone is trained."""
-        return self.optim.backbone_lr > 0
-
-    def __post_init__(self) -> None:
-        """Check method, settings, code lengths and seed."""
-        check_settings(self.method, self.settings)
-        check_int("seed", self.seed, 0)
-        if not self.bits or min(self.bits) < 1 or len(set(self.bits)) != len(self.bits):
-            raise InputError(f"Code lengths must be different whole numbers from 1 upwards, not {self.bits}.")
 
 
 def train_hashers(
     dataset: Dataset,
-    split: Split,
+    split: Split | None,
     config: TrainConfig,
-    run_dir: Path,
+    run_dir: Path | None = None,
     *,
     resume: bool = False,
-    device: str = "cpu",
+    distributed: DistributedContext | None = None,
     progress: Progress = no_progress,
     report: Callable[[Metrics], None] = lambda _: None,
 ) -> list[Hasher]:
-    """Train one network with a head for each code length, and return a hasher for each.
+    """Train or fit a hasher for each code length.
 
-    Checkpoints and the log are in the folder `run_dir`. With a validation set the best epoch is used, else the last.
+    A method that trains gets one network with a head for each length. With a validation set the weights of the best epoch
+    are used, without one those of the last. Other methods are fitted on frozen features, once for each length.
+
+    Parameters
+    ----------
+    dataset
+        Images and labels.
+    split
+        Training and validation images. None, for a method that needs no labels, learns from all images.
+    config
+        Configuration. Its `data`, `tags` and `fold` only describe the data set in the model; `protocol` and `validation` are
+        those of `split`.
+    run_dir
+        Folder for settings, log and checkpoints; None for a temporary one, from which nothing can be resumed.
+    resume
+        Continue from the last checkpoint in `run_dir`.
+    distributed
+        Processes that share the training; None for those that torchrun started.
+    progress
+        Called with the name of the work and the fraction that is done.
+    report
+        Called with the metrics of every epoch.
+
+    Returns
+    -------
+    list of Hasher
+        In the order of `config.bits`.
+
+    Raises
+    ------
+    InputError
+        If the method cannot learn from the data, or the run cannot be resumed with this configuration.
+    TrainingStoppedError
+        If training cannot continue, such as for a loss that is not finite.
+
+    Examples
+    --------
+    >>> from proxyhash.data import load_dataset, make_split
+    >>> digits = load_dataset("digits")
+    >>> config = TrainConfig(bits=(8, 16), method="itq", backbone="convnet")
+    >>> [hasher.bits for hasher in train_hashers(digits, make_split(digits), config)]
+    [8, 16]
     """
-    processes = init_distributed()
-    backbone = create_backbone(
-        config.backbone, pretrained=config.pretrained and trained_on(config.backbone) is not None, seed=config.seed
-    )
+    info = get_method(config.method)
+    if split is None and info.learns_from != "nothing":
+        raise InputError(f"{info.title} learns from labels, and {dataset.name} is used without.")
+    job = _prepare(dataset, split, config, distributed or init_distributed(), progress)
+    if not info.trains:
+        return _fit_hashers(job)
+    with _run_folder(run_dir) as folder:
+        return _train_network(job, CheckpointManager(folder, job.distributed.is_main_process), resume, report)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Everything that fitting and training need, with unreadable images left out."""
+
+    dataset: Dataset
+    split: Split | None
+    config: TrainConfig
+    backbone: Backbone
+    transform: Transform
+    features: np.ndarray[Any, np.dtype[np.float32]]  # Of all images (N, width).
+    train: Indices
+    labels: Labels | None  # Of the training images, with the classes or tags that occur.
+    device: torch.device
+    distributed: DistributedContext
+    progress: Progress
+
+    def training_data(self, bits: int) -> TrainingData:
+        config, progress = self.config, self.progress
+        options: dict[str, Any] = {"seed": config.seed, "progress": progress, "finetune": config.finetune}
+        return TrainingData(bits, lambda: self.features[self.train], self.labels, **options)
+
+    def hasher(self, bits: int, backbone: Backbone, head: Head, **options: Any) -> Hasher:
+        config, split = self.config, self.split
+        metadata: dict[str, Any] = {"config": {**config.weight_settings(), "bits": bits}, "code_lengths": config.bits}
+        if split is not None:
+            metadata["protocol"] = split.record()
+        if config.data is not None:
+            metadata["data"] = {"path": config.data, "tags": config.tags, "fold": config.fold}
+        names = () if self.labels is None else self.labels.names
+        return Hasher(HashNetwork(backbone, head).cpu().eval().float(), self.transform, names, record=metadata, **options)
+
+
+def _prepare(
+    dataset: Dataset, split: Split | None, config: TrainConfig, distributed: DistributedContext, progress: Progress
+) -> _Job:
+    device = torch.device(find_device(config.device))
+    pretrained = config.pretrained and trained_on(config.backbone) is not None
+    backbone = create_backbone(config.backbone, pretrained=pretrained, seed=config.seed)
     transform = resolve_transform(dataset, backbone, config.image_size, config.transform, finetune=config.finetune)
     backbone.eval().to(device)
-    features = processes.main_process_first(lambda: cached_features(dataset, backbone, transform, progress=progress))
-    split = drop_indices(split, np.flatnonzero(~features.readable))
-    if not len(split.train):
+    features = distributed.main_process_first(lambda: cached_features(dataset, backbone, transform, progress=progress))
+    split = None if split is None else drop_indices(split, np.flatnonzero(~features.readable))
+    train = np.flatnonzero(features.readable) if split is None else split.train
+    if not len(train):
         raise InputError(f"None of the images of {dataset.name} that are to be trained on can be read.")
-    classes = train_classes(dataset, split.train)
-    if len(classes) < 2:
+    labels = None if split is None else _train_labels(dataset, train)
+    return _Job(dataset, split, config, backbone, transform, features.values, train, labels, device, distributed, progress)
+
+
+def _train_labels(dataset: Dataset, train: Indices) -> Labels:
+    """Return the labels of the training images, with the classes or tags that occur."""
+    labels = dataset.require_labels().subset(train)
+    return labels.select_classes(labels.present_classes())
+
+
+@contextmanager
+def _run_folder(path: Path | None) -> Iterator[Path]:
+    if path is not None:
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="proxyhash-") as folder:
+        yield Path(folder)
+
+
+def _fit_hashers(job: _Job) -> list[Hasher]:
+    """Fit a method that trains no network on frozen features, once for each code length."""
+    features, hashers = job.features[job.train], []
+    for bits in job.config.bits:
+        data = replace(job.training_data(bits), features=features)
+        encoder = fit_method(job.config.method, data, **job.config.settings)
+        if not isinstance(encoder, LinearEncoder):
+            title = get_method(job.config.method).title
+            raise InputError(f"{title} gives no linear map, and a model holds no other.")
+        hashers.append(job.hasher(bits, job.backbone, encoder.to_head()))
+    return hashers
+
+
+def _train_network(
+    job: _Job, checkpoints: CheckpointManager, resume: bool, report: Callable[[Metrics], None]
+) -> list[Hasher]:
+    """Train one network with a head for each code length."""
+    config, split, labels = job.config, job.split, job.labels
+    assert split is not None  # A method that trains learns from labels.
+    assert labels is not None
+    if labels.num_classes < 2:
         raise InputError(
-            f"{dataset.name} has one class to learn from, and two are needed to tell apart; "
+            f"{job.dataset.name} has one class to learn from, and two are needed to tell apart; "
             "without labels: --method itq --protocol none."
         )
-    model = _build_model(dataset, split.train, classes, config, backbone, features, progress)
-    folder = CheckpointManager(run_dir, processes.is_main_process)
-    settings = {"order": _as_mapping(config), "protocol": split.record()}
-    processes.main_process_first(lambda: folder.start(settings, resume=resume))
-    source: InputSource = FeatureSource(features.values)
+    model = _build_model(job)
+    settings = {"config": config.weight_settings(), "protocol": split.record()}
+    job.distributed.main_process_first(lambda: checkpoints.start(settings, resume=resume))
+    source: InputSource = FeatureSource(job.features)
     if config.finetune:
-        source = ImageSource(dataset.images, transform, config.optim, config.seed)
-        backbone.set_batch_norm_momentum(config.optim.bn_momentum)
+        source = ImageSource(job.dataset.images, job.transform, config.optim, config.seed)
+        job.backbone.set_batch_norm_momentum(config.optim.bn_momentum)
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         keep_freed_memory()
-    limit = MAX_VAL_IMAGES if config.finetune else None
     trainer = Trainer(
         model,
         config.optim,
         source,
-        TrainSubset(split.train, _build_targets(dataset, split.train, classes)),
-        folder,
-        _build_validator(dataset, split, classes, config.bits, source, limit) if len(split.validation) else None,
-        processes,
-        torch.device(device),
-        progress,
+        TrainSubset(split.train, labels.targets()),
+        checkpoints,
+        _build_validator(job, split, source) if len(split.validation) else None,
+        job.distributed,
+        job.device,
+        job.progress,
         report,
         config.seed,
     )
     model = trainer.fit().cpu()
-    names = tuple(dataset.class_names[number] for number in classes)
-    hashers = [_build_hasher(number, model, backbone, transform, names, split, config) for number in range(len(config.bits))]
-    for hasher in hashers:
-        hasher.record["validation"] = folder.best_epoch_metrics(hasher.bits)
+    trained = model.trunk.backbone if isinstance(model.trunk, Normalized) else job.backbone
+    hashers = []
+    for bits, method, head in zip(config.bits, model.objectives, model.heads, strict=True):
+        codes = method.training_codes()
+        packed = None if codes is None else pack(codes.cpu().numpy() >= 0)
+        hasher = job.hasher(bits, trained, head, proxies=method.proxies(), training_codes=packed)
+        hasher.record["validation"] = checkpoints.best_epoch_metrics(bits)
+        hashers.append(hasher)
     return hashers
 
 
-def _as_mapping(config: TrainConfig) -> dict[str, Any]:
-    """Return the configuration by the names that it has on disk."""
-    content = asdict(config)
-    return {**content, "plan": downgrade_optim_config(content.pop("optim"), content.pop("seed"))}
-
-
-def resolve_transform(
-    dataset: Dataset, backbone: Backbone, image_size: int | None = None, name: str | None = None, *, finetune: bool = False
-) -> Transform:
-    """Return the named transform, or the default for the images and the backbone."""
-    if name is not None:
-        found = find_transform(name, image_size)
-        return replace(found, flip=found.flip and dataset.mirrors)
-    return default_transform(dataset, image_size or _resolve_image_size(dataset, backbone, finetune))
-
-
-def _resolve_image_size(dataset: Dataset, backbone: Backbone, finetunes: bool) -> int:
-    size, pretrained = backbone.facts.image_size, backbone.facts.pretrained_on is not None
-    stored = dataset.images.stored(np.zeros(1, np.int64)) if in_memory(dataset.images) else None
-    if stored is None or (pretrained and not finetunes):
-        return size
-    return min(size, SMALL_IMAGE_SIZE) if pretrained else stored.shape[1]
-
-
-def train_classes(dataset: Dataset, train: Indices) -> Indices:
-    """Return the sorted classes, or tags, of the training images."""
-    return dataset.require_labels().subset(train).present_classes()
-
-
-def _build_model(
-    dataset: Dataset,
-    train: Indices,
-    classes: Indices,
-    config: TrainConfig,
-    backbone: Backbone,
-    features: Features,
-    progress: Progress,
-) -> MultiHeadModel:
+def _build_model(job: _Job) -> MultiHeadModel:
     """Build methods and heads; the draws depend on the seed only."""
-    labels = dataset.require_labels().subset(train).select_classes(classes)
+    config = job.config
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        objectives, heads = [], []
+        methods, heads = [], []
         for bits in config.bits:
-            data = TrainingData(
-                bits,
-                lambda: features.values[train],
-                labels,
-                seed=config.seed,
-                progress=progress,
-                finetune=config.finetune,
-            )
-            objectives.append(build_method(config.method, data, config.settings))
-            shape = HeadShape(backbone.facts.width, bits, config.optim.hidden_dim, config.optim.dropout)
-            heads.append(objectives[-1].build_head(shape))
-    trunk = Normalized(backbone) if config.finetune else nn.Identity()
-    return MultiHeadModel(trunk, heads, objectives, freeze_bn=config.optim.freeze_bn)
+            methods.append(build_method(config.method, job.training_data(bits), config.settings))
+            shape = HeadShape(job.backbone.facts.width, bits, config.optim.hidden_dim, config.optim.dropout)
+            heads.append(methods[-1].build_head(shape))
+    trunk = Normalized(job.backbone) if config.finetune else nn.Identity()
+    return MultiHeadModel(trunk, heads, methods, freeze_bn=config.optim.freeze_bn)
 
 
-def _build_targets(dataset: Dataset, images: Indices, classes: Indices) -> NDArray[np.int64] | NDArray[np.float32]:
-    """Return class numbers (n,) among `classes`, -1 for others, or tags (n, T)."""
-    return dataset.require_labels().subset(images).select_classes(classes).targets()
+def _build_validator(job: _Job, split: Split, source: InputSource) -> Callable[[MultiHeadModel], Metrics]:
+    """Return a function that validates a model; fine-tuning embeds at most `MAX_VAL_IMAGES` queries and database images."""
+    labels = job.dataset.require_labels()
+    classes = labels.subset(split.train).present_classes()
 
-
-def _build_validator(
-    dataset: Dataset, split: Split, seen: Indices, lengths: tuple[int, ...], source: InputSource, limit: int | None
-) -> Callable[[MultiHeadModel], Metrics]:
-    def subset(images: Indices) -> EvalSubset:
-        chosen = images[np.linspace(0, len(images) - 1, limit).astype(int)] if limit and len(images) > limit else images
-        labels = dataset.require_labels().subset(chosen)
-        classes = labels.select_classes(seen).values if isinstance(labels, ClassLabels) else None
-        return EvalSubset(chosen, labels.values, classes)
+    def subset(indices: Indices) -> EvalSubset:
+        if job.config.finetune and len(indices) > MAX_VAL_IMAGES:
+            indices = indices[np.linspace(0, len(indices) - 1, MAX_VAL_IMAGES).astype(int)]
+        chosen = labels.subset(indices)
+        numbers = chosen.select_classes(classes).values if isinstance(chosen, ClassLabels) else None
+        return EvalSubset(indices, chosen.values, numbers)
 
     queries, database = subset(split.validation), subset(split.validation_database)
-    return lambda model: compute_validation_metrics(model, source, queries, database, lengths, split.top)
-
-
-def _build_hasher(
-    number: int,
-    model: MultiHeadModel,
-    backbone: Backbone,
-    transform: Transform,
-    names: tuple[str, ...],
-    split: Split,
-    config: TrainConfig,
-) -> Hasher:
-    trained = model.trunk.backbone if isinstance(model.trunk, Normalized) else backbone
-    network = HashNetwork(trained, model.heads[number]).eval().float()
-    record = {
-        "order": {**_as_mapping(config), "bits": config.bits[number]},
-        "lengths": config.bits,
-        "protocol": split.record(),
-    }
-    codes = model.objectives[number].training_codes()
-    packed = None if codes is None else pack(codes.cpu().numpy() >= 0)
-    return Hasher(network, transform, names, model.objectives[number].proxies(), record, training_codes=packed)
+    bits, top = job.config.bits, split.top
+    return lambda model: compute_validation_metrics(model, source, queries, database, bits, top)

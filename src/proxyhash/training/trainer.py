@@ -122,13 +122,13 @@ class Trainer:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
             shard_embeddings = model(inputs)
-        embeddings = [self.distributed.gather(nu.float(), len(batch)) for nu in shard_embeddings]
+        embeddings = [self.distributed.all_gather(nu.float(), len(batch)) for nu in shard_embeddings]
         targets = torch.from_numpy(self.train_subset.targets[batch]).to(self.device)
         loss = model.loss(embeddings, targets, torch.from_numpy(batch).to(self.device))
         value = self._check_finite("loss", loss)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        self.distributed.add_gradients([*model.trunk.parameters(), *model.heads.parameters()])
+        self.distributed.sum_gradients([*model.trunk.parameters(), *model.heads.parameters()])
         self.distributed.average_gradients(model.objectives.parameters())
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.optim.grad_clip or math.inf)
         self._check_finite("gradient", norm)

@@ -57,7 +57,7 @@ def compute_validation_metrics(
         search = head.queries(nu), queries.relevance, head.codes(db_nu), database.relevance
         metrics[f"map_{length}"] = mean_average_precision(*search, top).value
         if head.metric == "hamming":
-            metrics[f"binarisation_error_{length}"] = float(binarization_errors(torch.from_numpy(nu)).mean(1).mean())
+            metrics[f"binarization_error_{length}"] = float(binarization_errors(torch.from_numpy(nu)).mean(1).mean())
         scores = objective.scores(torch.from_numpy(nu).to(device))
         if scores is not None and queries.classes is not None:
             accuracy = nearest_proxy_accuracy(scores.argmax(1).cpu().numpy(), queries.classes)

@@ -64,6 +64,8 @@ def from_mapping(config: type[Config], given: Mapping[str, Any], *, owner: str |
     try:
         return msgspec.convert(dict(given), config)
     except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, InputError):  # raised by __post_init__
+            raise error.__cause__ from None
         raise InputError(f"{name}: {_explain(str(error), config)}") from error
 
 

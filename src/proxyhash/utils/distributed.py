@@ -1,7 +1,7 @@
-"""Several processes, one training: each embeds its share of a batch, all see the whole batch's loss.
+"""Collective operations of the processes that torchrun starts.
 
-Every process computes the same loss of the whole batch, but only its own share of the embeddings leads back to the network.
-So the network's gradients add up over processes to the single process's, for any loss, triplets across processes included.
+In training every process computes the loss of the whole batch, but only the embeddings of its own shard have gradients to
+the network. So the sum of the gradients over processes is that of one process for any loss, also for triplets across shards.
 """
 
 import atexit
@@ -17,7 +17,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-TIMEOUT = timedelta(days=7)  # while the first process extracts features, the others wait
+TIMEOUT = timedelta(days=7)  # the other processes wait while the main process extracts features
 
 Result = TypeVar("Result")
 Number = TypeVar("Number", bound=np.generic)
@@ -25,33 +25,33 @@ Number = TypeVar("Number", bound=np.generic)
 
 @dataclass(frozen=True)
 class DistributedContext:
-    """Which of how many processes this is."""
+    """Rank of this process and the number of processes."""
 
     rank: int = 0
     world_size: int = 1
 
     @property
     def is_main_process(self) -> bool:
-        """Return whether this process writes."""
+        """Whether this is the process that writes files and prints."""
         return self.rank == 0
 
     def shard(self, count: int) -> slice:
-        """Return this process's share of `count` items: all shares together are all items, none twice."""
+        """Return the shard of `count` items that this process handles; every item is in one shard."""
         return slice(self.rank, count, self.world_size)
 
-    def gather(self, rows: Tensor, count: int) -> Tensor:
-        """Return the rows of all processes in the order of the `count` items they were shares of, with gradient to ours."""
+    def all_gather(self, rows: Tensor, count: int) -> Tensor:
+        """Gather the rows of all shards in the order of the `count` items; gradients flow to the rows of this process."""
         if self.world_size == 1:
             return rows
         gathered: Tensor = _Gather.apply(rows, count, self.rank, self.world_size)  # type: ignore[no-untyped-call]
         return gathered
 
-    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Add up the gradients of the network, of which every process has its share."""
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Sum the gradients of the network over processes."""
         self._reduce(parameters, 1.0)
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Average the gradients of what every process has whole (an objective's own parameters)."""
+        """Average the gradients of parameters for which every process has the whole gradient, those of a loss."""
         self._reduce(parameters, 1.0 / self.world_size)
 
     def _reduce(self, parameters: Iterable[nn.Parameter], factor: float) -> None:
@@ -64,7 +64,7 @@ class DistributedContext:
                 parameter.grad = gradient.mul_(factor)
 
     def main_process_first(self, work: Callable[[], Result]) -> Result:
-        """Do the work in the first process, then in the others: what it wrote, they find."""
+        """Run `work` in the main process, then in the others, which find its files."""
         if not self.is_main_process:
             self.barrier()
         result = work()
@@ -73,7 +73,7 @@ class DistributedContext:
         return result
 
     def all_reduce_sum(self, rows: NDArray[Number]) -> NDArray[Number]:
-        """Return an array of which each process filled its part, all others' parts being zero."""
+        """Return the sum of an array over processes."""
         if self.world_size == 1:
             return rows
         whole = torch.from_numpy(rows.copy())
@@ -82,13 +82,13 @@ class DistributedContext:
         return total
 
     def barrier(self) -> None:
-        """Wait for all."""
+        """Wait for all processes."""
         if self.world_size > 1:
             dist.barrier()
 
 
 def init_distributed() -> DistributedContext:
-    """Join the processes that `torchrun` started, or be alone."""
+    """Join the processes that `torchrun` started; without it the context has one process."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         return DistributedContext()
@@ -96,12 +96,12 @@ def init_distributed() -> DistributedContext:
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
-        atexit.register(dist.destroy_process_group)  # its threads may abort a process that is done
+        atexit.register(dist.destroy_process_group)  # its threads may abort a finished process
     return DistributedContext(dist.get_rank(), world)
 
 
 class _Gather(torch.autograd.Function):
-    """All rows forward; backward, the part of the gradient that belongs to our rows. Shares differ by one row at most."""
+    """Gather all rows forward, and return the gradient of the own rows backward; shards differ by one row at most."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, count: int, rank: int, world: int) -> Tensor:

@@ -26,10 +26,62 @@ def upgrade_optim_config(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {OPTIM_FIELDS.get(name, name): value for name, value in plan.items() if name != "seed"}
 
 
-def downgrade_optim_config(optim: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Return the `plan` of release 0.1 for the fields of an `OptimConfig`; the keys of records are hashes of it."""
-    old_names = {new: old for old, new in OPTIM_FIELDS.items()}
-    return {old_names.get(name, name): value for name, value in optim.items()} | {"seed": seed}
+def upgrade_train_config(order: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a `TrainConfig` from an `order` of release 0.1; a fitted method has no `optim`."""
+    content = dict(order)
+    plan = content.pop("plan", {})
+    content["settings"] = upgrade_method_settings(order["method"], order["settings"]) if "settings" in order else {}
+    content |= {"finetune": plan.get("backbone_rate", 0) > 0, "seed": plan.get("seed", 0)}
+    return content | ({"optim": upgrade_optim_config(plan)} if "epochs" in plan else {})
+
+
+def upgrade_model_metadata(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a model from the `record` in a config.json of release 0.1."""
+    content = dict(record)
+    if "order" in content:
+        content["config"] = upgrade_train_config(content.pop("order"))
+    if "lengths" in content:
+        content["code_lengths"] = content.pop("lengths")
+    if "round" in content.get("data", {}):
+        content["data"] = _rename(content["data"], {"round": "fold"})
+    if "validation" in content:
+        content["validation"] = upgrade_metric_names(content["validation"])
+    return content
+
+
+def upgrade_run_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run folder from a settings.json of release 0.1."""
+    content = dict(settings)
+    if "order" in content:
+        content["config"] = upgrade_train_config(content.pop("order"))
+    return content
+
+
+def upgrade_checkpoint(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a checkpoint.pt or best.pt from one of release 0.1."""
+    if "learner" not in content:
+        return dict(content)
+    upgraded: dict[str, Any] = {"model": content["learner"]}
+    if "optimizer" in content:
+        groups = [
+            {CHECKPOINT_KEYS.get(name, name): value for name, value in group.items()}
+            for group in content["optimizer"]["param_groups"]
+        ]
+        upgraded |= {"optimizer": content["optimizer"] | {"param_groups": groups}, "progress": content["state"], "ema": None}
+    if content.get("average") is not None:
+        import torch
+
+        weights = {f"module.{name}": value for name, value in content["average"]["learner"].items()}
+        upgraded["ema"] = weights | {"n_averaged": torch.tensor(content["average"]["steps"] + 1)}
+    return upgraded
+
+
+CHECKPOINT_KEYS = {"peak": "max_lr"}
+
+
+def upgrade_metric_names(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics by the names of today, from a log.jsonl or the `validation` of a model of release 0.1."""
+    return {name.replace("binarisation", "binarization"): value for name, value in metrics.items()}
 
 
 # --- Methods: settings, saved encoders ---
@@ -133,6 +185,7 @@ RECORD_FORMAT = "proxyhash.record/1"
 RECORD_FILE_PATTERN = r"-[0-9a-f]{12}\.json$"  # one file per record
 RECORD_TRIAL = {"lengths": "code_lengths", "round": "fold", "plan": "optim"}
 RECORD_PROTOCOL = {"judged_on": "eval_on"}
+RECIPE = {"data": "dataset", "rounds": "folds", "judged_on": "eval_on", "plan": "optim", "plans": "optim_by_method"}
 
 DEFAULT_IN_TOML = '"default"'  # TOML has no null
 LEGACY_TUNED_FOLD_FILE = "chosen-round-{}.toml"
@@ -144,14 +197,37 @@ def upgrade_record(content: Mapping[str, Any], current_format: str) -> dict[str,
     """Return a record of release 0.1 in today's format; other content is returned as it is."""
     if content.get("format") != RECORD_FORMAT:
         return dict(content)
-    trial = _rename(content["trial"], RECORD_TRIAL)
+    upgraded = {
+        "format": current_format,
+        "trial": upgrade_trial(content["trial"]),
+        "protocol": _rename(content["protocol"], RECORD_PROTOCOL),
+        "metrics": rename_metrics(content["metrics"]),
+    }
+    return {name: value for name, value in content.items() if name != "key"} | upgraded
+
+
+def upgrade_trial(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the trial of a record in today's names."""
+    trial = _rename(content, RECORD_TRIAL)
     trial["settings"] = upgrade_method_settings(trial["method"], trial["settings"])
     trial["label"] = upgrade_label(trial["label"])
     trial["optim"] = None if trial["optim"] is None else upgrade_optim_config(trial["optim"])
-    protocol = _rename(content["protocol"], RECORD_PROTOCOL)
-    upgraded = {"trial": trial, "protocol": protocol, "metrics": rename_metrics(content["metrics"])}
-    kept = {name: value for name, value in content.items() if name != "key"}
-    return kept | upgraded | {"format": current_format}
+    return trial
+
+
+def upgrade_recipe(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe in today's names; one of release 0.1 has the key `data`."""
+    if "data" not in content:
+        return dict(content)
+    recipe = _rename(content, RECIPE)
+    recipe["methods"] = list(map(upgrade_label, recipe["methods"]))
+    recipe["optim"] = upgrade_optim_config(recipe.get("optim", {}))
+    tables = recipe.get("settings", {}), recipe.get("optim_by_method", {})
+    recipe["settings"] = {
+        upgrade_label(row): upgrade_method_settings(row.partition(":")[0], own) for row, own in tables[0].items()
+    }
+    recipe["optim_by_method"] = {upgrade_label(row): upgrade_optim_config(own) for row, own in tables[1].items()}
+    return recipe
 
 
 def upgrade_label(label: str) -> str:

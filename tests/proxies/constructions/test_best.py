@@ -22,7 +22,7 @@ def slow_distance(code: np.ndarray) -> int:
 
 
 @pytest.mark.parametrize(("size", "least"), TARGETS.items())
-def test_codes_are_as_far_apart_as_promised(size: tuple[int, int], least: int) -> None:
+def test_codes_reach_the_documented_distances(size: tuple[int, int], least: int) -> None:
     code = best_code(*size)
     assert code.shape == size
     assert (np.abs(code) == 1).all()
@@ -32,7 +32,7 @@ def test_codes_are_as_far_apart_as_promised(size: tuple[int, int], least: int) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "least"), [((10_000, 64), 24), ((21_841, 128), 56)])
-def test_many_classes_are_as_far_apart_as_promised(size: tuple[int, int], least: int) -> None:
+def test_codes_of_many_classes_reach_the_documented_distances(size: tuple[int, int], least: int) -> None:
     code = best_code(*size)
     assert minimal_distance(code) >= least
     assert bit_imbalance(code) <= 0.10
@@ -47,19 +47,19 @@ def test_any_number_of_classes_fits(bits: int, share: float, seed: int) -> None:
     assert bit_imbalance(code) < 1  # no constant bit
 
 
-def test_the_seed_alone_decides_and_does_not_change_the_distance() -> None:
+def test_seed_changes_the_code_but_not_its_distance() -> None:
     one, two, other = best_code(40, 20, 1), best_code(40, 20, 1), best_code(40, 20, 2)
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, other)
     assert minimal_distance(one) == minimal_distance(other)
 
 
-def test_annealing_finds_what_no_linear_code_has() -> None:
+def test_annealing_exceeds_the_distance_of_linear_codes() -> None:
     assert minimal_distance(best_code(20, 9)) == 4  # Golay's (9, 20, 4); linear codes of 32 words reach 3
     assert minimal_distance(best_code(18, 8)) == 3
 
 
-def test_annealing_keeps_a_code_it_cannot_better() -> None:
+def test_annealing_keeps_a_code_it_cannot_improve() -> None:
     code = best_code(16, 8)
     assert anneal_code(code, 4, 5) is code  # A(8, 5) = 4
 
@@ -78,7 +78,7 @@ def test_chosen_words_are_balanced() -> None:
     assert bit_imbalance(code[rows]) <= 0.05
 
 
-def test_evening_out_costs_no_distance() -> None:
+def test_balancing_bits_keeps_the_distance() -> None:
     code = np.ones((4, 9), np.int8)
     code[1, :3] = code[2, 3:6] = code[3, 6:] = -1  # every bit is set in one word; distances 3 and 6
     even = balance_bits(code, 2)
@@ -86,7 +86,7 @@ def test_evening_out_costs_no_distance() -> None:
     assert np.abs(even.mean(axis=0)).sum() < np.abs(code.mean(axis=0)).sum()
 
 
-def test_turning_the_cube_keeps_all_distances() -> None:
+def test_shuffling_a_code_keeps_all_distances() -> None:
     code = best_code(12, 10)
     moved = shuffle_code(code, np.random.default_rng(1))
     before, after = (np.sort(np.ravel(c.astype(int) @ c.T)) for c in (code, moved))
@@ -105,7 +105,7 @@ def test_farthest_first_by_hand() -> None:
     np.testing.assert_array_equal(farthest_first(old, candidates, 2), candidates[[1, 2]])
 
 
-def test_a_full_cube_is_completed_by_the_words_that_are_left() -> None:
+def test_completion_uses_the_last_unused_words() -> None:
     cube = np.array(np.meshgrid(*[(-1, 1)] * 4, indexing="ij"), np.float32).reshape(4, -1).T
     found = complete_code(cube[:11], 5, np.random.default_rng(0))
     assert len(np.unique(np.concatenate((cube[:11], found)), axis=0)) == 16

@@ -85,7 +85,7 @@ def test_levenshtein_by_hand() -> None:
     assert [block.shape for block in blocks] == [(12, 11)] * 3
 
 
-def test_each_bit_cut_from_a_hadamard_code_costs_one() -> None:
+def test_each_bit_cut_from_a_hadamard_code_costs_one_of_distance() -> None:
     for bits, distance in ((44, 22), (43, 21), (42, 20)):
         code = next(biorthogonal_codes(80, bits))
         assert code.shape == (88, bits)

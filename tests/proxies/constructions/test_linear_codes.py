@@ -53,7 +53,7 @@ def residual_bound(n: int, k: int, best: dict[tuple[int, int], int]) -> int:
     return found
 
 
-def test_the_table_is_proved_but_for_the_entries_that_are_named() -> None:
+def test_table_of_best_distances_is_proved_except_for_listed_entries() -> None:
     beyond = {(n, k): residual_bound(n, k, TABLE) for n, k in TABLE if k > 1}
     assert all(beyond[cell] >= TABLE[cell] for cell in beyond)
     assert {cell for cell in beyond if beyond[cell] > TABLE[cell]} <= PROVED_ELSEWHERE
@@ -121,7 +121,7 @@ def test_orbits_are_closed_and_hold_every_column_once() -> None:
         assert np.bitwise_xor.reduce(orbit) == 0  # x + gx + g^2 x = 0 for g of order 3
 
 
-def test_symmetry_finds_what_single_columns_do_not() -> None:
+def test_orbit_search_exceeds_the_column_search() -> None:
     columns = orbit_columns(10, 128, 61)
     assert len(columns) == 128
     assert columns.min() > 0
@@ -161,5 +161,5 @@ def test_trace_codes_are_shortened_cut_and_lengthened(k: int, bits: int, least: 
     assert linear_distance(columns, k) >= least
 
 
-def test_beyond_what_can_be_looked_at_there_is_no_trace_code() -> None:
+def test_there_is_no_trace_code_of_too_many_dimensions() -> None:
     assert trace_code_columns(25, 64, 64) is None

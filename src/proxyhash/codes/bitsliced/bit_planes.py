@@ -1,11 +1,11 @@
-"""Sums of bits for 256 items at once: a plane holds one bit of each, and logic on planes adds what they stand for.
+"""Hamming distances of 256 items at once, on bit planes.
 
-A plane is (4,) words: bit i of word w belongs to item 64 w + i of a block. The distance of an item to a query is the number
-of its 64 bits that differ. As planes, such sums need no instruction but and, or and exclusive or, which processors have for
-their widest registers: full adders (three planes in, their sum and their carry out) bring 64 planes down to 7. What three
-bits add up to is worked out beforehand for all 8 patterns a query may have there, and serves every query (`sum_threes`); 195
-instructions then compare 256 pairs, where registers are as wide. To count the bits of words in a wide register, which few
-processors have an instruction for, takes some three times as many.
+A plane is (4,) words and holds one bit of each of 256 items: bit i of word w belongs to item 64 w + i of a block. The
+distance of an item to a query is the number of its 64 bits that differ. On planes such sums need only and, or and exclusive
+or, which processors have for their widest registers: full adders (three planes in, sum and carry out) reduce 64 planes to 7.
+The sums of three bits are computed once for all 8 patterns that a query may have there, and serve every query
+(`sum_triples`); 195 instructions then compare 256 pairs. Counting the bits of words in a wide register, for which few
+processors have an instruction, takes about three times as many.
 """
 
 from collections.abc import Iterable
@@ -21,20 +21,20 @@ from proxyhash.codes.bits import Words
 from proxyhash.codes.bitsliced.llvm_ops import PLANE, WORD, add_planes, any_bit, data_pointers, load_plane, store_plane
 from proxyhash.utils.jit import jit
 
-TRIPLES = 22  # groups of three bits in a word; the last holds one bit and two zeros
-BLOCKS_PER_STACK = 16  # blocks whose bits are counted together
+TRIPLES = 22  # groups of three bits in a word; the last has one bit and two zeros
+BLOCKS_PER_STACK = 16  # blocks that are counted together
 
 
 @jit(nogil=True)
 def sum_triples(row: Words, first: int, scratch: Words, out: Words) -> None:
     """Write to `out` (22, 8, 2, 4) the sums of three bits that differ from each pattern, as planes of ones and of twos.
 
-    The block begins at item `first` of `row` (N,); where the row ends, zeros follow. `scratch` is (66, 4).
+    The block begins at item `first` of `row` (N,) and is padded with zeros. `scratch` is (66, 4).
     """
     slice_block(row, first, scratch)
     scratch[64:] = 0
-    for three in range(TRIPLES):
-        sum_three_bits(scratch[3 * three : 3 * three + 3], out[three])
+    for triple in range(TRIPLES):
+        sum_three_bits(scratch[3 * triple : 3 * triple + 3], out[triple])
 
 
 @intrinsic
@@ -52,12 +52,12 @@ def _sum_three_bits(typing_context: Any, bits: Any, out: Any) -> Any:  # noqa: A
 
 
 sum_three_bits: Any = _sum_three_bits
-"""(bits (3, 4), out (8, 2, 4)): for each pattern, add up three planes after turning over those where the pattern has a 1."""
+"""(bits (3, 4), out (8, 2, 4)): for each pattern, add three planes, inverted where the pattern has a 1."""
 
 
 @jit(nogil=True)
 def slice_block(row: Words, first: int, out: Words) -> None:
-    """Write to `out` (64 or more, 4) the bits of 256 words as planes, from `first` of `row` (N,) on; then zeros."""
+    """Write to `out` (64 or more, 4) the bit planes of 256 words from `first` of `row` (N,) on, padded with zeros."""
     out[:] = 0
     for word in range(4):
         for i in range(min(64, len(row) - first - 64 * word)):
@@ -67,7 +67,7 @@ def slice_block(row: Words, first: int, out: Words) -> None:
 
 @jit(nogil=True)
 def join_block(planes: Words, scratch: Words, out: Words) -> None:
-    """Write to `out` (256,) the words whose bits are planes (64, 4): what `slice_block` began with. `scratch` is (64, 4)."""
+    """Write to `out` (256,) the words with bit planes (64, 4), the inverse of `slice_block`. `scratch` is (64, 4)."""
     scratch[:] = planes
     _transpose(scratch.reshape(scratch.size))
     for word in range(4):
@@ -77,9 +77,9 @@ def join_block(planes: Words, scratch: Words, out: Words) -> None:
 
 @jit(nogil=True)
 def _transpose(squares: Words) -> None:
-    """Transpose four squares of 64 words of 64 bits in place; row i of square w is word 4 i + w, so that loops are long.
+    """Transpose four squares of 64 words of 64 bits in offset; row i of square w is word 4 i + w, so that loops are long.
 
-    Off-diagonal halves change places, then those of each quarter, and so on down to single bits.
+    Off-diagonal halves are swapped, then those of each quarter, and so on down to single bits.
     """
     size, low_half = 32, np.uint64(0xFFFFFFFF)
     while size:
@@ -96,45 +96,45 @@ def _transpose(squares: Words) -> None:
 
 @jit(nogil=True)
 def pattern_offsets(queries: Words) -> Any:
-    """Return (Q, 22) where in `sum_threes` the patterns of each query stand, counted in words."""
+    """Return the offsets (Q, 22), in words, of the patterns of each query in the output of `sum_triples`."""
     found = np.empty((len(queries), TRIPLES), np.uint16)
     for q in range(len(queries)):
-        for three in range(TRIPLES):
-            found[q, three] = 64 * three + 8 * ((queries[q, 0] >> np.uint64(3 * three)) & np.uint64(7))
+        for triple in range(TRIPLES):
+            found[q, triple] = 64 * triple + 8 * ((queries[q, 0] >> np.uint64(3 * triple)) & np.uint64(7))
     return found
 
 
 @intrinsic
-def _write_halves(typing_context: Any, threes: Any, places: Any, out: Any) -> Any:  # noqa: ARG001
+def _write_halves(typing_context: Any, triples: Any, offsets: Any, out: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        table, where, target = data_pointers(context, builder, signature.args, arguments)
-        for row, plane in enumerate(_distances(builder, table, where)[1:]):
+        table, positions, target = data_pointers(context, builder, signature.args, arguments)
+        for row, plane in enumerate(_distances(builder, table, positions)[1:]):
             store_plane(builder, plane, target, row * BLOCKS_PER_STACK * 4)
         return context.get_dummy_value()
 
-    return types.void(threes, places, out), generate
+    return types.void(triples, offsets, out), generate
 
 
 write_halves: Any = _write_halves
-"""(threes, places (22,), out): write half the distances of a block, rounded down, as six planes a stack's width apart."""
+"""(triples, offsets (22,), out): write distances // 2 of a block as six planes with a stride of one stack."""
 
 
 @intrinsic
-def _any_below(typing_context: Any, threes: Any, places: Any, limit: Any) -> Any:  # noqa: ARG001
+def _any_below(typing_context: Any, triples: Any, offsets: Any, limit: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        table, where, bits = data_pointers(context, builder, signature.args, arguments)
+        table, positions, bits = data_pointers(context, builder, signature.args, arguments)
         below = ir.Constant(PLANE, [0] * 4)
-        for row, plane in enumerate(_distances(builder, table, where)):  # from the lowest: a higher bit that differs decides
+        for row, plane in enumerate(_distances(builder, table, positions)):  # from the lowest bit: a higher one decides
             bit = load_plane(builder, bits, row * 4)
             either = builder.and_(builder.not_(plane), builder.or_(bit, below))
             below = builder.or_(builder.and_(bit, below), either)
         return any_bit(builder, below)
 
-    return types.boolean(threes, places, limit), generate
+    return types.boolean(triples, offsets, limit), generate
 
 
 any_below: Any = _any_below
-"""(threes, places (22,), limit (7, 4)): is a distance of the block below the limit, whose bits are planes of 0 or 1?"""
+"""(triples, offsets (22,), limit (7, 4)): whether a distance of the block is below the limit, given as 7 planes."""
 
 
 @intrinsic
@@ -152,7 +152,7 @@ def _mark_values(typing_context: Any, halves: Any, low: Any, high: Any) -> Any: 
 
 
 mark_values: Any = _mark_values
-"""(halves, low, high): mark where six planes have each remainder by 8, in 8 planes, and each quotient to 4, in 5."""
+"""(halves, low, high): mark the items with each remainder modulo 8 (8 planes) and each quotient 0 to 4 (5 planes)."""
 
 
 @intrinsic
@@ -174,16 +174,16 @@ def _count_both(typing_context: Any, some: Any, others: Any) -> Any:  # noqa: AR
 
 
 count_both: Any = _count_both
-"""(some (64,), others (64,)): count the bits set in both of two stacks of 16 planes, added up before they are counted."""
+"""(some (64,), others (64,)): count the bits set in both of two stacks of 16 planes, which are added first."""
 
 
-def _distances(builder: Any, threes: Any, places: Any) -> list[Any]:
-    """Add up what a query picks from the sums of threes: 7 planes, the ones first."""
+def _distances(builder: Any, triples: Any, offsets: Any) -> list[Any]:
+    """Add the sums of triples that a query selects: 7 planes, the lowest first."""
 
     def picked() -> Iterable[tuple[int, Any]]:
-        for three in range(TRIPLES):
-            place = builder.zext(builder.load(builder.gep(places, [WORD(three)])), WORD)
-            sums = builder.gep(threes, [place])
+        for triple in range(TRIPLES):
+            offset = builder.zext(builder.load(builder.gep(offsets, [WORD(triple)])), WORD)
+            sums = builder.gep(triples, [offset])
             yield 0, load_plane(builder, sums, 0)
             yield 1, load_plane(builder, sums, 4)
 

@@ -1,7 +1,7 @@
-"""Compiled loops over Hamming distances of one-word codes to many queries, by planes of bits: see `planes`.
+"""Bit-sliced kernels for one-word codes and many queries.
 
-Nothing is prepared and kept: a block of the database is turned into planes when its turn comes, which costs as much as forty
-queries that pass over it. Results are those of `kernels`, which are faster for fewer queries and take codes of any length.
+Nothing is precomputed: each block of the database is turned into bit planes when it is reached, which costs as much as forty
+queries. Results are those of `codes.kernels`, which are faster for fewer queries and take codes of any length.
 """
 
 from typing import Any
@@ -26,12 +26,12 @@ from proxyhash.codes.kernels import Int16Array, Int64Array
 from proxyhash.utils.jit import jit
 
 STACK_ITEMS = BLOCKS_PER_STACK * BLOCK  # items of a stack
-_MIN_QUERIES = 48  # up to which planes do not pay
-_QUERIES_PER_BATCH = 32  # queries that pass over a block while its sums lie in the nearest cache
+_MIN_QUERIES = 48  # with fewer queries, the conversion to bit planes costs more than it saves
+_QUERIES_PER_BATCH = 32  # queries compared with a block while its sums are in the first-level cache
 
 
 def is_faster(queries: Words, database: Words) -> bool:
-    """Are these codes of one word, and enough of them?"""
+    """Return whether these kernels are faster: codes have one word, and there are enough queries."""
     return database.shape[0] == 1 and len(queries) > _MIN_QUERIES
 
 
@@ -43,7 +43,7 @@ def split_by_parity(database: Words) -> tuple[Words, Words]:
 
 @jit(nogil=True)
 def _even_first(row: Words) -> Any:
-    """Return the codes of a row (N,), those with an even number of ones first, and how many these are."""
+    """Return the codes of a row (N,) with an even number of ones first, and how many those are."""
     even = 0
     for item in range(len(row)):
         even += kernels.popcount(row[item]) & np.uint64(1) == np.uint64(0)
@@ -57,18 +57,18 @@ def _even_first(row: Words) -> Any:
 
 @jit(nogil=True)
 def nearest_rows(queries: Words, database: Words, k: int, near: Int16Array, position: Int64Array) -> None:
-    """Write what `kernels.nearest_rows` writes; blocks without a distance below the limit are passed over by planes."""
+    """Write the result of `codes.kernels.nearest_rows`; blocks without a distance below the limit are skipped."""
     items, bins = database.shape[1], 65
     chunk, held, limit = np.empty(BLOCK, np.uint64), np.zeros(len(queries), np.int64), np.full(len(queries), bins, np.int64)
-    threes, scratch = np.empty((TRIPLES, 8, 2, 4), np.uint64), np.empty((66, 4), np.uint64)
-    limit_bits, where = np.empty((len(queries), 7, 4), np.uint64), pattern_offsets(queries)
+    triples, scratch = np.empty((TRIPLES, 8, 2, 4), np.uint64), np.empty((66, 4), np.uint64)
+    limit_bits, offsets = np.empty((len(queries), 7, 4), np.uint64), pattern_offsets(queries)
     for q in range(len(queries)):
         _broadcast_bits(bins, limit_bits[q])
     for first in range(0, items, BLOCK):
         last = min(first + BLOCK, items)
-        sum_triples(database[0], first, scratch, threes)
+        sum_triples(database[0], first, scratch, triples)
         for q in range(len(queries)):
-            if any_below(threes, where[q], limit_bits[q]):
+            if any_below(triples, offsets[q], limit_bits[q]):
                 kernels.chunk_distances(queries[q], database, first, last, chunk)
                 kernels.push_nearer(chunk, first, last, k, bins, near[q], position[q], held, limit, q)
                 _broadcast_bits(limit[q], limit_bits[q])
@@ -78,17 +78,17 @@ def nearest_rows(queries: Words, database: Words, k: int, near: Int16Array, posi
 
 @jit(nogil=True)
 def _broadcast_bits(number: int, out: Words) -> None:
-    """Write the bits of a number to `out` (7, 4), each to all places of a plane."""
+    """Write the bits of a number to `out` (7, 4), each as a constant plane."""
     for bit in range(7):
         out[bit] = np.uint64(0) - np.uint64(number >> bit & 1)
 
 
 @jit(nogil=True)
 def histogram_rows(queries: Words, database: Words, far: Int64Array, out: Int64Array) -> None:
-    """Add to `out` (Q, 65) how many items lie at each distance, if all items have an even or all an odd number of ones.
+    """Add to `out` (Q, 65) the number of items at each distance, if all items have the same parity of ones.
 
-    Then all distances of a query are even, or all are odd, and only half of the bins need to be counted. Distances beyond
-    `far` (Q,) may be left out.
+    All distances of a query are then even, or all are odd, so only half of the bins are counted. Distances beyond `far`
+    (Q,) may be left out.
     """
     no_tags, no_planes = np.empty((len(queries), 0), np.uint64), np.empty((0, 0, BLOCKS_PER_STACK * 4), np.uint64)
     whole = database.shape[1] // STACK_ITEMS * STACK_ITEMS
@@ -106,7 +106,7 @@ def tagged_histogram_rows(
     items_out: Int64Array,
     relevant_out: Int64Array,
 ) -> None:
-    """Do what `kernels.tagged_histogram_rows` does, for items of one parity; `planes` are those of `tag_planes`."""
+    """Add the counts of `codes.kernels.tagged_histogram_rows`, for items of one parity; `planes` are from `tag_planes`."""
     whole = database.shape[1] // STACK_ITEMS * STACK_ITEMS
     _count_stacks(queries, database[0][:whole], np.full(len(queries), 64), tags, planes, items_out, relevant_out)
     kernels.tagged_histogram_rows(queries, database[:, whole:], tags, item_tags[:, whole:], items_out, relevant_out)
@@ -114,7 +114,7 @@ def tagged_histogram_rows(
 
 @jit(nogil=True)
 def tag_planes(item_tags: Words) -> Any:
-    """Return the tags (T, N) of whole stacks of items as planes (stacks, 64 T, 64), those of 16 blocks in a row."""
+    """Return the tags (T, N) of whole stacks of items as planes (stacks, 64 T, 64), 16 blocks side by side."""
     scratch = np.empty((64, 4), np.uint64)
     out = np.empty((item_tags.shape[1] // STACK_ITEMS, 64 * len(item_tags), BLOCKS_PER_STACK, 4), np.uint64)
     for stack in range(len(out)):
@@ -131,20 +131,20 @@ def _count_stacks(
 ) -> None:
     """Count the items of whole stacks by distance and, if there are `tags`, those that share a tag with the query.
 
-    A bin is where the planes of the distance agree with its number; 16 blocks are added up before bits are counted.
+    An item is in a bin if its distance planes equal the bits of the bin; 16 blocks are added before bits are counted.
     """
-    threes, scratch = np.empty((BLOCKS_PER_STACK, TRIPLES, 8, 2, 4), np.uint64), np.empty((66, 4), np.uint64)
-    halves, where = np.empty((_QUERIES_PER_BATCH, 6, BLOCKS_PER_STACK, 4), np.uint64), pattern_offsets(queries)
+    triples, scratch = np.empty((BLOCKS_PER_STACK, TRIPLES, 8, 2, 4), np.uint64), np.empty((66, 4), np.uint64)
+    halves, offsets = np.empty((_QUERIES_PER_BATCH, 6, BLOCKS_PER_STACK, 4), np.uint64), pattern_offsets(queries)
     low, high = np.empty((8, BLOCKS_PER_STACK, 4), np.uint64), np.empty((5, BLOCKS_PER_STACK, 4), np.uint64)
     shared = np.empty(BLOCKS_PER_STACK * 4, np.uint64)
     for start in range(0, len(row), STACK_ITEMS):
         for block in range(BLOCKS_PER_STACK):
-            sum_triples(row, start + block * BLOCK, scratch, threes[block])
+            sum_triples(row, start + block * BLOCK, scratch, triples[block])
         for q in range(0, len(queries), _QUERIES_PER_BATCH):
             last = min(q + _QUERIES_PER_BATCH, len(queries))
             for block in range(BLOCKS_PER_STACK):
                 for one in range(q, last):
-                    write_halves(threes[block], where[one], halves[one - q, 0, block])
+                    write_halves(triples[block], offsets[one], halves[one - q, 0, block])
             for one in range(q, last):
                 odd = np.int64(kernels.popcount(queries[one, 0] ^ row[0]) & np.uint64(1))
                 for block in range(BLOCKS_PER_STACK):
@@ -173,7 +173,7 @@ def _keep_shared(tags: Words, planes: Words, shared: Words, low: Words) -> None:
 
 @jit(nogil=True)
 def _count_stack(low: Words, high: Words, far: int, out: Int64Array) -> None:
-    """Add to every other bin of `out` the number of items in it; quotients beyond `far` or without items are skipped."""
+    """Add the numbers of items to every other bin of `out`; quotients beyond `far` or without items are skipped."""
     for quotient in range(far // 16 + 1):
         occurs = np.uint64(0)
         for block in range(BLOCKS_PER_STACK):

@@ -41,4 +41,4 @@ class LocalFolderSync:
         """Store a batch in one transaction, and return how many items it replaced."""
         store = self.index.store
         transactions.recluster_if_grown(store, codes, self.index.proxy_codes)
-        return transactions.add_batch(store, transactions.Batch(self.version, codes, keys, labels, self.source, stats))
+        return transactions.add_batch(store, transactions.ItemBatch(self.version, codes, keys, labels, self.source, stats))

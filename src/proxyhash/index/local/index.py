@@ -86,12 +86,12 @@ class LocalIndex(Index):
     @property
     def bits(self) -> int:
         """Return the length of the codes."""
-        return self.store.version_info(self.store.active_version).bits
+        return self.store.active_info().bits
 
     @property
     def model(self) -> str | None:
         """Return the fingerprint of the model, None if the codes came from elsewhere."""
-        return self.store.version_info(self.store.active_version).model
+        return self.store.active_info().model
 
     @property
     def hasher(self) -> "Hasher":
@@ -118,11 +118,11 @@ class LocalIndex(Index):
         start = time.monotonic()
         version = self.store.active_version
         codes, names = encode_items(items, keys, self.bits, lambda: self.hasher)
-        batch = transactions.Batch(version, codes, names, labels)
+        batch = transactions.ItemBatch(version, codes, names, labels)
         replaced = self._add_batch(batch)
         return AddResult(len(batch) - replaced, replaced, seconds=time.monotonic() - start)
 
-    def _add_batch(self, batch: transactions.Batch) -> int:
+    def _add_batch(self, batch: transactions.ItemBatch) -> int:
         """Add many codes, and return how many items they replaced."""
         items.check_keys(batch.keys, len(batch))
         items.check_labels(batch.labels, len(batch))

@@ -130,6 +130,12 @@ class Store:
         statement = f"SELECT bits, model, {Sql.CLUSTERED_AT} FROM {Sql.VERSIONS} WHERE number = ?"
         return VersionInfo(*self.rows(statement, version)[0])
 
+    def active_info(self) -> VersionInfo:
+        """Return the description of the active version."""
+        active = f"SELECT value FROM {Sql.META} WHERE name = '{Sql.ACTIVE_VERSION}'"
+        statement = f"SELECT bits, model, {Sql.CLUSTERED_AT} FROM {Sql.VERSIONS} WHERE number = ({active})"
+        return VersionInfo(*self.rows(statement)[0])
+
     def centroids(self, version: int) -> Packed | None:
         """Return the centroids of a version (C, bytes), or None."""
         bits, blob = self.rows(f"SELECT bits, {Sql.CENTROIDS} FROM {Sql.VERSIONS} WHERE number = ?", version)[0]

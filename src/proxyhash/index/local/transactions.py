@@ -30,7 +30,7 @@ MAX_ITEM_ID = 2**32 - 1
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class ItemBatch:
     """Packed codes (n, bytes) of a version with their keys, and optionally labels and files."""
 
     version: int
@@ -45,11 +45,11 @@ class Batch:
         """Return n."""
         return len(self.codes)
 
-    def select(self, rows: slice) -> "Batch":
+    def select(self, rows: slice) -> "ItemBatch":
         """Return some of the items."""
         labels = None if self.labels is None else self.labels[rows]
         files = None if self.files is None else self.files[rows]
-        return Batch(self.version, self.codes[rows], self.keys[rows], labels, self.source, files)
+        return ItemBatch(self.version, self.codes[rows], self.keys[rows], labels, self.source, files)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Assignment:
     centroids: Packed | None
 
 
-def add_batch(store: Store, batch: Batch) -> int:
+def add_batch(store: Store, batch: ItemBatch) -> int:
     """Add a batch in one transaction, and return how many items with the same keys it replaced."""
     with store.writing() as generation:
         version, centroids = active_centroids(store)
@@ -90,7 +90,7 @@ def add_batch(store: Store, batch: Batch) -> int:
     return replaced
 
 
-def add_batches(store: Store, batch: Batch) -> int:
+def add_batches(store: Store, batch: ItemBatch) -> int:
     """Add many codes in several transactions; clusters of the next part are assigned while one is written."""
     starts = range(0, len(batch), CODES_PER_TRANSACTION)
     parts = [batch.select(slice(first, first + CODES_PER_TRANSACTION)) for first in starts]

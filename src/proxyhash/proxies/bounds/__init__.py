@@ -1,4 +1,4 @@
-"""Upper bounds on how far apart C points can be: corners of the cube (binary proxies) or points of the sphere."""
+"""Bounds on minimal distances of codes and of points on the sphere, and on assignments."""
 
 from proxyhash.proxies.bounds.hamming import largest_min_distance
 from proxyhash.proxies.bounds.sphere import least_max_cosine

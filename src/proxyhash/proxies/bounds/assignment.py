@@ -1,17 +1,17 @@
-"""How much can an assignment gain? Upper bounds on sum_{i != j} s_ij cos(w_gamma_i, w_gamma_j) over permutations gamma."""
+"""Upper bounds on the gain sum_{i != j} s_ij cos(w_gamma_i, w_gamma_j) of an assignment over permutations gamma."""
 
 import numpy as np
 from scipy.linalg import eigh
 
 from proxyhash.proxies.geometry import Floats, unit_rows
 
-# Classes up to which all pairs are sorted, and up to which eigenvalues are computed: beyond, they take minutes.
+# Numbers of classes up to which pairs are sorted and eigenvalues are computed; with more, both take minutes.
 _SORT_UP_TO = 4_096
 _EIGENVALUES_UP_TO = 2_000
 
 
 def largest_gain(similarity: Floats, weights: Floats) -> float:
-    """Return a number that no assignment of `weights` (C, d) to classes with `similarity` (C, C) can exceed."""
+    """Return an upper bound on the gain of assigning `weights` (C, d) to classes with `similarity` (C, C)."""
     unit = unit_rows(weights.astype(np.float64))
     bounds = [correlation_bound(similarity, unit)]
     if len(unit) <= _SORT_UP_TO:
@@ -22,7 +22,7 @@ def largest_gain(similarity: Floats, weights: Floats) -> float:
 
 
 def correlation_bound(similarity: Floats, unit: Floats) -> float:
-    """No correlation exceeds 1: mean part plus the product of the two spreads over pairs i != j."""
+    """Return the gain at correlation 1: mean part plus the product of the two spreads over pairs i != j."""
     pairs = len(unit) * (len(unit) - 1)
     s_sum, s_squares = _pair_sums(similarity)
     g_sum, g_squares = cosine_sums(unit)
@@ -31,24 +31,24 @@ def correlation_bound(similarity: Floats, unit: Floats) -> float:
 
 
 def rearrangement_bound(similarity: Floats, unit: Floats) -> float:
-    """Pair the most similar classes with the nearest proxies as if pairs could be matched one by one."""
+    """Return the gain if pairs of classes and pairs of proxies could be matched one by one, in sorted order."""
     above = np.triu_indices(len(unit), k=1)
     return float(2 * np.dot(np.sort(similarity[above]), np.sort((unit @ unit.T)[above])))
 
 
 def projection_bound(similarity: Floats, unit: Floats) -> float:
-    """Hadley, Rendl and Wolkowicz: permutations fix the vector of ones; on its complement pair eigenvalue by eigenvalue.
+    """Return the bound of Hadley, Rendl and Wolkowicz: eigenvalues are paired on the complement of the vector of ones.
 
-    W W' has rank d, so only the d largest eigenvalues of the centred similarity meet one that is not zero.
+    W W' has rank d, so only the d largest eigenvalues of the centered similarity meet one that is not zero.
     """
     n = len(unit)
     s = similarity.astype(np.float64)
     np.fill_diagonal(s, 0)
     rows = s.sum(axis=1)
-    centred = s - rows / n - rows[:, None] / n + rows.sum() / n**2
+    centered = s - rows / n - rows[:, None] / n + rows.sum() / n**2
     spectrum = np.linalg.eigvalsh((unit - unit.mean(axis=0)).T @ (unit - unit.mean(axis=0)))[::-1]
     kept = min(len(spectrum), n - 1)
-    top = eigh(centred, eigvals_only=True, subset_by_index=[n - kept, n - 1])[::-1]
+    top = eigh(centered, eigvals_only=True, subset_by_index=[n - kept, n - 1])[::-1]
     reach = np.sort(rows) @ np.sort(unit @ unit.sum(axis=0))
     total = rows.sum() * np.square(unit.sum(axis=0)).sum()
     return float(top @ spectrum[:kept] + 2 * reach / n - total / n**2)

@@ -1,7 +1,7 @@
-"""Binary codes: how far apart can C words of d bits be? The classical upper bounds on A(d, D), each exact arithmetic.
+"""Upper bounds on the minimal distance of C words of d bits, in exact arithmetic.
 
-A(d, D) is the most words of d bits with pairwise distances of at least D. For odd D, A(d, D) = A(d + 1, D + 1), so every
-bound below is asked about even D only.
+A(d, D) is the largest number of words of d bits with pairwise distances of at least D. For odd D, A(d, D) = A(d + 1, D + 1),
+so the functions below are called for even D only.
 """
 
 from fractions import Fraction
@@ -11,7 +11,7 @@ from math import comb
 import numpy as np
 from scipy.optimize import linprog
 
-# The best upper bounds known on A(n, D) for n up to 28, sharper than the general ones below where those are not tight.
+# The best known upper bounds on A(n, D) for n up to 28, where the general bounds below are not tight.
 # Column D starts at the length beside it. Source: A. E. Brouwer's table of general binary codes, which continues
 # Best, Brouwer, MacWilliams, Odlyzko and Sloane, "Bounds for binary codes of length less than 25" (1978).
 _FIRST_LENGTH_AND_SIZES = {
@@ -29,8 +29,8 @@ KNOWN_SIZES = {
 }
 """Upper bounds on A(n, D), by (n, D)."""
 
-_STEPS_PER_UNIT = 2**40  # the solver's solution is rounded to this grid before it is proved
-_LINEAR_PROGRAM_UP_TO = 256  # bits; beyond, its exact check takes too long for what it adds
+_STEPS_PER_UNIT = 2**40  # the solution of the linear program is rounded to this grid before it is verified
+_LINEAR_PROGRAM_UP_TO = 256  # with more bits, its exact check takes too long
 
 
 @cache
@@ -43,7 +43,7 @@ def largest_min_distance(words: int, bits: int) -> int:
 
 
 def _is_possible(words: int, bits: int, distance: int) -> bool:
-    """Ask the bounds, the cheapest first, whether `words` words of `bits` bits at `distance` are ruled out."""
+    """Return whether no bound excludes `words` words of `bits` bits at `distance`; cheap bounds come first."""
     n, d = (bits, distance) if distance % 2 == 0 else (bits + 1, distance + 1)
     if plotkin_bound(n, d) < words or KNOWN_SIZES.get((n, d), words) < words or hamming_bound(n, d) < words:
         return False
@@ -51,20 +51,20 @@ def _is_possible(words: int, bits: int, distance: int) -> bool:
 
 
 def plotkin_bound(n: int, d: int) -> int:
-    """Plotkin, for even d: 2 floor(d / (2d - n)) words if 2d > n, 4d if 2d = n; shortened to there from longer words."""
+    """Return the Plotkin bound for even d: 2 floor(d / (2d - n)) if 2d > n, 4d if 2d = n; longer codes are shortened."""
     if 2 * d > n:
         return 2 * (d // (2 * d - n))
     return 4 * d << (n - 2 * d)  # A(n, d) <= 2 A(n - 1, d)
 
 
 def hamming_bound(n: int, d: int) -> int:
-    """Sphere packing, for even d: balls of radius (d - 2) / 2 around words of n - 1 bits do not overlap."""
+    """Return the sphere-packing bound for even d: balls of radius (d - 2) / 2 around words of n - 1 bits are disjoint."""
     return int(2 ** (n - 1) // sum(comb(n - 1, k) for k in range((d - 2) // 2 + 1)))
 
 
 @cache
 def delsarte_bound(n: int, d: int) -> int:
-    """Return an upper bound on A(n, d) for even d; never below the true value, whatever the solver's rounding.
+    """Return the linear programming bound of Delsarte on A(n, d) for even d, valid for any rounding of the solver.
 
     Dual program, with Q_k(i) = K_k(i) / C(n, k) the Krawtchouk polynomials scaled to 1 at 0: any g_k >= 0 with
     f(i) = 1 + sum_k g_k Q_k(i) <= 0 at every distance i that may occur gives A(n, d) <= f(0) = 1 + sum_k g_k.
@@ -75,11 +75,11 @@ def delsarte_bound(n: int, d: int) -> int:
     found = linprog(np.ones(table.shape[1]), A_ub=table, b_ub=-np.ones(len(table)), method="highs")
     if found.x is None:
         return 1 << n
-    return _proved([Fraction(max(0, round(g * _STEPS_PER_UNIT)), _STEPS_PER_UNIT) for g in found.x], values, n)
+    return _verify([Fraction(max(0, round(g * _STEPS_PER_UNIT)), _STEPS_PER_UNIT) for g in found.x], values, n)
 
 
-def _proved(weights: list[Fraction], values: list[list[Fraction]], n: int) -> int:
-    """Turn a nearly feasible solution into a bound that holds: lower f by its largest violation v, f(0) / (1 - v)."""
+def _verify(weights: list[Fraction], values: list[list[Fraction]], n: int) -> int:
+    """Return a valid bound from a nearly feasible solution: f is lowered by its largest violation v, f(0) / (1 - v)."""
     worst = max(1 + sum(g * q for g, q in zip(weights, row, strict=True) if g) for row in values)
     violation = max(worst, Fraction(0))
     if violation >= 1:

@@ -1,4 +1,4 @@
-"""Spherical codes: no C unit vectors of R^d can have a largest cosine below `least_max_cosine(C, d)`."""
+"""Lower bounds on the largest cosine of C unit vectors of R^d."""
 
 from itertools import count
 from math import comb, cos, pi

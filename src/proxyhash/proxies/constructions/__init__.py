@@ -1,7 +1,7 @@
-"""Codes that are constructed, not searched on the sphere: the largest minimal distance for C classes and d bits.
+"""Constructions of binary codes with a large minimal distance.
 
-`hadamard` and `plotkin` for few classes, `bch` for many, `column_search` for all linear codes in between, `annealed` for
-what is left; `best` tries them and keeps what measures best.
+`hadamard` is for few classes, `bch` for many, `column_search` and `orbit_search` for linear codes in between; `best` tries
+them and keeps the code of the largest measured distance.
 """
 
 from proxyhash.proxies.constructions.best import best_code

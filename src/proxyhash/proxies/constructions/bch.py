@@ -1,4 +1,4 @@
-"""Extended BCH codes and their relatives as trace codes over GF(2^m): long codes for many classes, without search.
+"""Extended BCH codes and related trace codes over GF(2^m), for many classes.
 
 With exponents E, the words are c(x) = a_0 + sum_{e in E} Tr(a_e x^e) over all x of GF(2^m), so the column of x is a one
 followed by the bits of each x^e. Without a_0 there is no leading one and x = 0 is left out.
@@ -14,12 +14,12 @@ from proxyhash.proxies.constructions.column_search import resize_columns
 from proxyhash.proxies.constructions.field import generator_powers
 from proxyhash.proxies.constructions.linear import Columns, linear_distance, shorten
 
-_MAX_DIMENSIONS = 18  # up to here all weights of a code are looked at
+_MAX_DIMENSIONS = 18  # with more, computing all weights of a code takes too long
 
 
 @dataclass(frozen=True, eq=False)
 class TraceCode:
-    """A linear code by its columns, their number of bits k, and its distance, found by looking at every word."""
+    """A linear code: its columns, their number of bits k, and its minimal distance."""
 
     columns: Columns
     k: int
@@ -27,32 +27,32 @@ class TraceCode:
 
 
 def trace_code_columns(k: int, bits: int, most: int) -> Columns | None:
-    """Return columns (d,) of a [d, k] code made from the trace code that promises the largest distance.
+    """Return columns (d,) of a [d, k] code made from the trace code of the largest guaranteed distance.
 
-    A longer code is shortened while it has dimensions to spare, then cut, at most one off its distance for each bit; a
-    shorter one gets more columns. A code that promises `most` ends the search. None where k is beyond what can be looked at.
+    A longer code is shortened while it has dimensions to spare, then cut, which costs at most 1 of distance for each bit; a
+    shorter one gets more columns. A code that guarantees `most` ends the search. None for k that is too large.
     """
     best: tuple[int, TraceCode] | None = None
     for code in trace_codes(k, bits):
         spare = len(code.columns) - bits
         cut = max(0, spare - (code.k - k))
-        promised = code.distance - cut
-        if best is None or promised > best[0]:
-            best = promised, code
+        guaranteed = code.distance - cut
+        if best is None or guaranteed > best[0]:
+            best = guaranteed, code
         if best[0] >= most:
             break
     return None if best is None else _fit_length(best[1], k, bits)
 
 
 def _fit_length(code: TraceCode, k: int, bits: int) -> Columns:
-    """Shorten as far as there are dimensions to spare, keep the words whose last message bits are 0, and fit the length."""
+    """Shorten while there are dimensions to spare, keep words whose last message bits are 0, and fit the length."""
     spare = max(0, len(code.columns) - bits)
     columns, _ = shorten(code.columns, code.k, min(spare, code.k - k))
     return resize_columns(columns & ((1 << k) - 1), k, bits)
 
 
 def trace_codes(k: int, bits: int) -> Iterator[TraceCode]:
-    """Yield trace codes of at least k dimensions whose length is a power of two, or one less, near `bits`."""
+    """Yield trace codes of at least k dimensions and a length near `bits` that is a power of two, or one less."""
     for m in {max(2, bits.bit_length() - 1), max(2, (bits - 1).bit_length())}:
         spare = max(0, 2**m - bits)
         for exponents in _exponent_sets(m, k - 1, k + spare):
@@ -95,7 +95,7 @@ def _coordinates(values: Columns) -> tuple[int, Columns]:
 
 
 def _exponent_sets(m: int, at_least: int, enough: int) -> Iterator[tuple[int, ...]]:
-    """Yield sets of coset leaders with 1 whose cosets hold `at_least` exponents together; sets of `enough` do not grow."""
+    """Yield sets of coset leaders with 1 whose cosets hold `at_least` exponents; sets with `enough` do not grow."""
     cosets = cyclotomic_cosets(m)
 
     def grow(chosen: tuple[int, ...], size: int) -> Iterator[tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""The largest minimal distance that can be constructed for C classes and d bits."""
+"""Codes of the largest minimal distance that can be constructed for C classes and d bits."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -23,10 +23,10 @@ from proxyhash.proxies.constructions.orbit_search import orbit_columns
 from proxyhash.utils.random import generator
 
 _MAX_SHORT_SEARCH_CLASSES = 128  # classes
-_MAX_SEARCH_DIMENSIONS = 12  # dimensions: beyond, a search from scratch does not come near the trace codes
+_MAX_SEARCH_DIMENSIONS = 12  # with more dimensions, a search from scratch is far worse than trace codes
 _MAX_WORDS = 1 << 16
-_MAX_BALANCED_CLASSES = 64  # classes; with more, a good choice of words is balanced enough
-_ACCEPTED_IMBALANCE = 0.35  # the largest |mean| of a bit with which a code of the largest distance is taken at once
+_MAX_BALANCED_CLASSES = 64  # with more classes, a good choice of words is balanced enough
+_ACCEPTED_IMBALANCE = 0.35  # largest |mean| of a bit at which a code of the largest distance ends the search
 _MAX_ANNEALED_CLASSES = 64  # with more, random flips do not improve on algebraic codes
 _FLIPS = 200_000
 _STAGES = 20
@@ -35,10 +35,10 @@ Blocks = list[Signs]
 
 
 def best_code(classes: int, bits: int, seed: int = 0) -> Signs:
-    """Return C words (C, d) of +1 and -1, C <= 2^d, as far apart as any construction here gets, no bit constant.
+    """Return C words (C, d) of +1 and -1, C <= 2^d, of the largest minimal distance, without constant bits.
 
-    The constructions do not depend on the seed, and neither does the distance; the seed chooses the words where there are
-    more than C, their order, and the order and sign of the bits. The distance that counts is measured over all pairs.
+    Constructions and distance do not depend on the seed. The seed chooses the words of codes with more than C, their order,
+    and the order and signs of the bits. The minimal distance is measured over all pairs.
     """
     random = generator(seed, "code")
     most = largest_min_distance(classes, bits)
@@ -58,7 +58,7 @@ def best_code(classes: int, bits: int, seed: int = 0) -> Signs:
 def _candidates(classes: int, bits: int) -> Iterator[Blocks]:
     """Yield codes of at least C words, each as blocks of bits whose words may be chosen independently.
 
-    Where the search for a linear code is short it comes before the Hadamard codes: a linear code can be extended later.
+    A short search for a linear code comes before Hadamard codes, because a linear code can be extended later.
     """
     yield from islice(plotkin_codes(classes, bits), 1)
     hadamard = ([code] for code in islice(biorthogonal_codes(classes, bits), 1))
@@ -96,7 +96,10 @@ def _column_candidates(k: int, bits: int, most: int) -> Iterator[Columns]:
 
 
 def anneal_code(code: Signs, reached: int, most: int) -> Signs:
-    """Return words (C, d) of a larger minimal distance than that of `code`, which is `reached`, or `code` itself."""
+    """Return words (C, d) of a larger minimal distance than `reached`, that of `code`, or `code` itself.
+
+    Single bits are flipped from a random start until the minimal distance is one larger, as long as that succeeds.
+    """
     classes, bits = code.shape
     while classes <= _MAX_ANNEALED_CLASSES and reached < most:
         random = generator(0, "annealed code", classes, bits, reached)

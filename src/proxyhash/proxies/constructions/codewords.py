@@ -1,4 +1,4 @@
-"""Which words of a larger code to take, which bits to even out, how to turn the cube: none of it costs distance."""
+"""Minimal distance of code words, and changes that keep it: choice of words, balance of bits, permutations."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,10 @@ _SWAPS_A_ROUND = 128
 
 
 def choose_balanced_rows(words: Signs, count: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Return `count` rows of `words` (M, d) whose bits are as often +1 as -1, or nearly.
+    """Return `count` rows of `words` (M, d) whose bits are nearly as often +1 as -1.
 
-    From a random choice, the best of some random exchanges is made as long as one lowers the sum of fourth powers of the
-    bits' sums, which the most lopsided bits dominate.
+    From a random choice, the best of some random exchanges is applied while it lowers the sum of fourth powers of the sums
+    of the bits, which the least balanced bits dominate.
     """
     order = random.permutation(len(words))
     chosen, left = order[:count], order[count:]
@@ -41,12 +41,12 @@ def bit_imbalance(words: Signs) -> float:
 
 
 def balance_bits(words: Signs, reached: int) -> Signs:
-    """Flip single bits of few words (C, d) so that lopsided bits become less so, where all stay `reached` bits apart."""
+    """Flip bits of words (C, d) to balance the bits, keeping a minimal distance of `reached`."""
     words = words.copy()
     distance = (words.shape[1] - words.astype(np.int64) @ words.T) // 2
     for k in np.argsort(-np.abs(words.sum(axis=0)), kind="stable"):
         for i in range(len(words)):
-            if words[i, k] * words[:, k].sum() < 2:  # flipping it would not help
+            if words[i, k] * words[:, k].sum() < 2:  # a flip would not improve the balance
                 continue
             after = distance[i] + words[i, k] * words[:, k]
             after[i] = reached
@@ -57,7 +57,7 @@ def balance_bits(words: Signs, reached: int) -> Signs:
 
 
 def shuffle_code(words: Signs, random: np.random.Generator) -> Signs:
-    """Shuffle the rows of `words` (C, d), shuffle the bits and flip some of them: the distances stay as they are."""
+    """Permute the rows and the bits of `words` (C, d) and flip some bits, which keeps all distances."""
     classes, bits = words.shape
     flips = np.where(random.random(bits) < 0.5, -1, 1).astype(np.int8)
     turned_words: Signs = words[random.permutation(classes)][:, random.permutation(bits)] * flips

@@ -1,4 +1,4 @@
-"""A tabu search for the columns of a linear code: take the cheapest column out, put the best one in.
+"""Tabu search for the columns of a linear code: remove the cheapest column, add the best one.
 
 The penalty of a code is sum_x f(w(x)) over messages x != 0 with f(w) = max(0, goal - w)^2 and w(x) the weight. What one
 more column c changes in it is sum_x [c . x = 1] g(x) with g(x) = f(w(x) + 1) - f(w(x)), and one Walsh-Hadamard transform of
@@ -21,15 +21,15 @@ from proxyhash.utils.random import generator
 
 _MAX_ADDITIONS = 2e8  # additions in the transforms of one search: about a second
 _MAX_STEPS = 20_000  # up to k = 7 and 64 bits every best code is found within 5,000
-_TENURE = 3  # steps for which a moved column stays where it is, at least; at most twice as many
-_RANDOM_REMOVALS = 0.2  # the share of steps that take out any column: without them the search runs in circles
+_TENURE = 3  # smallest number of steps for which a moved column is tabu; the largest is twice as many
+_RANDOM_REMOVALS = 0.2  # share of steps that remove a random column, without which the search cycles
 
 
 def search_columns(k: int, bits: int, most: int, start: Columns | None = None) -> Columns:
-    """Return columns (d,) of a [d, k] code, d >= k, of the largest distance found, no further than `most`; none is 0.
+    """Return nonzero columns (d,) of a [d, k] code, d >= k, of the largest distance found, at most `most`.
 
-    From `start`, or from scratch, the goal rises until a search fails. An even goal is searched as the odd one below it in
-    one bit less, to which the parity bit is added. Whole copies of all columns, one kept back, are not searched.
+    From `start`, or from scratch, the target rises until a search fails. For an even target, the odd distance below it is
+    searched with one bit less, and the parity bit is added. All but one of the complete sets of all columns are fixed.
     """
     copies = max(0, bits // ((1 << k) - 1) - 1) if start is None else 0
     fixed = np.tile(np.arange(1, 1 << k), copies)
@@ -47,7 +47,7 @@ def search_columns(k: int, bits: int, most: int, start: Columns | None = None) -
 
 
 def initial_columns(k: int, bits: int) -> Columns:
-    """Return the unit vectors and random columns (d,), all of them before any twice."""
+    """Return the unit vectors and random columns (d,); no column repeats before all occur."""
     random = generator(0, "columns", k, bits)
     units = 1 << np.arange(k)
     rounds = [random.permutation((1 << k) - 1) + 1 for _ in range(bits // ((1 << k) - 1) + 1)]
@@ -64,7 +64,7 @@ def _search(k: int, start: Columns, goal: int) -> Columns | None:
 
 
 def resize_columns(columns: Columns, k: int, bits: int) -> Columns:
-    """Return `bits` columns: the cheapest are taken out, or the best put in, one after the other."""
+    """Return `bits` columns: the cheapest are removed, or the best added, one by one."""
     columns = columns.copy()
     while len(columns) != bits:
         counts = word_weights(columns, k)
@@ -81,7 +81,7 @@ def resize_columns(columns: Columns, k: int, bits: int) -> Columns:
 
 @jit(nogil=True)
 def _addition_values(counts: NDArray[np.int64], goal: int, values: NDArray[np.float64]) -> None:
-    """Write to `values` (2^k,) numbers that are larger the more a column would lower the penalty."""
+    """Write to `values` (2^k,) the merit of adding each column: how much it lowers the penalty."""
     values[0] = 0
     for x in range(1, len(values)):
         short = max(0, goal - counts[x])
@@ -91,7 +91,7 @@ def _addition_values(counts: NDArray[np.int64], goal: int, values: NDArray[np.fl
 
 @jit(nogil=True)
 def _removal_values(counts: NDArray[np.int64], goal: int, values: NDArray[np.float64]) -> None:
-    """Write to `values` (2^k,) numbers that are larger the less the penalty would rise without a column."""
+    """Write to `values` (2^k,) the merit of removing each column: how little it raises the penalty."""
     values[0] = 0
     for x in range(1, len(values)):
         values[x] = 2 * (goal - counts[x]) + 1 if goal >= counts[x] else 0
@@ -100,13 +100,13 @@ def _removal_values(counts: NDArray[np.int64], goal: int, values: NDArray[np.flo
 
 @jit(nogil=True)
 def _reach(columns: Columns, counts: NDArray[np.int64], goal: int, steps: int, random: np.random.Generator) -> bool:
-    """Exchange columns in place, with the weights `counts` (2^k,), until no weight is below `goal`, or give up."""
+    """Exchange columns and their weights `counts` (2^k,) in place until no weight is below `goal`; return success."""
     size, bits = len(counts), len(columns)
     values, everything = np.empty(size), np.arange(1, size)
     parity = np.zeros(size, np.int8)
     for x in range(1, size):
         parity[x] = parity[x >> 1] ^ (x & 1)
-    free_from = np.zeros(size, np.int64)  # the step from which on a column may move again
+    free_from = np.zeros(size, np.int64)  # first step at which a column may move again
     for step in range(1, steps + 1):
         place = np.int64(random.random() * bits)
         if random.random() >= _RANDOM_REMOVALS:
@@ -138,7 +138,7 @@ def _largest(
     random: np.random.Generator,
     place: np.int64,
 ) -> np.int64:
-    """Return the place in `columns` of the largest value among those free to move, ties by lot, or `place` if none is."""
+    """Return the index in `columns` of the largest value that is not tabu, ties at random, or `place` if all are tabu."""
     highest, ties = -np.inf, 0
     for candidate in range(len(columns)):
         value = values[columns[candidate]]

@@ -1,4 +1,4 @@
-"""More words for a code that must not change: words of the smallest linear code around it first, then single flips."""
+"""Additional words for a code that does not change."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 from proxyhash.proxies.bit_annealing import AnnealingStage, Signs, anneal_bits
 from proxyhash.proxies.geometry import Floats
 
-_MAX_DIMENSIONS = 16  # of the linear code whose words are all looked at
-_RANDOM_WORDS = 4096  # random words to choose from besides
+_MAX_DIMENSIONS = 16  # of a linear code whose words are enumerated
+_RANDOM_WORDS = 4096  # additional candidates
 _MAX_PAIRS = 1e9  # by the flips of one search: about a second
 _MAX_FLIPS = 2_000_000
 _STAGES = 20
@@ -16,9 +16,9 @@ _STAGES = 20
 def complete_code(old: Floats, new: int, random: np.random.Generator) -> Signs:
     """Return `new` words (new, d) of +1 and -1 that are far from the rows of `old` (C, d) and from each other.
 
-    The words are taken one by one, always the one farthest from all before, out of the affine hull of `old` (a code that was
-    cut from a linear one gets its own words back), the complements of `old`, and random words. Then single bits are flipped
-    as long as that raises the least distance of a new word.
+    Words are chosen one by one, each the farthest from all before, from the affine hull of `old` (which contains the
+    missing words of a linear code), the complements of `old`, and random words. Then single bits are flipped while that
+    increases the smallest distance of a new word.
     """
     old = np.ascontiguousarray(old, np.float32)
     strangers = np.where(random.random((max(_RANDOM_WORDS, 4 * new), old.shape[1])) < 0.5, -1, 1).astype(np.float32)
@@ -32,7 +32,7 @@ def complete_code(old: Floats, new: int, random: np.random.Generator) -> Signs:
 
 
 def affine_hull(words: Signs) -> Signs:
-    """Return all sums of an odd number of `words` (C, d), or no word where these are too many to look at.
+    """Return all sums of an odd number of `words` (C, d), or none if there are too many.
 
     In signs a sum is a product; the rows relative to the first span the linear code, and its basis is found by elimination.
     """
@@ -56,8 +56,8 @@ def affine_hull(words: Signs) -> Signs:
 
 
 def farthest_first(old: Signs, candidates: Signs, count: int) -> Signs:
-    """Return `count` of the `candidates` (M, d), each in its turn the one farthest from `old` and from those before it."""
-    nearest = np.full(len(candidates), -np.inf, np.float32)  # the largest product with a word that is taken
+    """Return `count` of the `candidates` (M, d), each the farthest from `old` and from those chosen before."""
+    nearest = np.full(len(candidates), -np.inf, np.float32)  # the largest product with a chosen word
     for first in range(0, len(old), 256):
         np.maximum(nearest, (candidates @ old[first : first + 256].T).max(axis=1), out=nearest)
     chosen = np.empty(count, np.int64)
@@ -83,7 +83,7 @@ def _smallest_new_distance(old: Signs, found: Signs) -> int:
 
 
 def _unused_words(old: Signs, count: int) -> Signs:
-    """Return the first `count` words in counting order that are not in `old`: there are few left, and all are as near."""
+    """Return the first `count` words in binary order that are not in `old`."""
     bits = old.shape[1]
     taken = {row.tobytes() for row in old > 0}
     free = []

@@ -1,6 +1,6 @@
-"""Finite fields of q = p^m elements, small enough for tables: what Paley's matrices and the trace codes are made of.
+"""Finite fields of q = p^m elements as tables, for Paley matrices and trace codes.
 
-The number of an element has the element's coefficients as its digits in base p, the constant one lowest.
+The digits of an element's number in base p are its coefficients, the constant one lowest.
 """
 
 from functools import cache
@@ -13,7 +13,7 @@ Elements = NDArray[np.int64]
 
 
 def prime_power(size: int) -> tuple[int, int] | None:
-    """Return p and m with p^m = `size`, or None where there is no field of so many elements."""
+    """Return p and m with p^m = `size`, or None if there is no field of this size."""
     p = next((divisor for divisor in range(2, size + 1) if size % divisor == 0), 0)
     m = 0
     while p and p**m < size:
@@ -23,8 +23,10 @@ def prime_power(size: int) -> tuple[int, int] | None:
 
 @cache
 def generator_powers(p: int, m: int) -> Elements:
-    """Return the powers g^0, ..., g^(q - 2) of a generator g of GF(p^m) (q - 1,): every element but 0, once."""
-    for coefficients in product(range(1, p), *[range(p)] * (m - 1)):  # without a constant, powers of x would end in 0
+    """Return the powers g^0, ..., g^(q - 2) of a generator g of GF(p^m) (q - 1,): all elements but 0."""
+    for coefficients in product(
+        range(1, p), *[range(p)] * (m - 1)
+    ):  # the constant coefficient of a primitive polynomial is not 0
         powers = _powers_of_x(p, coefficients)
         if len(powers) == p**m - 1:
             return np.array(powers, np.int64)
@@ -32,7 +34,7 @@ def generator_powers(p: int, m: int) -> Elements:
 
 
 def _powers_of_x(p: int, reduction: tuple[int, ...]) -> list[int]:
-    """Multiply 1 by x until 1 returns, where `reduction` (m,) are the coefficients that stand for x^m.
+    """Multiply 1 by x until 1 returns, where `reduction` (m,) are the coefficients of x^m.
 
     For m = 1, x is the number reduction[0] itself.
     """

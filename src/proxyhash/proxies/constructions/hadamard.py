@@ -1,4 +1,4 @@
-"""Codes from Hadamard matrices: the largest distance there is wherever Plotkin's bound is the one that counts."""
+"""Codes from Hadamard matrices, including the codes of Levenshtein that meet the Plotkin bound."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -13,16 +13,18 @@ Signs = NDArray[np.int8]
 
 @cache
 def hadamard(order: int) -> Signs | None:
-    """Return a Hadamard matrix (order, order) of +1 and -1 with first row and column all +1, or None if none is known here.
+    """Return a Hadamard matrix (order, order) with first row and column all +1, or None if no construction applies.
 
-    Known are 1, 2, Paley's two families, and products of known orders: up to 256 all but 92, 116, 156, 172, 184, 188, 232
-    and 236.
+    Constructions are orders 1 and 2, both Paley families, and products: all orders up to 256 but 92, 116, 156, 172, 184,
+    188, 232 and 236.
     """
     if order in (1, 2):
         return np.array([[1, 1], [1, -1]], np.int8)[:order, :order]
     if order % 4:
         return None
-    power_of_two = order & (order - 1) == 0  # Sylvester's matrix first: its rows are a linear code, which can be extended
+    power_of_two = (
+        order & (order - 1) == 0
+    )  # Sylvester's matrix is preferred: its rows are a linear code, which can be extended
     for construct in (_product, _paley_one, _paley_two) if power_of_two else (_paley_one, _paley_two, _product):
         if (found := construct(order)) is not None:
             return _normalize(found)
@@ -96,8 +98,8 @@ def biorthogonal_code(order: int) -> Signs | None:
 def plotkin_codes(classes: int, bits: int) -> Iterator[list[Signs]]:
     """Yield codes of at least C words and d bits, the largest distance first, each as blocks of columns side by side.
 
-    Every block holds at least C words that are far apart in it whichever C are taken, so words may be chosen and matched
-    block by block. A code of odd distance is one of the next even distance and one more bit, without its last bit.
+    Any C words of a block have its distance, so words may be chosen independently in each block. A code of odd distance
+    is a code of the next even distance and one more bit, without its last bit.
     """
     for distance in range(bits, 0, -1):
         length, even = (bits, distance) if distance % 2 == 0 else (bits + 1, distance + 1)
@@ -110,7 +112,7 @@ def plotkin_codes(classes: int, bits: int) -> Iterator[list[Signs]]:
 
 
 def biorthogonal_codes(classes: int, bits: int) -> Iterator[Signs]:
-    """Yield Hadamard codes of at least C words cut to d bits, the largest distance first: each bit cut costs one."""
+    """Yield Hadamard codes of at least C words cut to d bits, the largest distance first; each cut bit costs 1."""
     orders = [order for order in (1, 2, *range(4, bits + bits // 4 + 4, 4)) if bits <= order and 2 * order >= classes]
     for order in sorted(orders):
         code = biorthogonal_code(order)
@@ -119,7 +121,7 @@ def biorthogonal_codes(classes: int, bits: int) -> Iterator[Signs]:
 
 
 def levenshtein_blocks(words: int, length: int, distance: int) -> list[Signs] | None:
-    """Return a code of 2 k words that meets Plotkin's bound for even `distance` > `length` / 2, or None without matrices.
+    """Return a code of 2 k words that meets Plotkin's bound for even `distance` > `length` / 2, or None.
 
     With a = d (2 k + 1) - n (k + 1) and b = k n - d (2 k - 1), n = (2 k - 1) a + (2 k + 1) b and d = k a + (k + 1) b:
     shortened Hadamard codes of orders 4 k and 4 k + 4 supply two units of a or of b each, simplex codes of half the order
@@ -134,7 +136,7 @@ def levenshtein_blocks(words: int, length: int, distance: int) -> list[Signs] | 
 def _units(count: int, half: int) -> list[Signs | None]:
     """Return codes of at least 2 `half` words with length `count` (2 half - 1) and distance `count` half in all."""
     pairs, single = divmod(count, 2)
-    if half % 2 == 0 or half == 1:  # a simplex code of order 2 half may exist, and stands for one unit
+    if half % 2 == 0 or half == 1:  # a simplex code of order 2 half may exist, and gives one unit
         return [simplex_code(2 * half)] * count
     return [shortened_code(4 * half)] * pairs + [None] * single
 

@@ -1,7 +1,7 @@
-"""Linear codes as columns: a [d, k] code is d vectors of GF(2)^k, numbers of k bits, one for each bit of a word.
+"""Linear codes as columns: a [d, k] code is d vectors of GF(2)^k, one for each bit, as integers of k bits.
 
-The word of a message x of k bits has the parity of x & column as its bits. All 2^k weights are one Walsh-Hadamard transform
-of how often each column occurs, so a minimal distance costs milliseconds, not pairs of words.
+Bit i of the word of a message x is the parity of x & column_i. All 2^k weights are one Walsh-Hadamard transform of the
+histogram of columns, so the minimal distance needs no pairs of words.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ def word_weights(columns: Columns, k: int) -> NDArray[np.int64]:
 
 
 def linear_distance(columns: Columns, k: int) -> int:
-    """Return the minimal distance of the code, which is the least weight of a word that is not 0."""
+    """Return the minimal distance of the code, the smallest nonzero weight."""
     return int(word_weights(columns, k)[1:].min())
 
 
@@ -34,16 +34,16 @@ def encode_messages(columns: Columns, messages: NDArray[np.int64]) -> Words:
 
 
 def add_parity(columns: Columns) -> Columns:
-    """Add the bit that makes every weight even, which turns an odd distance into the next even one.
+    """Append the parity bit, which makes every weight even and an odd distance one larger.
 
-    Where all weights are even already that bit would be constant, and a repeated column takes its place.
+    If all weights are even already, the parity bit would be constant, and a column is repeated instead.
     """
     parity = int(np.bitwise_xor.reduce(columns))
     return np.append(columns, parity or columns[0])
 
 
 def shorten(columns: Columns, k: int, count: int) -> tuple[Columns, int]:
-    """Keep the words that are 0 in `count` bits and drop these bits: [d, k] becomes [d - count, k - count] or a larger code.
+    """Keep the words that are 0 in `count` bits and drop these bits: [d, k] becomes at least [d - count, k - count].
 
     Of two messages that differ in the pivot of a dropped column one is kept: message bit `pivot` becomes the sum of the
     column's other message bits, that is every column with this bit set gets the dropped column added.

@@ -1,4 +1,4 @@
-"""A search for linear codes with a symmetry: columns in whole orbits, so that there are few of them to choose from.
+"""Search for linear codes with a symmetry, whose columns form whole orbits.
 
 With k even, multiplication in GF(2^k) by an element of order 3 and the map x -> x^4 permute the columns; codes made of whole
 orbits are codes over GF(4) with a symmetry of their own. At k = 10 there are 69 orbits in place of 1,023 columns, and a
@@ -16,15 +16,15 @@ from proxyhash.utils.random import generator
 
 _STARTS = 3
 _STEPS = 8_000
-_BITS_LEFT_OVER = 8  # at most, to be filled by single columns
-_WORTH = 0.47  # of a bit left over in distance: nearly the half that a random column adds
+_BITS_LEFT_OVER = 8  # that single columns fill
+_WORTH = 0.47  # distance per bit left over; a random column adds nearly a half
 
 
 def orbit_columns(k: int, bits: int, most: int) -> Columns:
-    """Return columns (d,) of a [d, k] code, k even, most of them in whole orbits; `most` is the distance hoped for."""
+    """Return columns (d,) of a [d, k] code, k even, most of them in whole orbits; `most` is the target distance."""
     orbits = column_orbits(k)
     sizes = np.array([len(orbit) for orbit in orbits])
-    added = np.unique([word_weights(orbit, k)[1:] for orbit in orbits], axis=1)  # messages of one orbit have the same weight
+    added = np.unique([word_weights(orbit, k)[1:] for orbit in orbits], axis=1)  # messages of one orbit have equal weights
     found = []
     for start in range(_STARTS):
         chosen = _choose(added, sizes, bits, most - most % 2, _STEPS, generator(0, "orbits", k, bits, start))
@@ -51,9 +51,9 @@ def column_orbits(k: int) -> list[Columns]:
 def _choose(
     added: NDArray[np.int64], sizes: NDArray[np.int64], bits: int, goal: int, steps: int, random: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Return which orbits (m,) to take, in or out one at a time, always the best that did not move lately.
+    """Return which orbits (m,) to use, by tabu search over single additions and removals.
 
-    `added` (m, classes of messages) is what an orbit adds to the weights. A set of fewer bits is judged by a lower goal.
+    `added` (m, classes of messages) is the contribution of an orbit to the weights. The goal is lower for fewer bits.
     """
     taken = np.zeros(len(sizes), np.bool_)
     best_taken, best = taken.copy(), -np.inf

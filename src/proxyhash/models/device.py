@@ -1,0 +1,40 @@
+"""Device that networks run on."""
+
+from proxyhash.utils.errors import InputError
+
+
+def find_device(name: str | None = None, local_rank: int | None = None) -> str:
+    """Return the device of a name, or a GPU if there is one, else the CPU.
+
+    Parameters
+    ----------
+    name
+        cpu, cuda or cuda:N; None for the default.
+    local_rank
+        Rank of this process on its machine; each process gets a GPU of its own.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    InputError
+        If this machine has no such device.
+
+    Examples
+    --------
+    >>> find_device("cpu")
+    'cpu'
+    """
+    import torch
+
+    if name is None and not torch.cuda.is_available():
+        return "cpu"
+    if name is None:
+        return "cuda" if local_rank is None else f"cuda:{local_rank % torch.cuda.device_count()}"
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError):
+        raise InputError(f"There is no device {name} here; try cpu.") from None
+    return name

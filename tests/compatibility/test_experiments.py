@@ -1,0 +1,79 @@
+"""Records, grids and tuned settings of release 0.1."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from helpers.release_0_1 import FILES, copy_of, read_json, run_command
+from proxyhash.utils.legacy_names import upgrade_label, upgrade_trial
+
+
+def test_records_are_read(tmp_path: Path) -> None:
+    from proxyhash.experiments import read_records
+
+    records = read_records(copy_of("records", tmp_path))
+    paths = sorted((FILES / "records").iterdir())
+    assert len(records) == len(paths) == 13
+    for record, path in zip(records, paths, strict=True):
+        stored = json.loads(path.read_text())
+        assert (record.bits, record.trial["label"]) == (stored["bits"], upgrade_label(stored["trial"]["label"]))
+        assert record.metrics["map"] == stored["metrics"]["map"]
+        assert record.metrics["all"] == stored["metrics"]["all"]
+
+
+def test_records_are_reported(tmp_path: Path) -> None:
+    from proxyhash.experiments import read_records
+    from proxyhash.report import compare
+
+    compared = repr(compare(read_records(copy_of("records", tmp_path))))
+    for method in ("softmax-pq", "sdh", "learned"):
+        assert method in compared
+
+
+def _expected(name: str) -> list[tuple[str, int, float]]:
+    return [(upgrade_label(each["label"]), each["bits"], each["map"]) for each in read_json(name)]
+
+
+@pytest.mark.parametrize("name", ["frozen", "transfer", "finetuned"])
+def test_complete_grid_is_not_run_again(name: str, tmp_path: Path) -> None:
+    folder = copy_of(f"grids/{name}", tmp_path)
+    before = {path.name: path.read_bytes() for path in (folder / "records").iterdir()}
+    records = run_command("benchmark", "--recipe", folder / "recipe.toml", "-o", folder / "records")
+    found = [(record["trial"]["label"], record["bits"], record["metrics"]["map"]) for record in records]
+    assert found == _expected(f"grids/{name}/expected.json")
+    assert {path.name: path.read_bytes() for path in (folder / "records").iterdir()} == before
+
+
+def test_tuned_grid_is_not_run_again(tmp_path: Path) -> None:
+    from proxyhash.experiments import Grid, run_grid
+    from proxyhash.experiments.tuned import tuned_grids
+    from proxyhash.experiments.tuning import tune
+
+    folder = copy_of("grids/tuned", tmp_path) / "records"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    optim = {"epochs": 1, "hidden_dim": 16}
+    grid = Grid("digits", ("lsh", "itq-cca", "shclm:triplet=1"), (8,), backbone="convnet", optim=optim)
+    (from_release,) = tuned_grids(grid, folder)
+    tune(grid, folder)
+    (again,) = tuned_grids(grid, folder)
+    assert [trial.as_dict(tags=False) for trial in again.trials()] == [t.as_dict(tags=False) for t in from_release.trials()]
+    records = run_grid(from_release, folder)
+    found = [(record.trial["label"], record.bits, record.metrics["map"]) for record in records]
+    assert found == _expected("grids/tuned/expected.json")
+    assert {path.name for path in folder.iterdir()} == before.keys(), "no record was added"
+
+
+def test_choices_are_read(tmp_path: Path) -> None:
+    from proxyhash.experiments import Grid
+    from proxyhash.experiments.tuned import tuned_grids
+
+    grid = Grid("cifar100", ("shclm:triplet=1", "shclm", "itq-cca", "bhc", "sdh"), (16,))
+    (chosen,) = tuned_grids(grid, copy_of("chosen", tmp_path))
+    assert [trial.as_dict(tags=False) for trial in chosen.trials()] == list(
+        map(upgrade_trial, read_json("chosen/expected.json"))
+    )
+    folds = Grid("cifar100", ("itq-cca", "ksh"), (16,), protocol="transfer", folds=(0, 1))
+    first, second = tuned_grids(folds, copy_of("chosen-rounds", tmp_path))
+    assert (first.folds, second.folds) == ((0,), (1,))
+    assert first.settings == {"itq-cca": {"ridge": 10.0}, "ksh": {"anchors": 1000}}

@@ -1,0 +1,50 @@
+"""Calibration, and queries without a match."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.codes import clustered_codes, make_keys
+from proxyhash import InputError
+from proxyhash.index import Calibration, calibrate
+from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.model_store import model_dir
+
+
+def test_precision_is_the_share_of_alike_pairs_and_never_rises() -> None:
+    """One query at 0: distances 0, 1, 1, 2, 4; alike, alike, not, alike, not. 1/2 at 1 and 1 at 2 are pooled to 2/3."""
+    query, database = np.zeros((1, 1), np.uint8), np.array([[0], [1], [2], [3], [15]], np.uint8)
+    found = calibrate(query, [0], database, [0, 0, 1, 0, 1], bits=8)
+    np.testing.assert_allclose(found.precision, [1, 2 / 3, 2 / 3, 0, 0, 0, 0, 0, 0])
+    assert found.pairs.tolist() == [1, 2, 1, 0, 1, 0, 0, 0, 0]
+    assert (found.radius(), found.radius(0.9), found.radius(1.1)) == (2, 0, -1)
+    np.testing.assert_allclose(found.at([0, 4]), [1, 0])
+
+
+def test_calibration_is_stored_with_its_model(tmp_path: Path) -> None:
+    assert Calibration.load(tmp_path, 8) is None
+    found = calibrate(clustered_codes(20, 1, 0), np.arange(20) % 3, clustered_codes(50, 1, 1), np.arange(50) % 3, bits=8)
+    found.save(tmp_path)
+    again = Calibration.load(tmp_path, 8)
+    assert again is not None
+    np.testing.assert_array_equal(again.precision, found.precision)
+    with pytest.raises(InputError, match="does not fit codes of 16 bits"):
+        Calibration.load(tmp_path, 16)
+    (tmp_path / "calibration.json").write_text("{")
+    with pytest.raises(InputError, match="is damaged"):
+        Calibration.load(tmp_path, 8)
+
+
+def test_distant_queries_have_no_match(tmp_path: Path, model: Path) -> None:
+    with LocalIndex.open_folder(tmp_path / "i", model=model) as index:
+        index.add(np.zeros((3, 4), np.uint8), make_keys(3))
+        assert index.search(np.zeros((1, 4), np.uint8))[0].matched is None
+        assert index.model is not None
+        precision = np.linspace(1, 0, 33)
+        Calibration(precision, np.ones(33, np.int64)).save(model_dir(index.folder, index.model))
+        near, far = index.search(np.array([[7, 0, 0, 0], [255, 255, 255, 0]], np.uint8))
+        assert (near.matched, far.matched) == (True, False)
+        assert near[0].expected_precision == pytest.approx(1 - 3 / 32)
+        assert index.search(np.array([[7, 0, 0, 0]], np.uint8), threshold=0.95)[0].matched is False
+        assert index.info().calibrated
