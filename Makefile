@@ -1,12 +1,12 @@
-# Two commands set everything up: `make demo` and `make test`.
+# `make demo` and `make test` create the environment and install everything.
 PYTHON ?= python3
 VENV ?= .venv
-# `make demo CONSTRAINTS=` installs by the library's own ranges and keeps a torch that is already in the environment.
+# `make demo CONSTRAINTS=` uses the version ranges of pyproject.toml, and keeps an installed torch.
 CONSTRAINTS ?= constraints.txt
 BIN = $(VENV)/bin
 INSTALL = $(BIN)/pip install --quiet $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) --editable
 
-# Files of tests side by side, each with one thread: two that share two cores by threads wait for each other.
+# Test files run in parallel with one thread each, because OpenMP threads of several processes block each other.
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .PHONY: demo test test-all lint docs benchmarks clean

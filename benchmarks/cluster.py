@@ -168,14 +168,14 @@ def _rate(model: Path, photos: Path, shards: Path, world: int) -> float:
 
 def _model(folder: Path) -> Path:
     """Save a hasher of the usual network with random weights: they take as long as others."""
-    from proxyhash.data.transforms import find_transform
+    from proxyhash.data.transforms import get_transform
     from proxyhash.models.backbones import create_backbone
     from proxyhash.models.hasher import Hasher
-    from proxyhash.models.network import HashHead, HashNetwork, HeadShape
+    from proxyhash.models.network import HashHead, HashNetwork, HeadConfig
 
     backbone = create_backbone("efficientnet_lite0", pretrained=False, seed=0)
-    network = HashNetwork(backbone, HashHead(HeadShape(backbone.facts.width, BITS))).eval()
-    Hasher(network, find_transform("photo", 224)).save(folder)
+    network = HashNetwork(backbone, HashHead(HeadConfig(backbone.config.num_features, BITS))).eval()
+    Hasher(network, get_transform("photo", 224)).save(folder)
     return folder
 
 

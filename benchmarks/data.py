@@ -24,7 +24,7 @@ from proxyhash.data.checks import check_dataset
 from proxyhash.data.decoding import Pixels
 from proxyhash.data.images import Indices
 from proxyhash.data.loader import load_batches
-from proxyhash.data.transforms import Draws, augmentation_draws, find_transform
+from proxyhash.data.transforms import AugmentParams, draw_augment_params, get_transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.utils.parallel import available_threads
 from reporting import Row, options_of, run, timed
@@ -43,16 +43,16 @@ def memory_rows() -> Iterator[Row]:
     """Batches of CIFAR's size, moved and mirrored, enlarged to 96 pixels, beside a training step on them."""
     torch.set_num_threads(1)
     pixels = np.random.default_rng(0).integers(0, 256, (10_000, 32, 32, 3), dtype=np.uint8)
-    images, small = ArrayImages(pixels), find_transform("small", 96)
+    images, small = ArrayImages(pixels), get_transform("small", 96)
     order = np.random.default_rng(1).permutation(10_000)[: 60 * BATCH].reshape(-1, BATCH)
-    draws = augmentation_draws(len(images), 0, 0)
+    draws = draw_augment_params(len(images), 0, 0)
     read: list[float] = []
-    batches = load_batches(images, order, small, draws=draws)
+    batches = load_batches(images, order, small, augment_params=draws)
     for _ in order:
         read.append(processor_seconds(next, batches))
     model = network()
     step = training_step(model.train())
-    (batch,) = load_batches(images, order[:1], small, draws=draws)
+    (batch,) = load_batches(images, order[:1], small, augment_params=draws)
     steps = [processor_seconds(step, batch.images) for _ in range(3)]
     share = median(read) / median(steps)
     batch_ms, step_ms = 1000 * median(read), 1000 * median(steps)
@@ -103,7 +103,7 @@ def files_rows() -> Iterator[Row]:
 
 
 def _file_rows(images: FileImages, size: Size) -> Iterator[Row]:
-    draws = augmentation_draws(len(images), 0, 0)
+    draws = draw_augment_params(len(images), 0, 0)
     for training in (True, False):
         runs = [_one_run(images, size, draws if training else None) for _ in range(8)][1:]
         ours, decode, resize = (min(run[part] for run in runs) for part in range(3))  # the least disturbed of each
@@ -115,14 +115,14 @@ def _file_rows(images: FileImages, size: Size) -> Iterator[Row]:
         yield Row("... over Pillow decoding alone", decode / ours, ">= 0.9", decode >= 0.9 * ours, decode, note=note)
 
 
-def _one_run(images: FileImages, size: Size, draws: Draws | None) -> tuple[float, float, float]:
+def _one_run(images: FileImages, size: Size, draws: AugmentParams | None) -> tuple[float, float, float]:
     """Return the seconds of our batches, of Pillow decoding, and of Pillow decoding and scaling, one after the other."""
     order: list[Indices] = np.array_split(np.arange(len(images)), max(1, len(images) // 60))
     paths = [images.path(index) for index in range(len(images))]
     left = (size[0] - size[1]) / 2
 
     def ours() -> None:
-        for _ in load_batches(images, order, find_transform("photo", 224), draws=draws):
+        for _ in load_batches(images, order, get_transform("photo", 224), augment_params=draws):
             pass
 
     def decode(path: Path) -> Image.Image:
@@ -167,7 +167,7 @@ def _check(folder: str) -> tuple[float, float, float]:
     data, scan = timed(load_dataset, folder)
     begin = time.perf_counter()
     report = check_dataset(data, make_split(data))
-    assert report.facts["readable"] == FILES
+    assert report.summary["readable"] == FILES
     return scan, time.perf_counter() - begin, peak_memory()
 
 

@@ -138,15 +138,15 @@ def codes_of_images(model: Path, data_dir: Path | None) -> tuple[Packed, dict[st
     hasher = Hasher.load(model)
     dataset = load_dataset("cifar100", data_dir=data_dir)
     features = cached_features(dataset, hasher.network.features.backbone, hasher.transform).values
-    packed = codes.pack(codes.binarize(hasher.hash_features(features)))
-    seen = np.isin(dataset.require_classes().values, [dataset.class_names.index(name) for name in hasher.names])
-    test = np.random.default_rng(0).permutation(dataset.part("query"))
+    packed = codes.pack(codes.binarize(hasher.head_forward(features)))
+    seen = np.isin(dataset.require_classes().values, [dataset.class_names.index(name) for name in hasher.class_names])
+    test = np.random.default_rng(0).permutation(dataset.split_indices("query"))
     queries = {
         ", seen classes": packed[test[seen[test]][:1000]],
         ", unseen classes": packed[test[~seen[test]][:1000]],
     }
     proxies = None if hasher.proxies is None else codes.pack(hasher.proxies.weights >= 0)
-    return packed[dataset.part("train")], queries, proxies
+    return packed[dataset.split_indices("train")], queries, proxies
 
 
 def like_shclm() -> tuple[Packed, dict[str, Packed], Packed | None]:

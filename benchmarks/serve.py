@@ -216,14 +216,14 @@ def _photographs(folder: Path) -> list[Path]:
 
 def _untrained(folder: Path) -> Any:
     """Return EfficientNet-Lite0 with a head of random weights: what encoding costs does not depend on them."""
-    from proxyhash.data.transforms import find_transform
+    from proxyhash.data.transforms import get_transform
     from proxyhash.models.backbones import create_backbone
     from proxyhash.models.hasher import Hasher
-    from proxyhash.models.network import HashHead, HashNetwork, HeadShape
+    from proxyhash.models.network import HashHead, HashNetwork, HeadConfig
 
     backbone = create_backbone("efficientnet_lite0", pretrained=False)
-    network = HashNetwork(backbone, HashHead(HeadShape(backbone.facts.width, BITS))).eval()
-    Hasher(network, find_transform("photo", 224), ()).save(folder)
+    network = HashNetwork(backbone, HashHead(HeadConfig(backbone.config.num_features, BITS))).eval()
+    Hasher(network, get_transform("photo", 224), ()).save(folder)
     return Hasher.load(folder)
 
 

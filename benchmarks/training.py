@@ -16,13 +16,13 @@ import numpy as np
 import torch
 
 from proxyhash.data import ArrayImages, Dataset
-from proxyhash.data.transforms import find_transform
+from proxyhash.data.transforms import get_transform
 from proxyhash.methods import TrainingData, build_method
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.feature_cache import cached_features
-from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalized
+from proxyhash.models.network import HashHead, HashNetwork, HeadConfig, NormalizedBackbone
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.runtime import OnnxRunner, TorchRunner
+from proxyhash.models.runtime import OnnxBackend, TorchBackend
 from proxyhash.training.checkpoint import CheckpointManager
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import FeatureSource, ImageSource
@@ -39,11 +39,11 @@ CACHED = 60_000
 
 def encode_rows() -> Iterator[Row]:
     torch.manual_seed(0)
-    network = HashNetwork(create_backbone("efficientnet_lite0"), HashHead(HeadShape(1280, BITS))).eval()
+    network = HashNetwork(create_backbone("efficientnet_lite0"), HashHead(HeadConfig(1280, BITS))).eval()
     pixels = np.random.default_rng(0).uniform(0, 255, (32, 3, 224, 224)).astype(np.float32)
     with tempfile.TemporaryDirectory() as folder:
         export_onnx(network, Path(folder) / "model.onnx", 224)
-        eager, onnx = TorchRunner(network), OnnxRunner(Path(folder) / "model.onnx")
+        eager, onnx = TorchBackend(network), OnnxBackend(Path(folder) / "model.onnx")
         eager(pixels), onnx(pixels)  # warm up
         # Turn by turn, so that whatever else the machine does slows both.
         times = [(timed(eager, pixels)[1], timed(onnx, pixels)[1]) for _ in range(5)]
@@ -70,11 +70,11 @@ def _finetune() -> tuple[float, float, float]:
     objective = build_method("random", TrainingData.from_arrays(BITS, None, labels), {})
     plan = OptimConfig.finetune(epochs=1, batch_size=BATCH)
     learner = MultiHeadModel(
-        Normalized(create_backbone("efficientnet_lite0")), [HashHead(HeadShape(1280, BITS))], [objective]
+        NormalizedBackbone(create_backbone("efficientnet_lite0")), [HashHead(HeadConfig(1280, BITS))], [objective]
     )
     learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     with tempfile.TemporaryDirectory() as folder:
-        source = ImageSource(images, find_transform("small", SIZE), OptimConfig())
+        source = ImageSource(images, get_transform("small", SIZE), OptimConfig())
         trainer = Trainer(
             learner, plan, source, TrainSubset(np.arange(len(images)), labels), CheckpointManager(Path(folder))
         )
@@ -124,7 +124,7 @@ def cache_rows() -> Iterator[Row]:
 def _use_cache(folder: str) -> tuple[float, float, float]:
     """Return by how many MB the process's own memory grew, the seconds, and the size of the file in MB."""
     dataset = Dataset("black", ArrayImages(np.zeros((CACHED, 8, 8, 3), np.uint8)))
-    backbone, transform = create_backbone("convnet", pretrained=False).eval(), find_transform("small", 8)
+    backbone, transform = create_backbone("convnet", pretrained=False).eval(), get_transform("small", 8)
     batches = np.array_split(np.random.default_rng(0).permutation(CACHED), CACHED // 256)
 
     def epoch() -> float:

@@ -12,7 +12,7 @@ import pytest
 import proxyhash
 
 PUBLIC = {
-    "Hasher": "(network, transform, names, proxies, record, onnx, folder, training_codes)",
+    "Hasher": "(network, transform, class_names, proxies, metadata, onnx, folder, training_codes)",
     "Index": None,
     "InputError": None,
     "ProxySet": "(weights, kind, seed, quality)",
@@ -27,8 +27,8 @@ PUBLIC = {
 }
 METHODS = {
     "Hasher": (
-        "bits classify embed embed_batches embed_readable encode features hash_features head load nearest_proxies "
-        "queries quicken save"
+        "bits classify embed embed_batches encode encode_queries features head head_forward load nearest_proxies save "
+        "use_onnx"
     ),
     "Index": "add bits calibration close code folder_sync hasher info item model open range_search remove search",
     "ProxySet": "as_dict binary bits classes describe load save title trainable",

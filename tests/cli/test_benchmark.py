@@ -69,7 +69,7 @@ def test_options_change_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("--dataset digits --methods itq --bits 8,x", "--bits takes whole numbers with commas between them"),
         ("--dataset digits --methods itp", "There is no method 'itp'; did you mean itq?"),
         ("--dataset nowhere --methods itq", "nowhere"),
-        ("--dataset digits --methods itq --folds 2", "has no rounds"),
+        ("--dataset digits --methods itq --folds 2", "has no folds"),
         ("--recipe nowhere.toml", "Cannot read nowhere.toml: No such file or directory."),
     ],
 )

@@ -80,11 +80,11 @@ def test_a_good_folder_is_described(photos: Path, capsys: pytest.CaptureFixture[
 def test_json_has_facts_protocol_and_findings(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = run(capsys, "check", str(photos), "--json", "--threads", "1", "--seed", "3")
     report = json.loads(out)
-    assert report.keys() == {"facts", "protocol", "findings", "worst"}
-    assert report["worst"] == "ok"
+    assert report.keys() == {"summary", "protocol", "findings", "worst_level"}
+    assert report["worst_level"] == "ok"
     assert report["protocol"]["seed"] == 3
     assert report["protocol"]["sizes"]["query"] == 2
-    assert {"level", "what", "count", "examples"} == report["findings"][0].keys()
+    assert {"level", "message", "count", "examples"} == report["findings"][0].keys()
 
 
 def test_a_leak_is_exit_code_1(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +97,7 @@ def test_a_leak_is_exit_code_1(photos: Path, capsys: pytest.CaptureFixture[str])
     assert "error" in out
     assert "queries whose picture is also in training (a leak): 1 (test/a/copy.png = train/a/1.png)" in out
     out, code = run(capsys, "check", "split", "--json")
-    assert (code, json.loads(out)["worst"]) == (1, "error")
+    assert (code, json.loads(out)["worst_level"]) == (1, "error")
 
 
 def test_problems_are_named_counted_or_fatal(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +111,7 @@ def test_problems_are_named_counted_or_fatal(photos: Path, capsys: pytest.Captur
     assert "fake [bold]:cat:.jpg cannot be decoded as an image (its format is not recognized)" in flat
     assert "b\\xffd.jpg" in flat
     assert "class without images, skipped: 1 (birds)" in flat
-    assert json.loads(run(capsys, "check", str(photos), "--json")[0])["worst"] == "warning"
+    assert json.loads(run(capsys, "check", str(photos), "--json")[0])["worst_level"] == "warning"
     out, code = run(capsys, "check", str(photos), "--strict")
     assert code == 2
     assert out == "proxyhash: error: Stopped at the first problem, as asked: class without images: birds\n"
@@ -145,8 +145,8 @@ def test_images_without_labels_are_a_note(photos: Path, capsys: pytest.CaptureFi
             "check photos --protocol paper",
             "no protocol 'paper' for photos; choose from multi-label, holdout, transfer.",
         ),
-        ("check photos --protocol transfer", "photos has 2 classes; transfer needs at least 8, two in each quarter."),
-        ("check photos --round 2", "The protocol holdout has no rounds."),
+        ("check photos --protocol transfer", "photos has 2 classes; transfer needs at least 8, two in each fold."),
+        ("check photos --fold 2", "The protocol holdout has no folds."),
         ("check photos --threads 0", "The number of threads must be at least 1, not 0."),
         ("check photos --threads -1", "The number of threads must be at least 1, not -1."),
         ("check photos --seed 1.5", "--seed: it must be a whole number, not 1.5."),

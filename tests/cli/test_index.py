@@ -94,7 +94,7 @@ def test_a_model_is_calibrated_with_its_validation_images(
     for number in range(12, 60):
         path = photos / ("cats" if number % 2 else "dogs") / f"{number}.png"
         Image.fromarray(np.random.default_rng(number).integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(path)
-    hasher.record = {"data": {"path": str(photos), "tags": None, "fold": 0}}
+    hasher.metadata = {"data": {"path": str(photos), "tags": None, "fold": 0}}
     hasher.save(own)
     assert "A match is more likely right than wrong up to" in run(capsys, "index", "calibrate", own)
     run(capsys, "index", "add", photos, "--model", own, "--index", tmp_path / "i")

@@ -74,7 +74,7 @@ def _there(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("PROXYHASH_DATA", raising=False)
     for module in (hasher, feature_cache):
-        monkeypatch.setattr(module, "onnx_available", lambda: False)
+        monkeypatch.setattr(module, "is_onnx_available", lambda: False)
 
 
 Sentence = Callable[..., str]
@@ -191,7 +191,7 @@ def test_data_that_moved_since_the_training(sentence: Sentence) -> None:
     assert sentence("evaluate model model") == f"There is no folder {here / 'photos'}."
     shutil.copy("model/config.json", "kept.json")
     main("evaluate model model --data pictures".split())
-    assert "has rounds" not in sentence("evaluate model model --data loose")
+    assert "has folds" not in sentence("evaluate model model --data loose")
 
 
 def test_an_interrupted_training_and_another_command_to_go_on(sentence: Sentence, monkeypatch: pytest.MonkeyPatch) -> None:

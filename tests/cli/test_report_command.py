@@ -15,7 +15,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_page_with_a_gallery(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from proxyhash.models import hasher
 
-    monkeypatch.setattr(hasher, "onnx_available", lambda: False)  # spares the seconds of an export
+    monkeypatch.setattr(hasher, "is_onnx_available", lambda: False)  # spares the seconds of an export
     grid = "--dataset digits --backbone convnet --methods itq,random --bits 8 --epochs 1"
     main(f"benchmark {grid} --models {tmp_path}/models -o {tmp_path}/records".split())
     (model,) = (tmp_path / "models").iterdir()

@@ -30,7 +30,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 def _torch_only(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
     """Spare the seconds of an export, once the models are there."""
     for module in (hasher, feature_cache):
-        monkeypatch.setattr(module, "onnx_available", lambda: False)
+        monkeypatch.setattr(module, "is_onnx_available", lambda: False)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_encode_writes_codes_and_names(models: Path, tmp_path: Path, capsys: pyt
     with np.load(tmp_path / "codes.npz") as found:
         assert found["keys"].tolist() == ["0.png", "1.png", "2.png"]
         assert int(found["bits"]) == 8
-        stored = images.stored(np.arange(3))
+        stored = images.pixels_in_memory(np.arange(3))
         assert stored is not None
         np.testing.assert_array_equal(found["codes"], Hasher.load(models / "8").encode(stored))
     assert "1 codes" in run(f"encode {models}/8 {tmp_path}/photos/1.png -o {tmp_path}/one.npz", capsys)
@@ -111,7 +111,7 @@ def test_export_writes_what_others_can_run(models: Path, tmp_path: Path, capsys:
     out = run(f"export {models}/16 -o {tmp_path}/hash.onnx", capsys)
     assert "pixels (n, 3, 8, 8) from 0 to 255 -> nu (n, 16); signs verified." in out
     session = onnxruntime.InferenceSession(str(tmp_path / "hash.onnx"))
-    stored = load_dataset("digits").images.stored(np.arange(7))
+    stored = load_dataset("digits").images.pixels_in_memory(np.arange(7))
     assert stored is not None
     (nu,) = session.run(None, {"pixels": stored.transpose(0, 3, 1, 2).astype(np.float32)})
     np.testing.assert_array_equal(pack(nu >= 0), Hasher.load(models / "16").encode(stored))
@@ -138,7 +138,7 @@ def test_a_folder_of_images_is_trained_on(tmp_path: Path, capsys: pytest.Capture
     assert "Left out: unreadable image: 1 (red/bad.png)" in out
     assert json.loads(run(f"evaluate model {tmp_path}/model --json", capsys))["map"] > 0.9
     loaded = Hasher.load(tmp_path / "model")
-    assert loaded.names == ("blue", "green", "neutral", "red")
+    assert loaded.class_names == ("blue", "green", "neutral", "red")
     assert loaded.classify(tmp_path / "photos" / "red" / "3.png") == ["red"]
     shutil.move(tmp_path / "photos", tmp_path / "moved")
     assert f"There is no folder {tmp_path}/photos." in error(f"evaluate model {tmp_path}/model", capsys)
@@ -156,13 +156,13 @@ def test_tagged_images_are_trained_on(tmp_path: Path, capsys: pytest.CaptureFixt
     assert numbers["map"] > 0.8
     assert numbers["accuracy"] is None
     assert numbers["protocol"]["protocol"] == "multi-label"
-    assert Hasher.load(tmp_path / ".." / "tagged").names == ("cold", "color", "warm")
+    assert Hasher.load(tmp_path / ".." / "tagged").class_names == ("cold", "color", "warm")
     shutil.rmtree(tmp_path / ".." / "tagged")
 
 
 def test_classes_held_out_for_validation_have_no_proxies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(f"{TRAIN} --validation classes --method hclm --bits 8 --epochs 1 -o {tmp_path}/model", capsys)
-    assert len(Hasher.load(tmp_path / "model").names) == 8
+    assert len(Hasher.load(tmp_path / "model").class_names) == 8
     (line,) = (tmp_path / "model.run" / "log.jsonl").read_text().splitlines()
     entry = json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert "accuracy_8" not in entry
@@ -262,7 +262,7 @@ def test_models_say_what_they_are(models: Path, tmp_path: Path, capsys: pytest.C
     assert f"it holds 16, 8, choose {models}/16." in error(f"evaluate model {models}", capsys)
     assert "is a model of one length" in error(f"train digits --bits 8,16 -o {models}/8", capsys)
     loaded = Hasher.load(models / "8")
-    loaded.record.clear()
+    loaded.metadata.clear()
     loaded.save(tmp_path / "bare")
     assert "does not say what it was trained on" in error(f"evaluate model {tmp_path}/bare", capsys)
 
@@ -277,9 +277,9 @@ def test_without_tensorboard_one_sentence_says_so(
 
 def test_other_systems_train_networks_by_their_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(f"{TRAIN} --bits 8 --epochs 1 --method dpsh -o {tmp_path}/model", capsys)
-    assert Hasher.load(tmp_path / "model").record["config"]["method"] == "dpsh"
+    assert Hasher.load(tmp_path / "model").metadata["config"]["method"] == "dpsh"
     run(f"{TRAIN} --bits 16 --epochs 1 --method joint:distance_share=0.5 --tau 4 -o {tmp_path}/joint", capsys)
-    config = Hasher.load(tmp_path / "joint").record["config"]
+    config = Hasher.load(tmp_path / "joint").metadata["config"]
     assert (config["method"], config["settings"]["distance_share"], config["settings"]["tau"]) == ("joint", 0.5, 4.0)
     assert "has no setting 'tau'" in error(f"{TRAIN} --bits 8 --method dpsh --tau 3 -o {tmp_path}/other", capsys)
     listed = {row["name"]: row for row in json.loads(run("methods --json", capsys))}

@@ -84,7 +84,7 @@ def test_shards_are_not_encoded_again(tmp_path: Path, photos: Path) -> None:
     shards, model = copy_of("shards", tmp_path), copy_of("model", tmp_path)
     before = {path.name: path.stat().st_mtime_ns for path in shards.iterdir()}
     done = run_command("encode", model, photos, "--shards", shards, "--shard-size", 30)
-    assert (done["written"], done["there"]) == (0, 3)
+    assert (done["written"], done["existing"]) == (0, 3)
     assert {path.name: path.stat().st_mtime_ns for path in shards.iterdir()} == before
 
 

@@ -20,7 +20,7 @@ def test_model_gives_the_same_codes(name: str, tmp_path: Path, photos: Path) -> 
         np.testing.assert_array_equal(hasher.encode(images), known[f"{name}/codes"])
         np.testing.assert_allclose(hasher.embed(images), known[f"{name}/outputs"], atol=1e-4)
     assert hasher.bits == expected["bits"]
-    assert list(hasher.names) == expected["names"]
+    assert list(hasher.class_names) == expected["names"]
     if "classes" in expected:
         assert hasher.classify(images) == expected["classes"]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from helpers.release_0_1 import read_json
+from proxyhash.utils.legacy_names import upgrade_split
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -59,8 +60,8 @@ def test_protocols_make_the_same_splits() -> None:
     made = {json.dumps(case["data"]): case["data"] for case in read_json("splits.json")}
     datasets = {key: dataset(**facts) for key, facts in made.items()}
     for case in read_json("splits.json"):
-        options = {name: case[name] for name in ("seed", "round", "validation")}
+        options = {"seed": case["seed"], "fold": case["round"], "validation": case["validation"]}
         split = make_split(datasets[json.dumps(case["data"])], case["protocol"], **options)
-        assert split.record() == case["record"]
+        assert split.as_dict() == upgrade_split(case["record"])
         held_out = [int(split.validation.sum()), int(split.validation_database.sum()), split.validation[:5].tolist()]
         assert held_out == case["held_out"]

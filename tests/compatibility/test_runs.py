@@ -31,7 +31,7 @@ def assert_outcome(name: str, hasher: Any, photos: Path) -> None:
     """Compare a hasher with that of the run that nobody stopped."""
     expected = read_arrays("runs/expected.npz")
     outputs = hasher.embed(sorted(photos.glob("*/*.png")))
-    codes = hasher.head.codes(outputs)
+    codes = hasher.head.encode(outputs)
     assert_floats(outputs, expected[f"{name}/outputs"], 1e-2)
     if f"{name}/sure" in expected:
         sure = expected[f"{name}/sure"]
@@ -63,4 +63,4 @@ def test_finished_run_gives_its_best_epoch(tmp_path: Path, photos: Path) -> None
     assert_outcome("csq", hasher, photos)
     log = [json.loads(line) for line in (FILES / "runs/finished/log.jsonl").read_text().splitlines()]
     best = max(log, key=lambda line: float(line["map"]))
-    assert (hasher.record["validation"]["epoch"], hasher.record["validation"]["map"]) == (best["epoch"], best["map"])
+    assert (hasher.metadata["validation"]["epoch"], hasher.metadata["validation"]["map"]) == (best["epoch"], best["map"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxyhash.data.archives import unpack
+from proxyhash.data.archives import extract_archive
 from proxyhash.utils.errors import InputError
 
 
@@ -36,7 +36,7 @@ def test_a_folder_is_unpacked_with_what_is_in_it(tmp_path: Path) -> None:
         tmp_path / "a.tar.gz", special("data", tarfile.DIRTYPE), ("data/one", b"1"), ("./data/deep/two", b"2" * 99)
     )
     heard: list[float] = []
-    unpack(archive, tmp_path / "data", lambda _, fraction: heard.append(fraction))
+    extract_archive(archive, tmp_path / "data", lambda _, fraction: heard.append(fraction))
     assert (tmp_path / "data" / "one").read_bytes() == b"1"
     assert (tmp_path / "data" / "deep" / "two").read_bytes() == b"2" * 99
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar.gz", "data"]
@@ -47,7 +47,7 @@ def test_a_folder_is_unpacked_with_what_is_in_it(tmp_path: Path) -> None:
 def test_a_folder_that_is_already_there_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "mine").write_text("kept")
-    unpack(write_tar(tmp_path / "a.tar.gz", ("data/one", b"1")), tmp_path / "data")
+    extract_archive(write_tar(tmp_path / "a.tar.gz", ("data/one", b"1")), tmp_path / "data")
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["mine"]
 
 
@@ -70,7 +70,7 @@ def test_unsafe_members_are_refused_before_anything_is_written(
     folder.mkdir()
     archive = write_tar(folder / "a.tar.gz", ("data/one", b"1"), member)
     with pytest.raises(InputError, match="was refused: its member"):
-        unpack(archive, folder / "data")
+        extract_archive(archive, folder / "data")
     assert [path.name for path in folder.iterdir()] == ["a.tar.gz"]
     assert [path.name for path in tmp_path.iterdir()] == ["inner"]
 
@@ -89,14 +89,14 @@ def test_a_damaged_archive_leaves_nothing_behind(how: str, tmp_path: Path) -> No
     archive = write_tar(tmp_path / "a.tar.gz", ("data/one", text), ("data/two", text[::-1]))
     archive.write_bytes(damage(archive.read_bytes(), how))
     with pytest.raises(InputError, match=r"cannot be unpacked: .*\w\.$"):
-        unpack(archive, tmp_path / "data")
+        extract_archive(archive, tmp_path / "data")
     assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]
 
 
 def test_another_folder_in_the_archive_is_named(tmp_path: Path) -> None:
     archive = write_tar(tmp_path / "a.tar.gz", ("other/one", b"1"))
     with pytest.raises(InputError, match="holds no folder data"):
-        unpack(archive, tmp_path / "data")
+        extract_archive(archive, tmp_path / "data")
     assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]
 
 
@@ -104,7 +104,7 @@ def test_an_archive_that_would_fill_the_disk_is_refused(tmp_path: Path, monkeypa
     monkeypatch.setattr("proxyhash.data.archives.MAX_UNPACKED", 1 << 20)
     archive = write_tar(tmp_path / "a.tar.gz", ("data/zeros", bytes(2 << 20)))
     with pytest.raises(InputError, match="would unpack to more than"):
-        unpack(archive, tmp_path / "data")
+        extract_archive(archive, tmp_path / "data")
 
 
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("tempfile.mkdtemp", refuse)
     with pytest.raises(InputError, match=r"cannot be unpacked: .*Permission denied"):
-        unpack(write_tar(tmp_path / "a.tar.gz", ("data/one", b"1")), tmp_path / "data")
+        extract_archive(write_tar(tmp_path / "a.tar.gz", ("data/one", b"1")), tmp_path / "data")
 
 
 def test_a_killed_unpack_leaves_no_half_folder(tmp_path: Path) -> None:
@@ -138,5 +138,5 @@ unpack(Path(sys.argv[1]), Path(sys.argv[1]).with_name("data"), slow)
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert not (tmp_path / "data").exists()
-    unpack(archive, tmp_path / "data")
+    extract_archive(archive, tmp_path / "data")
     assert len(list((tmp_path / "data").iterdir())) == 50

@@ -8,9 +8,9 @@ import pytest
 from helpers.datasets import labeled_dataset, tagged_dataset, write_ilsvrc, write_nuswide
 from helpers.images import smooth_image, write_images
 from proxyhash.data import ArrayImages, ClassLabels, Dataset, load_dataset, make_split
-from proxyhash.data.checks import Finding, Report, check_dataset
-from proxyhash.data.checks.pixels import digests, readable, same_picture
-from proxyhash.data.skipped import Problems
+from proxyhash.data.checks import DatasetReport, Finding, check_dataset
+from proxyhash.data.checks.pixels import duplicate_groups, pixel_digests, readable_images
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.utils.errors import InputError
 
 
@@ -20,13 +20,13 @@ def pictures(count: int, name: str = "photos", classes: int = 2, repeated: dict[
     return replace(labeled_dataset(name, np.arange(count) % classes), images=ArrayImages(pixels))
 
 
-def finding(report: Report, words: str) -> Finding:
-    found = [finding for finding in report.findings if words in finding.what]
+def finding(report: DatasetReport, words: str) -> Finding:
+    found = [finding for finding in report.findings if words in finding.message]
     assert len(found) == 1, (words, report.findings)
     return found[0]
 
 
-def levels(report: Report) -> set[str]:
+def levels(report: DatasetReport) -> set[str]:
     return {finding.level for finding in report.findings}
 
 
@@ -34,8 +34,8 @@ def test_a_good_data_set_is_only_praised() -> None:
     data = pictures(40)
     report = check_dataset(data, make_split(data))
     assert levels(report) == {"ok"}
-    assert report.worst == "ok"
-    assert report.facts == {
+    assert report.worst_level == "ok"
+    assert report.summary == {
         "name": "photos",
         "kind": "classes",
         "images": 40,
@@ -60,7 +60,7 @@ def test_unreadable_images_are_named_and_not_called_alike(tmp_path: Path) -> Non
         bad = finding(report, "unreadable image, skipped")
         assert (bad.level, bad.count) == ("warning", 3)
         assert "a/0.png cannot be decoded as an image (its format is not recognized)" in bad.examples[0]
-        assert report.facts["readable"] == 9
+        assert report.summary["readable"] == 9
         assert finding(report, "no picture occurs twice")
     with pytest.raises(InputError, match=r"as asked: unreadable image: .*a/0\.png"):
         check_dataset(load_dataset(tmp_path, strict=True))
@@ -77,7 +77,7 @@ def test_leaks_are_errors_in_a_folder_and_warnings_in_a_published_set() -> None:
             leak = finding(report, f"also in {where} (a leak)")
             assert (leak.level, leak.count) == (level, 1)
             assert leak.examples == (f"image-{query:06d} = image-{twin:06d}",)
-        assert report.worst == level
+        assert report.worst_level == level
 
 
 def test_pictures_that_occur_twice_in_training_are_a_note_and_with_two_labels_a_warning() -> None:
@@ -87,7 +87,7 @@ def test_pictures_that_occur_twice_in_training_are_a_note_and_with_two_labels_a_
     assert (one - other) % 2 == 1
     data = pictures(60, repeated={two: one})
     report = check_dataset(data, make_split(data))
-    assert (report.worst, finding(report, "occur again").count) == ("note", 1)
+    assert (report.worst_level, finding(report, "occur again").count) == ("note", 1)
     data = pictures(60, repeated={two: one, other: one})
     report = check_dataset(data, make_split(data))
     assert finding(report, "occur again").count == 2
@@ -103,7 +103,7 @@ def test_the_same_picture_in_another_file_is_found(tmp_path: Path) -> None:
     data = load_dataset(tmp_path)
     report = check_dataset(data, make_split(data))
     assert finding(report, "also in training").examples == ("test/a/copy.png = train/a/1.png",)
-    assert report.worst == "error"
+    assert report.worst_level == "error"
 
 
 def test_small_classes_are_named() -> None:
@@ -121,7 +121,7 @@ def test_small_classes_are_named() -> None:
 def test_images_without_labels_can_be_checked(tmp_path: Path) -> None:
     write_images(tmp_path, ["1.png", "2.png"])
     report = check_dataset(load_dataset(tmp_path))
-    assert report.worst == "note"
+    assert report.worst_level == "note"
     assert report.protocol is None
     assert finding(report, "no labels: it can be indexed")
 
@@ -135,7 +135,7 @@ def test_found_queries_are_counted() -> None:
     values = tags.require_tags().values
     values[:, 2] = False
     values[21] = [False, False, True]
-    tags = replace(tags, parts=np.array([0] * 20 + [1] * 2, np.int8), images=pictures(22).images)
+    tags = replace(tags, splits=np.array([0] * 20 + [1] * 2, np.int8), images=pictures(22).images)
     assert finding(check_dataset(tags, make_split(tags)), "nothing relevant").count == 1
 
 
@@ -154,8 +154,8 @@ def test_a_backbone_that_knows_the_unseen_classes(tmp_path: Path) -> None:
     known = finding(report, "the backbone was pretrained on ILSVRC-2012, which holds these very unseen classes")
     assert (known.level, known.count) == ("error", 2)
     assert finding(report, "none of the 2 unseen classes occurs in training").level == "ok"
-    assert check_dataset(data, split, pretrained_on="Places").worst != "error"
-    assert check_dataset(data, make_split(data), pretrained_on="ILSVRC-2012").worst != "error"
+    assert check_dataset(data, split, pretrained_on="Places").worst_level != "error"
+    assert check_dataset(data, make_split(data), pretrained_on="ILSVRC-2012").worst_level != "error"
 
     cifar = pictures(80, "cifar100", classes=8)
     report = check_dataset(cifar, make_split(cifar, "transfer"), pretrained_on="ILSVRC-2012")
@@ -170,18 +170,18 @@ def test_a_published_set_in_miniature_passes(tmp_path: Path) -> None:
     data = load_dataset("nuswide", data_dir=tmp_path)
     small = make_split(data, "multi-label")
     report = check_dataset(data, small, threads=1)
-    assert report.worst in {"ok", "note", "warning"}
-    assert report.as_dict()["worst"] == report.worst
+    assert report.worst_level in {"ok", "note", "warning"}
+    assert report.as_dict()["worst_level"] == report.worst_level
 
 
 def test_digests_tell_pictures_apart_by_pixels_and_shape() -> None:
     pixels = np.zeros((4, 2, 2, 3), np.uint8)
     pixels[1, 0, 0, 0] = 1
     heard: list[float] = []
-    found = digests(ArrayImages(pixels), Problems(), 2, lambda _, fraction: heard.append(fraction))
-    groups = same_picture(found)
+    found = pixel_digests(ArrayImages(pixels), SkippedItems(), 2, lambda _, fraction: heard.append(fraction))
+    groups = duplicate_groups(found)
     assert groups[0] == groups[2] == groups[3] != groups[1]
-    assert readable(found).all()
+    assert readable_images(found).all()
     assert heard == [0.0, 1.0]
     with pytest.raises(InputError, match="The number of threads must be at least 1, not -1"):
-        digests(ArrayImages(pixels), Problems(), -1)
+        pixel_digests(ArrayImages(pixels), SkippedItems(), -1)

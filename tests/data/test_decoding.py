@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from helpers.images import smooth_image
-from proxyhash.data.decoding import MAX_PIXELS, Pixels, UnreadableImageError, decode, decode_pixels, decode_square
+from proxyhash.data.decoding import MAX_PIXELS, Pixels, UnreadableImageError, decode_image, decode_pixels, decode_square
 
 RED, WHITE = (255, 0, 0), (255, 255, 255)
 
@@ -138,7 +138,7 @@ def test_a_decompression_bomb_is_refused_whatever_becomes_of_warnings(
     with warnings.catch_warnings():
         warnings.simplefilter(filters)
         with pytest.raises(UnreadableImageError, match=r"bomb\.png has more than 89,478,485 pixels, which is refused"):
-            decode(tmp_path / "bomb.png")
+            decode_image(tmp_path / "bomb.png")
 
 
 @pytest.mark.parametrize(
@@ -156,26 +156,26 @@ def test_a_decompression_bomb_is_refused_whatever_becomes_of_warnings(
 def test_what_is_no_image_is_named(content: bytes, why: str, tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(content)
     with pytest.raises(UnreadableImageError, match=why):
-        decode(tmp_path / "a.jpg")
+        decode_image(tmp_path / "a.jpg")
 
 
 def test_postscript_is_never_run(tmp_path: Path) -> None:
     path = tmp_path / "picture.jpg"
     path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(x) print showpage\n%%EOF\n")
     with pytest.raises(UnreadableImageError, match="its format is not recognized"):
-        decode(path)
+        decode_image(path)
 
 
 def test_truncated_missing_and_other_things_are_named(tmp_path: Path) -> None:
     path = saved(tmp_path, Image.fromarray(smooth_image(0, 64, 64)), "a.jpg")
     path.write_bytes(path.read_bytes()[:-300])
-    for read in (lambda: decode(path), lambda: decode_square(path, 8, "cover")):
+    for read in (lambda: decode_image(path), lambda: decode_square(path, 8, "cover")):
         with pytest.raises(UnreadableImageError, match=r"a.jpg cannot be decoded as an image \(.*truncated"):
             read()
     with pytest.raises(UnreadableImageError, match=r"b\.jpg is not there"):
-        decode(tmp_path / "b.jpg")
+        decode_image(tmp_path / "b.jpg")
     with pytest.raises(UnreadableImageError, match=r"cannot be decoded as an image \(Is a directory\)\.$"):
-        decode(tmp_path)
+        decode_image(tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
@@ -218,7 +218,7 @@ def sharp_photograph(width: int, height: int) -> Pixels:
 @pytest.mark.parametrize(("width", "height", "scaled"), [(1200, 900, True), (500, 375, False), (257, 2000, False)])
 def test_decoding_at_a_fraction_stays_close_and_never_below(width: int, height: int, scaled: bool, tmp_path: Path) -> None:
     path = saved(tmp_path, Image.fromarray(sharp_photograph(width, height)), "a.jpg", quality=92)
-    smaller = decode(path, at_least=256)
+    smaller = decode_image(path, min_side=256)
     assert min(smaller.size) >= 256
     assert (smaller.size != (width, height)) == scaled
     for fit in ("squash", "cover"):

@@ -24,8 +24,8 @@ def test_class_folders(tmp_path: Path) -> None:
     assert keys(data) == ["cats/a.jpeg", "cats/b.JPG", "cats/persian/deep/c.webp", "dogs/2.png"]
     assert classes(data) == ["cats", "cats", "cats", "dogs"]
     assert (data.name, data.class_names, data.kind) == (tmp_path.name, ("cats", "dogs"), "classes")
-    assert (data.parts == -1).all()
-    assert not data.problems
+    assert (data.splits == -1).all()
+    assert not data.skipped
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_folders_of_parts(folders: tuple[str, ...], parts: tuple[str, ...], tmp_
     data = load_dataset(tmp_path)
     assert data.class_names == ("a", "b")
     for folder, part in zip(folders, parts, strict=True):
-        assert [keys(data)[index] for index in data.part(part)] == [  # type: ignore[arg-type]
+        assert [keys(data)[index] for index in data.split_indices(part)] == [  # type: ignore[arg-type]
             f"{folder}/a/1.png",
             f"{folder}/a/2.png",
             f"{folder}/b/1.png",
@@ -67,7 +67,7 @@ def test_loose_images_beside_folders_are_kept_without_label(tmp_path: Path) -> N
     data = load_dataset(tmp_path / "parts")
     assert keys(data) == ["0.png", "train/1.png", "test/a/3.png", "train/a/2.png"]
     assert classes(data) == [None, None, "a", "a"]
-    assert (len(data.part("train")), len(data.part("query"))) == (1, 1)
+    assert (len(data.split_indices("train")), len(data.split_indices("query"))) == (1, 1)
 
 
 def test_hidden_files_are_passed_over(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_class_without_images_is_counted(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     data = load_dataset(tmp_path)
     assert data.class_names == ("a", "b")
-    assert data.problems.sentences() == ["class without images: 1 (empty)"]
+    assert data.skipped.sentences() == ["class without images: 1 (empty)"]
     with pytest.raises(InputError, match="as asked: class without images: empty"):
         load_dataset(tmp_path, strict=True)
 
@@ -105,8 +105,8 @@ def test_links_inside_work_and_links_outside_do_not(tmp_path: Path) -> None:
     (root / "b").symlink_to(tmp_path / "elsewhere")
     data = load_dataset(root)
     assert keys(data) == ["a/1.png", "a/2.png"]
-    assert data.problems.counts == {"outside the folder": 2, "link to a folder, not entered": 2, "link to nothing": 2}
-    assert sorted(data.problems.examples["link to a folder, not entered"]) == ["a/loop", "b"]
+    assert data.skipped.counts == {"outside the folder": 2, "link to a folder, not entered": 2, "link to nothing": 2}
+    assert sorted(data.skipped.examples["link to a folder, not entered"]) == ["a/loop", "b"]
 
 
 def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:

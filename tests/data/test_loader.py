@@ -12,11 +12,11 @@ from helpers.datasets import labeled_dataset
 from helpers.images import smooth_image, write_images
 from proxyhash.data.images import ArrayImages, FileImages, Indices
 from proxyhash.data.loader import load_batches
-from proxyhash.data.skipped import Problems
-from proxyhash.data.transforms import Transform, augmentation_draws, find_transform
+from proxyhash.data.skipped import SkippedItems
+from proxyhash.data.transforms import Transform, draw_augment_params, get_transform
 from proxyhash.utils.errors import InputError
 
-PHOTO = find_transform("photo", 24)
+PHOTO = get_transform("photo", 24)
 BATCHES = [np.array([5, 0, 3]), np.array([1]), np.array([2, 4, 11, 10]), np.array([9, 8, 7, 6])]
 
 
@@ -29,8 +29,8 @@ def files(tmp_path: Path) -> FileImages:
 
 @pytest.mark.parametrize("augmented", [False, True])
 def test_batches_come_in_order_on_any_number_of_workers(files: FileImages, augmented: bool) -> None:
-    draws = augmentation_draws(12, 0, 0) if augmented else None
-    one, two = (list(load_batches(files, BATCHES, PHOTO, draws=draws, workers=workers)) for workers in (1, 2))
+    draws = draw_augment_params(12, 0, 0) if augmented else None
+    one, two = (list(load_batches(files, BATCHES, PHOTO, augment_params=draws, workers=workers)) for workers in (1, 2))
     assert [batch.indices.tolist() for batch in one] == [batch.tolist() for batch in BATCHES]
     for left, right in zip(one, two, strict=True):
         np.testing.assert_array_equal(left.indices, right.indices)
@@ -55,9 +55,9 @@ def test_parts_of_files_are_what_parts_of_memory_are(tmp_path: Path) -> None:
     names = [f"{seed}.png" for seed in range(8)]
     for name, image in zip(names, pixels, strict=True):
         Image.fromarray(image).save(tmp_path / name)
-    draws = augmentation_draws(8, 0, 0)
-    (memory,) = load_batches(ArrayImages(pixels), [np.arange(8)], PHOTO, draws=draws)
-    (read,) = load_batches(FileImages(tmp_path, names), [np.arange(8)], PHOTO, draws=draws)
+    draws = draw_augment_params(8, 0, 0)
+    (memory,) = load_batches(ArrayImages(pixels), [np.arange(8)], PHOTO, augment_params=draws)
+    (read,) = load_batches(FileImages(tmp_path, names), [np.arange(8)], PHOTO, augment_params=draws)
     torch.testing.assert_close(read.images, memory.images, atol=0.01, rtol=0)
 
 
@@ -71,17 +71,19 @@ def test_parts_of_large_pictures_are_averaged_and_not_picked(name: str, tmp_path
 
 
 def test_squares_of_files_pass_through_the_other_transforms(files: FileImages) -> None:
-    window = Transform("mini", "", 10, 12, crop="window")
-    draws = augmentation_draws(12, 0, 0)
-    for batch in load_batches(files, BATCHES, window, draws=draws):
+    window = Transform("mini", "", 10, 12, crop="random_crop")
+    draws = draw_augment_params(12, 0, 0)
+    for batch in load_batches(files, BATCHES, window, augment_params=draws):
         squares = torch.from_numpy(np.stack([files.read_square(int(index), 12, "squash") for index in batch.indices]))
-        assert torch.equal(batch.images, window.for_training(squares, torch.from_numpy(draws[batch.indices])))
+        assert torch.equal(batch.images, window.augment(squares, torch.from_numpy(draws[batch.indices])))
 
 
 def test_augmentation_depends_on_the_image_and_not_on_its_batch(files: FileImages) -> None:
-    draws = augmentation_draws(12, 0, 0)
+    draws = draw_augment_params(12, 0, 0)
     found = {
-        size: torch.cat([batch.images for batch in load_batches(files, np.arange(12).reshape(-1, size), PHOTO, draws=draws)])
+        size: torch.cat(
+            [batch.images for batch in load_batches(files, np.arange(12).reshape(-1, size), PHOTO, augment_params=draws)]
+        )
         for size in (3, 4, 12)
     }
     torch.testing.assert_close(found[3], found[4])
@@ -91,8 +93,10 @@ def test_augmentation_depends_on_the_image_and_not_on_its_batch(files: FileImage
 def test_unreadable_images_are_left_out_and_counted(files: FileImages, tmp_path: Path) -> None:
     for number in (0, 1, 11):
         (tmp_path / f"{number}.png").write_bytes(b"")
-    problems = Problems()
-    found = list(load_batches(files, BATCHES, PHOTO, problems=problems, draws=augmentation_draws(12, 0, 0), workers=2))
+    problems = SkippedItems()
+    found = list(
+        load_batches(files, BATCHES, PHOTO, skipped=problems, augment_params=draw_augment_params(12, 0, 0), workers=2)
+    )
     assert [batch.indices.tolist() for batch in found] == [[5, 3], [], [2, 4, 10], [9, 8, 7, 6]]
     assert [len(batch.images) for batch in found] == [2, 0, 3, 4]
     assert problems.counts == {"unreadable image": 3}
@@ -121,14 +125,14 @@ def test_whoever_stops_early_does_not_wait(files: FileImages) -> None:
 
 def test_images_in_memory_skip_decoding() -> None:
     pixels = np.stack([smooth_image(seed) for seed in range(6)])
-    small, draws = find_transform("small", 12), augmentation_draws(6, 0, 0)
+    small, draws = get_transform("small", 12), draw_augment_params(6, 0, 0)
     images = ArrayImages(pixels)
     order = [np.array([4, 1]), np.array([0, 5, 3, 2])]
     for batch in load_batches(images, order, small):
         np.testing.assert_array_equal(batch.images.permute(0, 2, 3, 1).numpy(), pixels[batch.indices])
-    for batch in load_batches(images, order, small, draws=draws):
+    for batch in load_batches(images, order, small, augment_params=draws):
         chosen = torch.from_numpy(pixels[batch.indices]), torch.from_numpy(draws[batch.indices])
-        assert torch.equal(batch.images, small.for_training(*chosen))
+        assert torch.equal(batch.images, small.augment(*chosen))
     assert [batch.indices.tolist() for batch in load_batches(images, order, small)] == [[4, 1], [0, 5, 3, 2]]
 
 

@@ -63,13 +63,13 @@ def test_every_tag_comes_back(sets: list[set[str]]) -> None:
 def test_a_split_column_names_the_parts(tmp_path: Path) -> None:
     text = "file_name,split,label\na.png,train,x\nb.png, TEST ,x\nc.png,,x\ntrain/d.png,database,x\n"
     data = load_dataset(table(tmp_path, text, "a.png", "b.png", "c.png", "train/d.png"))
-    assert data.parts.tolist() == [0, 1, -1, 2]
+    assert data.splits.tolist() == [0, 1, -1, 2]
 
 
 def test_without_it_folders_do(tmp_path: Path) -> None:
     names = ("train/a.png", "val/b.png", "Database/deep/c.png", "other/d.png", "train.png")
     data = load_dataset(table(tmp_path, "file_name,label\n" + "".join(f"{name},x\n" for name in names), *names))
-    assert data.parts.tolist() == [0, 1, 2, -1, -1]
+    assert data.splits.tolist() == [0, 1, 2, -1, -1]
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_without_it_folders_do(tmp_path: Path) -> None:
 def test_dialects_are_understood(text: bytes, tmp_path: Path) -> None:
     data = load_dataset(table(tmp_path, text))
     assert (keys(data), data.class_names) == (["a.png"], ("x",))
-    assert not data.problems
+    assert not data.skipped
 
 
 def test_backslashes_are_folders(tmp_path: Path) -> None:
     data = load_dataset(table(tmp_path, "file_name,label\ntrain\\a.png,x\n", "train/a.png"))
     assert keys(data) == ["train/a.png"]
-    assert data.parts.tolist() == [0]
+    assert data.splits.tolist() == [0]
 
 
 def test_without_labels_it_is_a_list(tmp_path: Path) -> None:
@@ -107,13 +107,13 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
     (root / "loop.png").symlink_to("loop.png")
     data = load_dataset(root)
     assert keys(data) == ["a.png"]
-    assert sum(data.problems.counts.values()) == 10
-    assert data.problems.counts["second row of a file"] == 1
-    assert data.problems.counts["row without a file name"] == 1
-    assert data.problems.examples["row without a file name"] == ["line 5"]
-    outside = data.problems.examples["outside the folder"]
+    assert sum(data.skipped.counts.values()) == 10
+    assert data.skipped.counts["second row of a file"] == 1
+    assert data.skipped.counts["row without a file name"] == 1
+    assert data.skipped.examples["row without a file name"] == ["line 5"]
+    outside = data.skipped.examples["outside the folder"]
     assert {"../outside.png", "/etc/passwd", "link.png", ".."} <= set(outside)
-    assert "absent.png" in data.problems.examples["row whose file is missing"]
+    assert "absent.png" in data.skipped.examples["row whose file is missing"]
     with pytest.raises(InputError, match=r"as asked: second row of a file: a\.png"):
         load_dataset(root, strict=True)
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.datasets import labeled_dataset, tagged_dataset
-from proxyhash.data import Dataset, Split, default_protocol, find_protocol, list_protocols, make_split
-from proxyhash.data.catalog import RECORDS
-from proxyhash.data.dataset import PARTS
+from proxyhash.data import Dataset, Split, default_protocol, get_protocol, list_protocols, make_split
+from proxyhash.data.catalog import DATASETS
+from proxyhash.data.dataset import SPLITS
 from proxyhash.data.images import ArrayImages
-from proxyhash.data.protocols.sampling import per_class, per_tag
-from proxyhash.data.protocols.transfer import quarters
+from proxyhash.data.protocols.general import class_folds
+from proxyhash.data.protocols.sampling import sample_per_class, sample_per_tag
 from proxyhash.labels import ClassLabels
 from proxyhash.utils.errors import InputError
 
@@ -29,7 +29,7 @@ CASES = [
     (data, name)
     for data in (CIFAR10, CIFAR100, ILSVRC, NUSWIDE, FOLDER, TAGGED)
     for name in list_protocols(data.name)
-    if find_protocol(name, data.name).kind == data.kind
+    if get_protocol(name, data.name).kind == data.kind
 ]
 
 
@@ -66,7 +66,7 @@ def test_every_protocol_keeps_the_contract(data: Dataset, name: str) -> None:
     np.testing.assert_array_equal(split.training_set, whole.train)
     np.testing.assert_array_equal(split.query, whole.query)
     assert f"{name}@1 of {data.name}" in repr(split)
-    record = split.record()
+    record = split.as_dict()
     assert record["fingerprint"] == split.fingerprint()
     assert record["sizes"] == {
         "train": len(split.train),
@@ -125,7 +125,7 @@ PINNED = {
 
 
 def test_published_choices_never_change() -> None:
-    found = {f"{data.name} {name}": make_split(data, name).fingerprint() for data, name in CASES if data.name in RECORDS}
+    found = {f"{data.name} {name}": make_split(data, name).fingerprint() for data, name in CASES if data.name in DATASETS}
     assert found == PINNED
 
 
@@ -143,19 +143,19 @@ def test_every_tag_gets_its_queries_rarest_first() -> None:
     scarce = np.zeros((50, 2), bool)
     scarce[:, 0] = True
     scarce[:5, 1] = True
-    chosen = per_tag(np.arange(50), scarce, 10, 0, "x")
+    chosen = sample_per_tag(np.arange(50), scarce, 10, 0, "x")
     assert len(chosen) == 15
     assert scarce[chosen, 1].sum() == 5
 
 
 def test_classes_with_too_few_images_give_all() -> None:
     labels = np.array([0] * 3 + [1] * 10)
-    chosen = per_class(np.arange(13), labels, 5, 0, "x")
+    chosen = sample_per_class(np.arange(13), labels, 5, 0, "x")
     assert np.bincount(labels[chosen]).tolist() == [3, 5]
 
 
 def test_transfer_has_four_rounds_of_unseen_classes() -> None:
-    splits = [make_split(CIFAR100, "transfer", round=round) for round in range(4)]
+    splits = [make_split(CIFAR100, "transfer", fold=round) for round in range(4)]
     labels = CIFAR100.require_classes().values
     unseen = [np.unique(labels[split.query]) for split in splits]
     assert disjoint(*unseen)
@@ -170,19 +170,19 @@ def test_transfer_has_four_rounds_of_unseen_classes() -> None:
         assert len(held) == 15
         assert not np.isin(labels[split.train], held).any()
         np.testing.assert_array_equal(np.unique(labels[split.validation_database]), held)
-    assert inside(splits[0].query, CIFAR100.part("query"))
+    assert inside(splits[0].query, CIFAR100.split_indices("query"))
     assert make_split(CIFAR100, "transfer", validation="images").validation.size == 3_750
 
 
 @given(st.integers(8, 60))
 def test_quarters_are_disjoint_complete_and_even(classes: int) -> None:
-    parts = quarters(classes)
+    parts = class_folds(classes)
     assert np.sort(np.concatenate(parts)).tolist() == list(range(classes))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
 def test_transfer_without_parts_holds_queries_out_of_the_unseen() -> None:
-    split = make_split(FOLDER, "transfer", round=1)
+    split = make_split(FOLDER, "transfer", fold=1)
     keeps_the_contract(FOLDER, split)
     hidden = np.unique(FOLDER.require_classes().values[split.query])
     assert len(split.query) == 10 * len(hidden)
@@ -210,10 +210,10 @@ def test_a_hold_out_survives_singletons_and_long_tails(values: list[int], seed: 
 
 
 def with_parts(**sizes: int) -> Dataset:
-    parts = np.concatenate([np.full(size, PARTS.index(name) if name in PARTS else -1) for name, size in sizes.items()])
+    parts = np.concatenate([np.full(size, SPLITS.index(name) if name in SPLITS else -1) for name, size in sizes.items()])
     pixels = np.zeros((len(parts), 1, 1, 3), np.uint8)
     return Dataset(
-        "photos", ArrayImages(pixels), ClassLabels(np.arange(len(parts)) % 2, ("a", "b")), parts=parts.astype(np.int8)
+        "photos", ArrayImages(pixels), ClassLabels(np.arange(len(parts)) % 2, ("a", "b")), splits=parts.astype(np.int8)
     )
 
 
@@ -252,9 +252,9 @@ def test_images_without_labels_are_left_out() -> None:
 
 
 def test_short_names_and_defaults() -> None:
-    assert find_protocol("paper", "cifar100").name == "cifar100-paper"
-    assert find_protocol("transfer", "ilsvrc2012").name == "ilsvrc2012-transfer"
-    assert find_protocol("transfer", "cifar100").name == "transfer"
+    assert get_protocol("paper", "cifar100").name == "cifar100-paper"
+    assert get_protocol("transfer", "ilsvrc2012").name == "ilsvrc2012-transfer"
+    assert get_protocol("transfer", "cifar100").name == "transfer"
     assert default_protocol(CIFAR10) == "cifar10-paper"
     assert default_protocol(NUSWIDE) == "nuswide-paper"
     assert default_protocol(FOLDER) == "holdout"
@@ -276,8 +276,8 @@ def test_short_names_and_defaults() -> None:
         (TAGGED, {"protocol": "transfer"}, "The protocol transfer needs classes, and photos has tags."),
         (TAGGED, {"validation": "classes"}, "photos has tags: hold out images for validation, not classes."),
         (FOLDER, {"validation": "some"}, "Validation holds out images, classes or none, not 'some'."),
-        (FOLDER, {"protocol": "transfer", "round": 4}, "The protocol transfer has rounds 0 to 3, not 4."),
-        (FOLDER, {"round": 1}, "The protocol holdout has no rounds."),
+        (FOLDER, {"protocol": "transfer", "fold": 4}, "The protocol transfer has folds 0 to 3, not 4."),
+        (FOLDER, {"fold": 1}, "The protocol holdout has no folds."),
         (FOLDER, {"round": -1}, "The round must be at least 0, not -1."),
         (FOLDER, {"seed": -1}, "The seed must be at least 0, not -1."),
         (labeled_dataset("photos", np.arange(70) % 7), {"protocol": "transfer"}, "has 7 classes; transfer needs at least 8"),

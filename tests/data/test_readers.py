@@ -10,28 +10,28 @@ import pytest
 from helpers.datasets import python2_pickle, write_cifar, write_ilsvrc, write_nuswide
 from helpers.images import write_images
 from proxyhash.data import load_dataset
-from proxyhash.data.catalog import CIFAR10, CIFAR100, ILSVRC2012, NUSWIDE, Record
+from proxyhash.data.catalog import CIFAR10, CIFAR100, ILSVRC2012, NUSWIDE, DatasetInfo
 from proxyhash.data.readers.cifar import load_cifar
 from proxyhash.data.readers.digits import load_digits
 from proxyhash.data.readers.ilsvrc import load_ilsvrc
 from proxyhash.data.readers.nuswide import load_nuswide
-from proxyhash.data.safe_pickle import read_pickle
+from proxyhash.data.safe_pickle import load_pickle
 from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils.errors import InputError
 
 
 @pytest.mark.parametrize("record", [CIFAR10, CIFAR100], ids=lambda record: record.name)
-def test_cifar_is_read_from_its_official_files(record: Record, tmp_path: Path) -> None:
+def test_cifar_is_read_from_its_official_files(record: DatasetInfo, tmp_path: Path) -> None:
     folder = tmp_path / record.folder
     data = load_cifar(write_cifar(folder, record), folder)
     trained = 100 if record is CIFAR10 else 20
     assert (data.name, data.kind, len(data)) == (record.name, "classes", trained + 20)
-    np.testing.assert_array_equal(data.part("train"), np.arange(trained))
-    np.testing.assert_array_equal(data.part("query"), np.arange(trained, trained + 20))
-    assert len(data.class_names) == record.classes
-    np.testing.assert_array_equal(data.require_labels().values[-20:], np.arange(20) % record.classes)
+    np.testing.assert_array_equal(data.split_indices("train"), np.arange(trained))
+    np.testing.assert_array_equal(data.split_indices("query"), np.arange(trained, trained + 20))
+    assert len(data.class_names) == record.num_classes
+    np.testing.assert_array_equal(data.require_labels().values[-20:], np.arange(20) % record.num_classes)
 
-    raw = read_pickle(folder / ("test_batch" if record is CIFAR10 else "test"))["data"][7]
+    raw = load_pickle(folder / ("test_batch" if record is CIFAR10 else "test"))["data"][7]
     found = data.images.read(trained + 7)
     assert found[3, 5].tolist() == [raw[3 * 32 + 5], raw[1024 + 3 * 32 + 5], raw[2048 + 3 * 32 + 5]]
     assert data.images.key(trained + 7) == f"{record.name}-{trained + 7:06d}"
@@ -66,7 +66,7 @@ def test_ilsvrc_is_read_from_class_folders(tmp_path: Path) -> None:
     write_images(tmp_path / "ilsvrc2012", ["test/unlabeled.JPEG", "devkit/figure.png"])
     data = load_dataset("ilsvrc2012", data_dir=tmp_path)
     assert (data.name, len(data), len(data.class_names)) == ("ilsvrc2012", 64, 8)
-    assert (len(data.part("train")), len(data.part("query"))) == (48, 16)
+    assert (len(data.split_indices("train")), len(data.split_indices("query"))) == (48, 16)
     assert data.class_names[0] == "n01440764"
     assert data.images.key(0) == "train/n01440764/n01440764_0.JPEG"
 
@@ -102,7 +102,7 @@ def test_nuswide_is_read_from_its_lists(flat: bool, tmp_path: Path) -> None:
     name = f"{kept[5]:04d}_{7 * kept[5]}.jpg"
     assert data.images.key(5) == (name if flat else f"topic{kept[5] % 3}/{name}")
     assert data.images.read(5).shape == (12, 12, 3)
-    assert not data.problems
+    assert not data.skipped
 
 
 def test_missing_images_of_nuswide_are_counted(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_missing_images_of_nuswide_are_counted(tmp_path: Path) -> None:
     write_nuswide(folder)
     shutil.rmtree(folder / "Flickr" / "topic0")  # the first of the list: the others are still found in their folders
     data = load_nuswide(NUSWIDE, folder)
-    assert 0 < data.problems.counts["row whose file is missing"] <= 20
+    assert 0 < data.skipped.counts["row whose file is missing"] <= 20
     assert {data.images.key(index).split("/")[0] for index in range(len(data))} == {"topic1", "topic2"}
     with pytest.raises(InputError, match=r"as asked: row whose file is missing: topic0/0000_0\.jpg"):
         load_nuswide(NUSWIDE, folder, strict=True)
@@ -128,7 +128,7 @@ def test_a_list_cannot_lead_out_of_nuswide(tmp_path: Path) -> None:
     lines[0], lines[1] = "..\\..\\secret.jpg", str(tmp_path / "secret.jpg")
     (folder / "ImageList" / "Imagelist.txt").write_text("\n".join(lines))
     data = load_nuswide(NUSWIDE, folder)
-    assert data.problems.counts == {"outside the folder": 2}
+    assert data.skipped.counts == {"outside the folder": 2}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers.datasets import python2_pickle
-from proxyhash.data.safe_pickle import read_pickle
+from proxyhash.data.safe_pickle import load_pickle
 from proxyhash.utils.errors import InputError
 
 
@@ -27,7 +27,7 @@ def test_tables_of_arrays_are_read_as_python_2_and_3_wrote_them(tmp_path: Path) 
     contents = [python2_pickle(table)] + [pickle.dumps(table, protocol) for protocol in range(2, 6)]
     for content in contents[:4]:
         (tmp_path / "batch").write_bytes(content)
-        found = read_pickle(tmp_path / "batch")
+        found = load_pickle(tmp_path / "batch")
         assert found.keys() == table.keys()
         np.testing.assert_array_equal(found["data"], table["data"])
         assert found["labels"] == [1, 2, 250]
@@ -56,7 +56,7 @@ def test_a_pickle_that_calls_is_refused_and_nothing_runs(
     trace = tmp_path / "trace"
     (tmp_path / "batch").write_bytes(pickle.dumps({"data": attack(trace)}, protocol))
     with pytest.raises(InputError, match=r"was refused: it is not a plain table of arrays \(it asks for "):
-        read_pickle(tmp_path / "batch")
+        load_pickle(tmp_path / "batch")
     assert [path.name for path in tmp_path.iterdir()] == ["batch"]
 
 
@@ -72,4 +72,4 @@ def test_a_pickle_that_calls_is_refused_and_nothing_runs(
 def test_what_is_no_table_is_refused(content: bytes, why: str, tmp_path: Path) -> None:
     (tmp_path / "batch").write_bytes(content)
     with pytest.raises(InputError, match=why):
-        read_pickle(tmp_path / "batch")
+        load_pickle(tmp_path / "batch")

@@ -16,9 +16,9 @@ from proxyhash.data import Dataset
 from proxyhash.data.images import ArrayImages, FileImages
 from proxyhash.data.transforms import (
     Transform,
-    augmentation_draws,
     default_transform,
-    find_transform,
+    draw_augment_params,
+    get_transform,
     list_transforms,
 )
 from proxyhash.utils.errors import InputError
@@ -42,11 +42,11 @@ def scaled(image: Floats, size: int) -> Floats:
 def slow(transform: Transform, image: NDArray[np.uint8], draw: NDArray[np.float32]) -> Floats:
     """Reference implementation of `for_training` for one image."""
     pixels = image.astype(np.float64)
-    if transform.crop == "window":
+    if transform.crop == "random_crop":
         pixels = scaled(pixels, transform.side) if len(pixels) != transform.side else pixels
         row, column = (int(value * (transform.side - transform.size + 1)) for value in draw[1:3])
         pixels = pixels[row : row + transform.size, column : column + transform.size]
-    elif transform.crop == "padded":
+    elif transform.crop == "pad_shift":
         side, reach = len(pixels), len(pixels) // 8
         padded = np.pad(pixels, ((reach, reach), (reach, reach), (0, 0)), mode="reflect")
         row, column = (int(value * (2 * reach + 1)) for value in draw[1:3])
@@ -59,19 +59,19 @@ def slow(transform: Transform, image: NDArray[np.uint8], draw: NDArray[np.float3
 @pytest.mark.parametrize(
     ("transform", "side"),
     [
-        (find_transform("small", 32), 32),
-        (find_transform("small", 48), 16),
-        (find_transform("small", 20), 32),
-        (find_transform("paper-cifar"), 32),
-        (Transform("mini", "", 24, 32, crop="window"), 32),
-        (Transform("mini", "", 24, 32, crop="window"), 16),
-        (find_transform("paper-256"), 256),
+        (get_transform("small", 32), 32),
+        (get_transform("small", 48), 16),
+        (get_transform("small", 20), 32),
+        (get_transform("paper-cifar"), 32),
+        (Transform("mini", "", 24, 32, crop="random_crop"), 32),
+        (Transform("mini", "", 24, 32, crop="random_crop"), 16),
+        (get_transform("paper-256"), 256),
     ],
     ids=lambda value: value.name if isinstance(value, Transform) else str(value),
 )
 def test_batches_are_what_single_images_give(transform: Transform, side: int) -> None:
-    images, draws = squares(6, side), augmentation_draws(6, 3, 1)
-    found = transform.for_training(images, torch.from_numpy(draws)).permute(0, 2, 3, 1).numpy()
+    images, draws = squares(6, side), draw_augment_params(6, 3, 1)
+    found = transform.augment(images, torch.from_numpy(draws)).permute(0, 2, 3, 1).numpy()
     assert found.shape == (6, transform.size, transform.size, 3)
     assert found.dtype == np.float32
     for image, draw, result in zip(images.numpy(), draws, found, strict=True):
@@ -82,8 +82,8 @@ def test_batches_are_what_single_images_give(transform: Transform, side: int) ->
 def test_extreme_draws_stay_inside() -> None:
     images = squares(2, 32)
     draws = torch.tensor([[0.0] * 5, [float(np.nextafter(np.float32(1), np.float32(0)))] * 5])
-    for transform in (find_transform("small", 32), Transform("mini", "", 24, 32, crop="window")):
-        found = transform.for_training(images, draws).permute(0, 2, 3, 1).numpy()
+    for transform in (get_transform("small", 32), Transform("mini", "", 24, 32, crop="random_crop")):
+        found = transform.augment(images, draws).permute(0, 2, 3, 1).numpy()
         for image, draw, result in zip(images.numpy(), draws.numpy(), found, strict=True):
             np.testing.assert_allclose(result, slow(transform, image, draw), atol=0.01)
 
@@ -91,17 +91,17 @@ def test_extreme_draws_stay_inside() -> None:
 @pytest.mark.parametrize(
     ("transform", "side", "kept"),
     [
-        (find_transform("small", 32), 32, 32),
-        (find_transform("paper-cifar"), 32, 32),
-        (Transform("mini", "", 24, 32, crop="window"), 32, 24),
-        (find_transform("photo", 28), 32, 28),
-        (find_transform("photo", 28), 64, 56),
+        (get_transform("small", 32), 32, 32),
+        (get_transform("paper-cifar"), 32, 32),
+        (Transform("mini", "", 24, 32, crop="random_crop"), 32, 24),
+        (get_transform("photo", 28), 32, 28),
+        (get_transform("photo", 28), 64, 56),
     ],
 )
 def test_testing_takes_the_center_and_is_not_random(transform: Transform, side: int, kept: int) -> None:
     images = squares(3, side)
     first = (side - kept) // 2
-    found = transform.for_testing(images).permute(0, 2, 3, 1).numpy()
+    found = transform.preprocess(images).permute(0, 2, 3, 1).numpy()
     for image, result in zip(images.numpy(), found, strict=True):
         center = image[first : first + kept, first : first + kept].astype(np.float64)
         np.testing.assert_allclose(result, scaled(center, transform.size) if kept != transform.size else center, atol=0.01)
@@ -110,13 +110,13 @@ def test_testing_takes_the_center_and_is_not_random(transform: Transform, side: 
 def test_an_area_crop_is_the_part_that_was_drawn() -> None:
     rows, columns = np.mgrid[:64, :64].astype(np.uint8)
     image = torch.from_numpy(np.stack([rows, columns, np.zeros_like(rows)], 2))[None]
-    transform = find_transform("photo", 16)
+    transform = get_transform("photo", 16)
     area, shape = 0.35 + 0.65 * 0.2, (4 / 3) ** (2 * 0.7 - 1)
     wide, high = 64 * (area * shape) ** 0.5, 64 * (area / shape) ** 0.5
     top, left = 0.25 * (64 - high), 0.5 * (64 - wide)
     places = (np.arange(16) + 0.5) / 16
     for mirror in (0.9, 0.1):
-        found = transform.for_training(image, torch.tensor([[mirror, 0.25, 0.5, 0.2, 0.7]]))[0].numpy()
+        found = transform.augment(image, torch.tensor([[mirror, 0.25, 0.5, 0.2, 0.7]]))[0].numpy()
         across = left + wide * places - 0.5
         np.testing.assert_allclose(found[1, 5], across[::-1] if mirror < 0.5 else across, atol=0.01)
         np.testing.assert_allclose(found[0, :, 5], top + high * places - 0.5, atol=0.01)
@@ -124,26 +124,26 @@ def test_an_area_crop_is_the_part_that_was_drawn() -> None:
 
 @pytest.mark.parametrize("name", list_transforms())
 def test_an_image_does_not_depend_on_its_batch(name: str) -> None:
-    transform = find_transform(name)
-    images, draws = squares(5, 32), torch.from_numpy(augmentation_draws(5, 0, 0))
-    together = transform.for_training(images, draws)
-    alone = torch.cat([transform.for_training(images[i : i + 1], draws[i : i + 1]) for i in range(5)])
+    transform = get_transform(name)
+    images, draws = squares(5, 32), torch.from_numpy(draw_augment_params(5, 0, 0))
+    together = transform.augment(images, draws)
+    alone = torch.cat([transform.augment(images[i : i + 1], draws[i : i + 1]) for i in range(5)])
     torch.testing.assert_close(together, alone)
     assert together.shape == (5, 3, transform.size, transform.size)
     assert together.min() >= 0
     assert together.max() <= 255.001
-    assert transform.for_training(images[:0], draws[:0]).shape == (0, 3, transform.size, transform.size)
-    assert transform.for_testing(images[:0]).shape == (0, 3, transform.size, transform.size)
+    assert transform.augment(images[:0], draws[:0]).shape == (0, 3, transform.size, transform.size)
+    assert transform.preprocess(images[:0]).shape == (0, 3, transform.size, transform.size)
 
 
 def test_draws_belong_to_seed_and_epoch() -> None:
-    draws = augmentation_draws(100, 7, 2)
+    draws = draw_augment_params(100, 7, 2)
     assert draws.shape == (100, 5)
     assert draws.dtype == np.float32
     assert draws.min() >= 0
     assert draws.max() < 1
-    np.testing.assert_array_equal(draws, augmentation_draws(100, 7, 2))
-    for other in (augmentation_draws(100, 7, 3), augmentation_draws(100, 8, 2)):
+    np.testing.assert_array_equal(draws, draw_augment_params(100, 7, 2))
+    for other in (draw_augment_params(100, 7, 3), draw_augment_params(100, 8, 2)):
         assert not np.array_equal(draws, other)
 
 
@@ -152,25 +152,25 @@ def test_draws_belong_to_seed_and_epoch() -> None:
     [(96, 0.5, 64), (96, 0.8, 80), (96, 0.97, 96), (96, 1.0, 96), (224, 0.5, 112), (100, 1.0, 100), (32, 0.5, 32)],
 )
 def test_smaller_images_have_sides_that_networks_can_halve(size: int, share: float, expected: int) -> None:
-    assert find_transform("small", size).shrunk(share).size == expected
+    assert get_transform("small", size).resized(share).size == expected
 
 
 def test_a_smaller_image_shows_the_same_part() -> None:
-    photo = find_transform("photo", 224)
-    half = photo.shrunk(0.5)
+    photo = get_transform("photo", 224)
+    half = photo.resized(0.5)
     assert (half.size, half.side) == (112, 128)
     square, draws = squares(1, 256), torch.rand(1, 5, generator=torch.Generator().manual_seed(0))
-    large = functional.interpolate(photo.for_training(square, draws), size=112, mode="area")
-    assert (half.for_training(square, draws) - large).abs().mean() < 4
+    large = functional.interpolate(photo.augment(square, draws), size=112, mode="area")
+    assert (half.augment(square, draws) - large).abs().mean() < 4
 
 
 def test_transforms_by_name() -> None:
     assert list_transforms() == ["paper-cifar", "paper-256", "small", "photo"]
-    assert (find_transform("photo").size, find_transform("photo").side) == (224, 256)
-    assert (find_transform("photo", 96).side, find_transform("small", 64).side) == (110, 64)
+    assert (get_transform("photo").size, get_transform("photo").side) == (224, 256)
+    assert (get_transform("photo", 96).side, get_transform("small", 64).side) == (110, 64)
     small = labeled_dataset("x", np.zeros(3, int))
     assert (default_transform(small, 96).name, default_transform(small, 96).flip) == ("small", True)
-    assert not default_transform(replace(small, mirrors=False), 96).flip
+    assert not default_transform(replace(small, flip_safe=False), 96).flip
     assert default_transform(Dataset("x", FileImages(Path(), ["a.png"])), 96).name == "photo"
     assert isinstance(labeled_dataset("x", np.zeros(3, int)).images, ArrayImages)
     for name, size, sentence in (
@@ -180,5 +180,5 @@ def test_transforms_by_name() -> None:
         ("small", 0, "The size of an image must be at least 1, not 0."),
     ):
         with pytest.raises(InputError) as raised:
-            find_transform(name, size)
+            get_transform(name, size)
         assert sentence in str(raised.value)

@@ -60,5 +60,5 @@ def test_nuswide(tmp_path: Path) -> None:
 
 
 def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(catalog.RECORDS, "cifar10", write_cifar(tmp_path / catalog.CIFAR10.folder, catalog.CIFAR10))
+    monkeypatch.setitem(catalog.DATASETS, "cifar10", write_cifar(tmp_path / catalog.CIFAR10.folder, catalog.CIFAR10))
     check(*reproduced("cifar10", tmp_path))

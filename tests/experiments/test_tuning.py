@@ -75,7 +75,7 @@ def test_each_round_is_tuned_by_itself_on_classes_that_its_test_does_not_search(
     digits = load_dataset("digits")
     for record in records:
         number = record.trial["fold"]
-        test = make_split(digits, "transfer", round=number)
+        test = make_split(digits, "transfer", fold=number)
         tried = validation_split(test)
         assert (record.protocol["eval_on"], record.protocol["fingerprint"]) == ("validation", tried.fingerprint())
         classes = digits.require_classes().values

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from helpers.images import write_images
-from proxyhash.data.catalog import CIFAR10, Archive, Record
-from proxyhash.data.dataset import PARTS, Dataset
+from proxyhash.data.catalog import CIFAR10, Archive, DatasetInfo
+from proxyhash.data.dataset import SPLITS, Dataset
 from proxyhash.data.images import ArrayImages
 from proxyhash.labels import ClassLabels, TagLabels
 
@@ -36,7 +36,7 @@ def python2_pickle(content: Any) -> bytes:
     return buffer.getvalue().replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
 
 
-def write_cifar(folder: Path, record: Record, rows: int = 20) -> Record:
+def write_cifar(folder: Path, record: DatasetInfo, rows: int = 20) -> DatasetInfo:
     """Write every file of `record`, `rows` images each, and return the record with the checksums of these files."""
     folder.mkdir(parents=True)
     files = []
@@ -47,16 +47,16 @@ def write_cifar(folder: Path, record: Record, rows: int = 20) -> Record:
     return replace(record, files=tuple(files))
 
 
-def _meta(record: Record) -> dict[str, Any]:
-    names = [f"class{number}" for number in range(record.classes)]
+def _meta(record: DatasetInfo) -> dict[str, Any]:
+    names = [f"class{number}" for number in range(record.num_classes)]
     if record is CIFAR10:
         return {"num_cases_per_batch": 20, "label_names": names, "num_vis": 3072}
     return {"fine_label_names": names, "coarse_label_names": [f"group{number}" for number in range(20)]}
 
 
-def _batch(record: Record, seed: int, rows: int) -> dict[str, Any]:
+def _batch(record: DatasetInfo, seed: int, rows: int) -> dict[str, Any]:
     data = np.random.default_rng(seed).integers(0, 256, (rows, 3072), dtype=np.uint8)
-    labels = [row % record.classes for row in range(rows)]
+    labels = [row % record.num_classes for row in range(rows)]
     shared = {"batch_label": f"batch {seed}", "data": data, "filenames": [f"{seed}_{row}.png" for row in range(rows)]}
     if record is CIFAR10:
         return {**shared, "labels": labels}
@@ -97,9 +97,9 @@ def labeled_dataset(name: str, labels: "np.ndarray[Any, Any]", queries: int = 0)
     """A data set of one-pixel images with these classes; the last `queries` images are its own queries."""
     pixels = np.zeros((len(labels), 1, 1, 3), np.uint8)
     names = tuple(f"class{number}" for number in range(int(labels.max()) + 1))
-    parts = np.full(len(labels) if queries else 0, PARTS.index("train"), np.int8)
-    parts[len(labels) - queries :] = PARTS.index("query")
-    return Dataset(name, ArrayImages(pixels), ClassLabels(labels, names), parts=parts)
+    parts = np.full(len(labels) if queries else 0, SPLITS.index("train"), np.int8)
+    parts[len(labels) - queries :] = SPLITS.index("query")
+    return Dataset(name, ArrayImages(pixels), ClassLabels(labels, names), splits=parts)
 
 
 def tagged_dataset(name: str, images: int, tags: int = 21) -> Dataset:

@@ -24,7 +24,7 @@ class Digits(NamedTuple):
 def digits() -> Digits:
     data = load_dataset("digits")
     split = make_split(data, validation="none")
-    stored = data.images.stored(np.arange(len(data)))
+    stored = data.images.pixels_in_memory(np.arange(len(data)))
     assert stored is not None
     labels = data.require_classes().values
     features = stored[..., 0].reshape(len(data), -1).astype(np.float32) / np.float32(255)

@@ -86,10 +86,10 @@ def make_photo_index(folder: Path, model: Path) -> Path:
     for number in range(12):
         save_image(random.integers(0, 256, (20, 30, 3)), folder / "photos" / "cd"[number % 2] / f"{number}.png")
     save_image(random.integers(0, 256, (20, 30, 3)), folder / "photos" / NASTY / f"{NASTY}.png")
-    from proxyhash.data import Problems
+    from proxyhash.data import SkippedItems
 
     with LocalIndex.open_folder(folder / "i", model=model) as index:
-        add_folder(index, folder / "photos", Problems())
+        add_folder(index, folder / "photos", SkippedItems())
         precision = np.where(np.arange(33) == 0, 1.0, 0.2)
         Calibration(precision, np.ones(33, np.int64)).save(model_dir(index.folder, str(index.model)))
     return folder / "i"

@@ -20,10 +20,10 @@ from sklearn.datasets import load_digits as sklearn_digits
 from torch import Tensor, nn
 
 from proxyhash.data.images import ArrayImages, Indices
-from proxyhash.data.transforms import find_transform
+from proxyhash.data.transforms import get_transform
 from proxyhash.methods import TrainingData, build_method
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.network import HeadShape, Normalized
+from proxyhash.models.network import HeadConfig, NormalizedBackbone
 from proxyhash.training.checkpoint import CheckpointManager
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import FeatureSource, ImageSource, InputSource
@@ -35,7 +35,7 @@ from proxyhash.utils.errors import ProxyhashWarning
 
 TRAIN, ALL, BITS = 160, 220, 12
 STEPS = 15  # of three epochs
-TRANSFORM = replace(find_transform("small", 8), flip=False)  # a mirrored digit is none
+TRANSFORM = replace(get_transform("small", 8), flip=False)  # a mirrored digit is none
 
 
 @dataclass
@@ -87,9 +87,9 @@ def small_trainer(
         objective = build_method(method, data, settings or {})
     backbone = create_backbone("convnet", pretrained=False)
     optim = OptimConfig(**{"epochs": 3, "batch_size": 32, "lr": 5e-3, "hidden_dim": 24, **changes})
-    trunk: nn.Module = Normalized(backbone) if finetune else nn.Identity()
-    width = backbone.facts.width if finetune else 64
-    head = objective.build_head(HeadShape(width, BITS, optim.hidden_dim, optim.dropout))
+    trunk: nn.Module = NormalizedBackbone(backbone) if finetune else nn.Identity()
+    width = backbone.config.num_features if finetune else 64
+    head = objective.build_head(HeadConfig(width, BITS, optim.hidden_dim, optim.dropout))
     source: InputSource = (
         ImageSource(ArrayImages(pixels), TRANSFORM, OptimConfig()) if finetune else FeatureSource(flat(pixels))
     )

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from proxyhash import InputError
-from proxyhash.data import Problems
+from proxyhash.data import SkippedItems
 from proxyhash.index import folder_sync
 from proxyhash.index.folder_sync import add_folder
 from proxyhash.index.local.index import LocalIndex
@@ -26,7 +26,7 @@ def picture(path: Path, seed: int) -> None:
 @pytest.fixture
 def index(tmp_path: Path, model: Path, photos: Path) -> LocalIndex:
     opened = LocalIndex.open_folder(tmp_path / "i", model=model)
-    add_folder(opened, photos, Problems())
+    add_folder(opened, photos, SkippedItems())
     return opened
 
 
@@ -44,7 +44,7 @@ def test_folder_is_encoded_with_its_labels(index: LocalIndex, photos: Path, mode
 
 
 def test_only_changed_files_are_encoded_again(index: LocalIndex, photos: Path) -> None:
-    done = add_folder(index, photos, Problems())
+    done = add_folder(index, photos, SkippedItems())
     assert (done.added, done.replaced, done.unchanged) == (0, 0, 12)
     before = index.code("cats/0.png")
     picture(photos / "cats" / "0.png", 50)
@@ -52,13 +52,13 @@ def test_only_changed_files_are_encoded_again(index: LocalIndex, photos: Path) -
     picture(photos / "birds" / "20.png", 51)
     (photos / "dogs" / "7.png").unlink()
     (photos / "dogs" / "8.png").write_bytes(b"no picture")
-    problems = Problems()
+    problems = SkippedItems()
     done = add_folder(index, photos, problems)
     assert (done.added, done.replaced, done.unchanged, done.removed, done.unreadable) == (1, 1, 9, 0, 1)
     assert "dogs/8.png cannot be decoded" in problems.sentences()[0]
     assert (index.code("cats/0.png") != before).any()
     assert len(index) == 13
-    done = add_folder(index, photos, Problems(), prune=True)
+    done = add_folder(index, photos, SkippedItems(), prune=True)
     assert (done.unchanged, done.removed, len(index)) == (11, 1, 12)
     with pytest.raises(InputError, match=r"no item dogs/7.png"):
         index.item("dogs/7.png")
@@ -71,7 +71,7 @@ def test_file_names_that_are_not_utf8_are_skipped(index: LocalIndex, photos: Pat
         (photos / "cats" / "0.png").rename(os.fsdecode(os.fsencode(photos) + b"/cats/\xff.png"))
     except OSError:
         pytest.skip("this file system has only names that are text")
-    problems = Problems()
+    problems = SkippedItems()
     assert add_folder(index, photos, problems).added == 0
     assert problems.sentences() == ["file name that is not UTF-8: 1 ('cats/\\udcff.png')"]
 
@@ -79,15 +79,15 @@ def test_file_names_that_are_not_utf8_are_skipped(index: LocalIndex, photos: Pat
 def test_unreadable_image_stops_a_strict_add(index: LocalIndex, photos: Path) -> None:
     (photos / "dogs" / "8.png").write_bytes(b"no picture")
     with pytest.raises(InputError, match="unreadable image"):
-        add_folder(index, photos, Problems(strict=True))
+        add_folder(index, photos, SkippedItems(strict=True))
     assert len(index) == 12
 
 
 def test_second_folder_with_the_same_keys_needs_a_prefix(index: LocalIndex, tmp_path: Path) -> None:
     picture(tmp_path / "more" / "cats" / "0.png", 9)
     with pytest.raises(InputError, match=r"cats/0.png is in the index already, from elsewhere; .* --prefix"):
-        add_folder(index, tmp_path / "more", Problems())
-    add_folder(index, tmp_path / "more", Problems(), prefix="more/", prune=True)
+        add_folder(index, tmp_path / "more", SkippedItems())
+    add_folder(index, tmp_path / "more", SkippedItems(), prefix="more/", prune=True)
     assert len(index) == 13  # pruning concerns only its own folder
     assert index.item("more/cats/0.png").path == (tmp_path / "more" / "cats" / "0.png").resolve()
 
@@ -98,9 +98,9 @@ def test_images_encoded_before_an_error_are_kept(index: LocalIndex, photos: Path
         picture(photos / "new" / f"{number:03d}.png", number)
     (photos / "new" / "090.png").write_bytes(b"no picture")
     with pytest.raises(InputError):
-        add_folder(index, photos, Problems(strict=True))
+        add_folder(index, photos, SkippedItems(strict=True))
     assert 12 < len(index) < 112
-    done = add_folder(index, photos, Problems())
+    done = add_folder(index, photos, SkippedItems())
     assert (len(index), done.unreadable) == (111, 1)
 
 
@@ -139,19 +139,19 @@ def test_upgrade_gives_every_item_a_new_code(index: LocalIndex, photos: Path, ot
     assert len(reader.search(photos / "cats" / "1.png", 3)[0]) == 3
     index.remove(["cats/0.png"])
     hasher = Hasher.load(other_model)
-    assert upgrade(index, hasher, Problems()) == 11
+    assert upgrade(index, hasher, SkippedItems()) == 11
     assert (index.bits, index.info().items) == (24, 11)
     np.testing.assert_array_equal(index.code("dogs/8.png"), hasher.encode(photos / "dogs" / "8.png"))
     assert reader.search(photos / "cats" / "1.png", 1)[0][0] == index.search(photos / "cats" / "1.png", 1)[0][0]
     assert [child.name for child in (index.folder / "models").iterdir()] == [index.model]
     assert verify(index).ok
     with pytest.raises(InputError, match="nothing to upgrade"):
-        upgrade(index, hasher, Problems())
+        upgrade(index, hasher, SkippedItems())
 
 
 def test_codes_of_the_old_model_are_refused_after_an_upgrade(index: LocalIndex, other_model: Path) -> None:
     batch = ItemBatch(index.store.meta("live"), np.zeros((1, 4), np.uint8), ["late"])
-    upgrade(index, Hasher.load(other_model), Problems())
+    upgrade(index, Hasher.load(other_model), SkippedItems())
     with pytest.raises(InputError, match="moved to another model meanwhile"):
         add_batch(index.store, batch)
     with pytest.raises(InputError, match="Codes of 4 bytes do not fit an index of 24 bits"):
@@ -163,17 +163,17 @@ def test_upgrade_stops_at_missing_images_and_continues_there(index: LocalIndex, 
     (photos / "cats" / "2.png").unlink()
     hasher = Hasher.load(other_model)
     with pytest.raises(InputError, match=r"1 images cannot be read any more, cats/2.png among them; --drop-unreadable"):
-        upgrade(index, hasher, Problems())
+        upgrade(index, hasher, SkippedItems())
     assert (index.bits, len(index)) == (32, 12)  # the live index is as it was
     assert index.search(photos / "dogs" / "8.png", 1)[0][0].distance == 0
-    assert upgrade(index, hasher, Problems(), drop_unreadable=True) == 11
+    assert upgrade(index, hasher, SkippedItems(), drop_unreadable=True) == 11
     assert (index.bits, len(index), verify(index).problems) == (24, 11, ())
 
 
 def test_upgrade_without_readable_images_empties_the_index(index: LocalIndex, photos: Path, other_model: Path) -> None:
     for path in photos.rglob("*.png"):
         path.unlink()
-    assert upgrade(index, Hasher.load(other_model), Problems(), drop_unreadable=True) == 0
+    assert upgrade(index, Hasher.load(other_model), SkippedItems(), drop_unreadable=True) == 0
     assert (len(index), verify(index).problems) == (0, ())
 
 
@@ -181,7 +181,7 @@ def test_imported_codes_cannot_be_upgraded(tmp_path: Path, other_model: Path) ->
     with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(np.zeros((1, 8), np.uint8), ["a"])
         with pytest.raises(InputError, match="The code of a was imported"):
-            upgrade(index, Hasher.load(other_model), Problems())
+            upgrade(index, Hasher.load(other_model), SkippedItems())
 
 
 def test_damaged_model_copy_is_reported(index: LocalIndex) -> None:

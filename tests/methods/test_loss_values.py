@@ -8,7 +8,7 @@ import torch
 
 from helpers.method_losses import NU, build, loss_value, softplus
 from proxyhash.methods import TrainingData, build_method, list_methods
-from proxyhash.models.heads import HeadShape
+from proxyhash.models.heads import HeadConfig
 from proxyhash.proxies import list_kinds
 
 
@@ -77,8 +77,8 @@ NO_GRADIENT = {
 def test_gradients_match_finite_differences(name: str) -> None:
     objective = build(name, bits=4, classes=3)
     random = torch.Generator().manual_seed(1)
-    head = objective.build_head(HeadShape(5, 4))
-    nu = (1.6 * torch.rand(6, head.outputs, generator=random, dtype=torch.float64) - 0.8).requires_grad_()
+    head = objective.build_head(HeadConfig(5, 4))
+    nu = (1.6 * torch.rand(6, head.out_features, generator=random, dtype=torch.float64) - 0.8).requires_grad_()
     if head.metric in ("one-hot blocks", "product quantizer"):
         nu = head.double()(torch.randn(6, 5, generator=random, dtype=torch.float64)).detach().requires_grad_()
     labels = torch.tensor([0, 1, 2, 0, 1, 2])

@@ -13,7 +13,7 @@ from helpers.plugins import PLUGIN, own_registry
 from proxyhash.evaluation import mean_average_precision
 from proxyhash.methods import HeadEncoder, LinearEncoder, TrainingData, build_method, get_method, list_methods
 from proxyhash.methods.plugins import load_plugin
-from proxyhash.models.heads import HeadShape
+from proxyhash.models.heads import HeadConfig
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.features import fit_method
 from proxyhash.utils.errors import InputError
@@ -102,10 +102,10 @@ def test_loss_head_scores_and_proxies_have_the_documented_shapes(name: str, kind
     if kind == "tags" and get_method(name).learns_from == "classes":
         pytest.skip("for classes only")
     made = build_method(name, small_data(kind), {})
-    head = made.build_head(HeadShape(6, BITS))
+    head = made.build_head(HeadConfig(6, BITS))
     outputs = head(torch.from_numpy(FEATURES)).detach()
-    assert outputs.shape == (COUNT, head.outputs)
-    assert head.codes(outputs.numpy()).shape == (COUNT, 1)
+    assert outputs.shape == (COUNT, head.out_features)
+    assert head.encode(outputs.numpy()).shape == (COUNT, 1)
     nu = embeddings() if head.metric == "hamming" else outputs.requires_grad_()
     loss = made(nu, targets(kind), torch.arange(COUNT))
     assert loss.shape == ()

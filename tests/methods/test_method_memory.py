@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from proxyhash.methods import TrainingData, build_method
-from proxyhash.models.heads import HeadShape
+from proxyhash.models.heads import HeadConfig
 
 IMAGES, CLASSES, BITS = 50_000, 100, 64
 
@@ -20,7 +20,7 @@ def test_steps_between_epochs_take_memory_linear_in_the_images(name: str) -> Non
     features = random.standard_normal((IMAGES, 8)).astype(np.float32)
     tracemalloc.start()
     objective = build_method(name, TrainingData.from_arrays(BITS, features, labels), {})
-    head = objective.build_head(HeadShape(8, BITS))
+    head = objective.build_head(HeadConfig(8, BITS))
     with torch.inference_mode():
         outputs = head.eval()(torch.from_numpy(features)).clone()
     objective.on_epoch_end(lambda: outputs, head)

@@ -21,7 +21,7 @@ from proxyhash.methods.dsdh import Dsdh, DsdhSettings, discrete_step
 from proxyhash.methods.hashnet import HashNet
 from proxyhash.methods.hbmp import pursue, regressed_weights
 from proxyhash.methods.label_sets import label_sets
-from proxyhash.models.heads import HeadShape, WeightedHead
+from proxyhash.models.heads import HeadConfig, WeightedHead
 
 SEEDS = st.integers(0, 10_000)
 
@@ -61,7 +61,7 @@ def test_tanh_of_hashnet_becomes_steeper_with_each_epoch() -> None:
     objective = build("hashnet", growth=3.0)
     assert isinstance(objective, HashNet)
     for epoch in range(1, 4):
-        objective.on_epoch_end(lambda: NU, objective.build_head(HeadShape(2, 2)))
+        objective.on_epoch_end(lambda: NU, objective.build_head(HeadConfig(2, 2)))
         assert float(objective.beta) == pytest.approx(sqrt(1 + 3 * epoch))
 
 
@@ -174,7 +174,7 @@ def test_hbmp_is_a_hinge_on_its_targets() -> None:
     targets = objective.get_buffer("targets")
     expected = float((1 - NU * targets[:3]).clamp(min=0).mean())
     assert loss_value(objective, targets=torch.arange(3) % 2) == pytest.approx(expected)
-    head = build("hbmp-regress", bits=2, classes=2).build_head(HeadShape(3, 2))
+    head = build("hbmp-regress", bits=2, classes=2).build_head(HeadConfig(3, 2))
     assert isinstance(head, WeightedHead)
     assert (head.weights >= 0).all()
     assert head.weights.sum() > 0
@@ -243,7 +243,7 @@ def test_drsch_sets_its_learned_weights_in_the_head() -> None:
     distance = ((1 - h[:, None] * h) / 2 * weights).sum(2)
     hinges = [1 + distance[0, 1] - distance[0, 2], 1 + distance[0, 1] - distance[1, 2]]
     assert loss_value(objective) == pytest.approx(float(sum(max(0.0, float(x)) for x in hinges)) / 2)
-    head = objective.build_head(HeadShape(3, 2))
+    head = objective.build_head(HeadConfig(3, 2))
     objective.on_epoch_end(lambda: NU, head)
     assert isinstance(head, WeightedHead)
     torch.testing.assert_close(head.weights.double(), weights, rtol=1e-6, atol=1e-6)

@@ -10,7 +10,7 @@ from helpers.method_losses import BITS, COUNT, FEATURES, NAMES, SMALL_LABELS, TA
 from proxyhash.losses import bitwise_cross_entropy, cosine_cross_entropy, hamming_triplet, proxy_cross_entropy, proxy_nca
 from proxyhash.methods import build_method
 from proxyhash.methods.proxy import ProxyMethod, class_similarity
-from proxyhash.models.network import HashHead, HeadShape
+from proxyhash.models.network import HashHead, HeadConfig
 from proxyhash.proxies import class_mean_similarity, tag_similarity
 from proxyhash.utils.errors import InputError
 
@@ -20,7 +20,7 @@ def test_only_learned_proxies_are_trained(name: str, moves: bool) -> None:
     made = build_method(name, small_data("classes"), {})
     assert isinstance(made, ProxyMethod)
     before = made.proxies().weights.copy()
-    head = HashHead(HeadShape(6, BITS))
+    head = HashHead(HeadConfig(6, BITS))
     optimizer = torch.optim.SGD([*head.parameters(), *made.parameters()], lr=0.5)
     made(head(torch.from_numpy(FEATURES)), targets("classes"), torch.arange(COUNT)).backward()
     optimizer.step()

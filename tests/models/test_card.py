@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from proxyhash.index.calibration import Calibration
-from proxyhash.models.card import card_renewed, model_card
+from proxyhash.models.card import model_card, refresh_card
 from proxyhash.models.hasher import Hasher
 from proxyhash.utils.markdown import escape_markdown
 
@@ -25,15 +25,15 @@ PROTOCOL = {
 def described(model: Path, folder: Path, **record: Any) -> Path:
     """Save a copy of a model with another history."""
     hasher = Hasher.load(model)
-    hasher.onnx, hasher.record = None, record
-    hasher.names = ("cats", EVIL)
+    hasher.onnx, hasher.metadata = None, record
+    hasher.class_names = ("cats", EVIL)
     hasher.save(folder)
     return folder
 
 
 @pytest.fixture(autouse=True)
 def _torch_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxyhash.models.hasher.onnx_available", lambda: False)
+    monkeypatch.setattr("proxyhash.models.hasher.is_onnx_available", lambda: False)
 
 
 def test_a_card_says_what_the_folder_knows(model: Path, tmp_path: Path) -> None:
@@ -80,12 +80,12 @@ def test_a_model_without_history_has_a_card_too(model: Path) -> None:
 def test_what_is_measured_later_is_added_unless_a_person_edited_the_card(model: Path, tmp_path: Path) -> None:
     folder = described(model, tmp_path / "model")
     curve = Calibration(np.linspace(1, 0, 33), np.ones(33, np.int64))
-    with card_renewed(folder):
+    with refresh_card(folder):
         curve.save(folder)
     assert "right than wrong up to 16 bits" in (folder / "README.md").read_text()
     with (folder / "README.md").open("a") as card:
         card.write("License: ours.\n")
-    with card_renewed(folder):
+    with refresh_card(folder):
         (folder / "measured.json").write_text(json.dumps({"map": 0.5}))
     assert (folder / "README.md").read_text().endswith("License: ours.\n")
     assert "| mAP | 0.5000 |" in model_card(folder)

@@ -8,23 +8,24 @@ import pytest
 import torch
 from PIL import Image
 
-from proxyhash.data import Dataset, Problems, load_dataset
+from proxyhash.data import Dataset, SkippedItems, load_dataset
 from proxyhash.data.images import ArrayImages, FileImages
-from proxyhash.data.transforms import find_transform
+from proxyhash.data.transforms import get_transform
 from proxyhash.models import feature_cache
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import cached_features
-from proxyhash.models.runtime import TorchRunner
+from proxyhash.models.network import NormalizedBackbone
+from proxyhash.models.runtime import TorchBackend
 from proxyhash.utils.errors import InputError
 
-TRANSFORM = find_transform("small", 8)
+TRANSFORM = get_transform("small", 8)
 
 
 @pytest.fixture(autouse=True)
 def _torch_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare the seconds of an export, but where it is what is tested."""
-    monkeypatch.setattr(feature_cache, "onnx_available", lambda: False)
+    monkeypatch.setattr(feature_cache, "is_onnx_available", lambda: False)
 
 
 @pytest.fixture
@@ -34,9 +35,9 @@ def backbone() -> Backbone:
 
 def small(count: int = 150) -> Dataset:
     digits = load_dataset("digits").subset(np.arange(count))
-    stored = digits.images.stored(np.arange(count))
+    stored = digits.images.pixels_in_memory(np.arange(count))
     assert stored is not None
-    return replace(digits, images=ArrayImages(stored), problems=Problems())
+    return replace(digits, images=ArrayImages(stored), skipped=SkippedItems())
 
 
 def test_features_are_mapped_and_computed_once(tmp_path: Path, backbone: Backbone) -> None:
@@ -47,10 +48,10 @@ def test_features_are_mapped_and_computed_once(tmp_path: Path, backbone: Backbon
     assert set(heard) == {"extracting features"}
     again = cached_features(small(), backbone, TRANSFORM, folder=tmp_path, progress=lambda *_: pytest.fail("computed again"))
     np.testing.assert_array_equal(again.values, first.values)
-    stored = small().images.stored(np.arange(150))
+    stored = small().images.pixels_in_memory(np.arange(150))
     assert stored is not None
     with torch.inference_mode():
-        expected = backbone(backbone.facts.normalize(stored)).numpy()
+        expected = NormalizedBackbone(backbone)(torch.from_numpy(stored).permute(0, 3, 1, 2)).numpy()
     np.testing.assert_allclose(first.values, expected, atol=1e-5)
     assert first.readable.all()
     assert {file.name for file in first.folder.iterdir()} == {"features.npy", "readable.npy"}
@@ -58,7 +59,7 @@ def test_features_are_mapped_and_computed_once(tmp_path: Path, backbone: Backbon
 
 def test_onnxruntime_gives_the_same_features(tmp_path: Path, backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
     by_torch = cached_features(small(20), backbone, TRANSFORM, folder=tmp_path / "torch")
-    monkeypatch.setattr(feature_cache, "onnx_available", lambda: True)
+    monkeypatch.setattr(feature_cache, "is_onnx_available", lambda: True)
     by_onnx = cached_features(small(20), backbone, TRANSFORM, folder=tmp_path / "onnx")
     np.testing.assert_allclose(by_onnx.values, by_torch.values, atol=1e-4)
     assert not (by_onnx.folder / "network.onnx").exists()
@@ -66,7 +67,7 @@ def test_onnxruntime_gives_the_same_features(tmp_path: Path, backbone: Backbone,
 
 def test_a_changed_network_image_or_transform_is_another_entry(tmp_path: Path, backbone: Backbone) -> None:
     def entry(dataset: Dataset, size: int = 8) -> Path:
-        return cached_features(dataset, backbone, find_transform("small", size), folder=tmp_path).folder
+        return cached_features(dataset, backbone, get_transform("small", size), folder=tmp_path).folder
 
     entries = [entry(small(10)), entry(small(11)), entry(small(10), size=16)]
     assert entry(small(10)) == entries[0]
@@ -81,9 +82,9 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 import test_feature_cache as test
-from proxyhash.models import feature_cache, running
-feature_cache.onnx_available = lambda: False
-running.BATCH, feature_cache.SAVE_EVERY = 16, 2
+from proxyhash.models import feature_cache, runtime
+feature_cache.is_onnx_available = lambda: False
+runtime.BATCH_SIZE, feature_cache.SAVE_EVERY = 16, 2
 
 def progress(work, fraction):
     if fraction > 0.6:
@@ -100,13 +101,13 @@ def test_a_killed_extraction_goes_on(tmp_path: Path, backbone: Backbone, monkeyp
     assert done.returncode == -9, done.stderr
     whole = cached_features(small(), backbone, TRANSFORM, folder=tmp_path / "whole")
     asked: list[int] = []
-    usual = TorchRunner.__call__
+    usual = TorchBackend.__call__
 
-    def count(runner: TorchRunner, pixels: np.ndarray) -> np.ndarray:
+    def count(runner: TorchBackend, pixels: np.ndarray) -> np.ndarray:
         asked.append(len(pixels))
         return usual(runner, pixels)
 
-    monkeypatch.setattr(TorchRunner, "__call__", count)
+    monkeypatch.setattr(TorchBackend, "__call__", count)
     resumed = cached_features(small(), backbone, TRANSFORM, folder=tmp_path / "killed")
     assert sum(asked) == 150 - 96  # six batches of 16 were noted
     np.testing.assert_allclose(resumed.values, whole.values, atol=1e-6)
@@ -155,7 +156,7 @@ def test_a_damaged_cache_is_refused(tmp_path: Path, backbone: Backbone, name: st
 def test_unreadable_images_are_counted_and_marked(
     tmp_path: Path, backbone: Backbone, bad: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxyhash.models.running.BATCH", 2)  # whole batches are unreadable
+    monkeypatch.setattr("proxyhash.models.runtime.BATCH_SIZE", 2)  # whole batches are unreadable
     names = [f"{number}.png" for number in range(10)]
     for number, name in enumerate(names):
         if number in bad:
@@ -166,8 +167,8 @@ def test_unreadable_images_are_counted_and_marked(
         dataset = Dataset("files", FileImages(tmp_path, names))
         features = cached_features(dataset, backbone, TRANSFORM, folder=tmp_path / "cache")
         assert np.flatnonzero(~features.readable).tolist() == bad
-        assert dataset.problems.counts["unreadable image"] == len(bad)
-    strict = Dataset("files", FileImages(tmp_path, names), problems=Problems(strict=True))
+        assert dataset.skipped.counts["unreadable image"] == len(bad)
+    strict = Dataset("files", FileImages(tmp_path, names), skipped=SkippedItems(strict=True))
     for folder in ("cache", "new"):
         with pytest.raises(InputError, match=f"{bad[0]}.png"):
             cached_features(strict, backbone, TRANSFORM, folder=tmp_path / folder)

@@ -9,15 +9,14 @@ from PIL import Image
 
 from proxyhash import design_proxies
 from proxyhash.codes import pack
-from proxyhash.data import Problems, load_dataset
-from proxyhash.data.images import ArrayImages, Some
-from proxyhash.data.transforms import find_transform
+from proxyhash.data import SkippedItems, load_dataset
+from proxyhash.data.images import ArrayImages, Subset
+from proxyhash.data.transforms import get_transform
 from proxyhash.models import hasher as hasher_module
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.hasher import Hasher
-from proxyhash.models.joined import joined
-from proxyhash.models.network import HashHead, HashNetwork, HeadShape
-from proxyhash.models.runtime import OnnxRunner, TorchRunner
+from proxyhash.models.hasher import Hasher, concat_hashers
+from proxyhash.models.network import HashHead, HashNetwork, HeadConfig
+from proxyhash.models.runtime import OnnxBackend, TorchBackend
 from proxyhash.models.storage import check_replaceable
 from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils.errors import InputError, ProxyhashWarning
@@ -27,9 +26,9 @@ BITS = 12
 
 def new_hasher(hidden: int = 16) -> Hasher:
     torch.manual_seed(3)
-    network = HashNetwork(create_backbone("convnet", pretrained=False), HashHead(HeadShape(256, BITS, hidden, 0.2))).eval()
+    network = HashNetwork(create_backbone("convnet", pretrained=False), HashHead(HeadConfig(256, BITS, hidden, 0.2))).eval()
     proxies = design_proxies(10, BITS, "hclm")
-    return Hasher(network, find_transform("small", 8), tuple("0123456789"), proxies, {"made": "in a test"})
+    return Hasher(network, get_transform("small", 8), tuple("0123456789"), proxies, {"made": "in a test"})
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,7 @@ def folder(saved: Path, tmp_path: Path) -> Path:
 
 def digits() -> np.ndarray:
     images = load_dataset("digits").images
-    stored = images.stored(np.arange(200))
+    stored = images.pixels_in_memory(np.arange(200))
     assert stored is not None
     return stored
 
@@ -65,7 +64,7 @@ def test_saved_loaded_and_exported_agree_in_every_sign(saved: Path, pixels: type
     images = pixels()
     before, after = new_hasher(), Hasher.load(saved)
     assert before.onnx is None
-    assert isinstance(after.onnx, OnnxRunner)
+    assert isinstance(after.onnx, OnnxBackend)
     nu = before.embed(images)
     assert nu.shape == (len(images), BITS)
     assert (np.abs(nu) > 1e-5).all()  # or a sign could be either
@@ -73,9 +72,9 @@ def test_saved_loaded_and_exported_agree_in_every_sign(saved: Path, pixels: type
     np.testing.assert_array_equal(after.encode(images), pack(nu >= 0))
     np.testing.assert_allclose(after.embed(images), nu, atol=1e-4)
     np.testing.assert_allclose(after.features(images), before.features(images), rtol=1e-6)
-    np.testing.assert_allclose(after.hash_features(before.features(images)), nu, atol=1e-5)
-    assert after.classify(images) == [before.names[n] for n in before.nearest_proxies(nu)]
-    assert (after.names, after.record, after.transform) == (before.names, before.record, before.transform)
+    np.testing.assert_allclose(after.head_forward(before.features(images)), nu, atol=1e-5)
+    assert after.classify(images) == [before.class_names[n] for n in before.nearest_proxies(nu)]
+    assert (after.class_names, after.metadata, after.transform) == (before.class_names, before.metadata, before.transform)
     assert after.bits == BITS
 
 
@@ -85,7 +84,7 @@ def test_files_arrays_and_collections_are_images(saved: Path, tmp_path: Path) ->
     for path, image in zip(paths, pixels, strict=True):
         Image.fromarray(image).save(path)
     codes = hasher.encode(pixels)
-    for images in (paths, [str(path) for path in paths], ArrayImages(pixels), Some(ArrayImages(digits()), np.arange(5))):
+    for images in (paths, [str(path) for path in paths], ArrayImages(pixels), Subset(ArrayImages(digits()), np.arange(5))):
         np.testing.assert_array_equal(hasher.encode(images), codes)
     np.testing.assert_array_equal(hasher.encode(paths[3]), codes[3:4])
     np.testing.assert_array_equal(hasher.encode(str(paths[3])), codes[3:4])
@@ -102,12 +101,12 @@ def test_unreadable_images_are_counted_or_an_error(saved: Path, tmp_path: Path) 
     Image.fromarray(digits()[0]).save(tmp_path / "good.png")
     (tmp_path / "bad.png").write_bytes(b"no image")
     files = [tmp_path / "bad.png", tmp_path / "good.png", tmp_path / "absent.png"]
-    problems = Problems()
-    kept, nu = hasher.embed_readable(files, problems)
+    problems = SkippedItems()
+    kept, nu = hasher.embed(files, on_error="skip", skipped=problems)
     assert kept.tolist() == [1]
     np.testing.assert_array_equal(nu, hasher.embed(files[1]))
     assert problems.counts["unreadable image"] == 2
-    kept, nu = hasher.embed_readable(files[:1], Problems())
+    kept, nu = hasher.embed(files[:1], on_error="skip", skipped=SkippedItems())
     assert (len(kept), nu.shape) == (0, (0, BITS))
     with pytest.raises(InputError, match=r"absent.png is not there.$"):
         hasher.encode(files[1:])
@@ -116,9 +115,9 @@ def test_unreadable_images_are_counted_or_an_error(saved: Path, tmp_path: Path) 
 def test_without_onnxruntime_everything_works_through_torch(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hasher_module, "onnx_available", lambda: False)
+    monkeypatch.setattr(hasher_module, "is_onnx_available", lambda: False)
     loaded = Hasher.load(saved)
-    assert isinstance(loaded._runner(), TorchRunner)
+    assert isinstance(loaded._backend(), TorchBackend)
     np.testing.assert_array_equal(loaded.encode(digits()), new_hasher().encode(digits()))
     loaded.save(tmp_path / "model")
     assert not (tmp_path / "model" / "model.onnx").exists()
@@ -138,12 +137,12 @@ def test_a_network_that_cannot_be_exported_is_saved_all_the_same(tmp_path: Path,
 
 def test_a_model_answers_for_itself_when_its_folder_is_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Hasher.load(folder)
-    assert isinstance(first.onnx, OnnxRunner)
-    monkeypatch.setattr(hasher_module, "onnx_available", lambda: False)
+    assert isinstance(first.onnx, OnnxBackend)
+    monkeypatch.setattr(hasher_module, "is_onnx_available", lambda: False)
     codes = first.encode(digits())
     new_hasher(hidden=8).save(folder)
     np.testing.assert_array_equal(first.encode(digits()), codes)
-    assert Hasher.load(folder).head.shape.hidden == 8
+    assert Hasher.load(folder).head.config.hidden_dim == 8
 
 
 def test_a_failed_save_leaves_the_good_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +187,7 @@ def pickled(folder: Path) -> None:
         (lambda f: (f / "proxies.safetensors").unlink(), "is not a whole model: proxies.safetensors is missing."),
         (lambda f: (f / "config.json").unlink(), "is not a model: it has no config.json."),
         (lambda f: (f / "config.json").write_text("{"), "config.json cannot be read: "),
-        (lambda f: rewrite(f, format="other/3"), "its format is not proxyhash.hasher/1."),
+        (lambda f: rewrite(f, format="other/3"), "its format is not proxyhash.hasher/2."),
         (lambda f: rewrite(f, head={"width": 3, "bits": 4}), "is not a model that can be read: "),
         (lambda f: rewrite(f, head=None), "is not a model that can be read: "),
         (lambda f: rewrite(f, sha256=None), "is not a model that can be read: "),
@@ -249,10 +248,10 @@ def test_without_proxies_it_does_not_classify() -> None:
 
 def test_several_lengths_are_embedded_in_one_pass(tmp_path: Path) -> None:
     first = new_hasher()
-    second = Hasher(HashNetwork(first.network.features.backbone, HashHead(HeadShape(256, 8))).eval(), first.transform)
-    both = joined([first, second])
+    second = Hasher(HashNetwork(first.network.features.backbone, HashHead(HeadConfig(256, 8))).eval(), first.transform)
+    both = concat_hashers([first, second])
     expected = np.concatenate([first.embed(pictures()), second.embed(pictures())], axis=1)
     np.testing.assert_array_equal(both.embed(pictures()), expected)
-    both.quicken(tmp_path / "both.onnx")
+    both.use_onnx(tmp_path / "both.onnx")
     assert both.onnx is not None
     np.testing.assert_allclose(both.embed(pictures()), expected, atol=1e-4)

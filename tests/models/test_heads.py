@@ -14,14 +14,14 @@ from proxyhash.models.heads import (
     DividedHead,
     HashHead,
     Head,
-    HeadShape,
-    SoftmaxQuantisedHead,
-    UnitQuantisedHead,
+    HeadConfig,
+    SoftmaxQuantizedHead,
+    UnitQuantizedHead,
     WeightedHead,
+    create_head,
     describe_head,
-    make_head,
 )
-from proxyhash.models.heads.registry import _HEADS
+from proxyhash.models.heads.base import HEADS
 from proxyhash.utils.errors import InputError
 
 FEATURES = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
@@ -33,70 +33,72 @@ def outputs(head: Head) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("kind", list(_HEADS))
+@pytest.mark.parametrize("kind", list(HEADS))
 @pytest.mark.parametrize("bits", [8, 12, 16])
 def test_a_head_is_built_again_from_what_a_file_says(kind: str, bits: int) -> None:
     torch.manual_seed(1)
-    head = _HEADS[kind](HeadShape(6, bits, hidden=5, outputs=7 if "quantised" in kind else 0))
-    again = make_head(json.loads(json.dumps(describe_head(head))))
+    head = HEADS[kind](HeadConfig(6, bits, hidden_dim=5, out_features=7 if "quantized" in kind else None))
+    again = create_head(json.loads(json.dumps(describe_head(head))))
     again.load_state_dict(head.state_dict())
     assert type(again) is type(head)
     found = outputs(head)
     np.testing.assert_array_equal(outputs(again), found)
-    assert found.shape == (40, head.outputs)
-    assert head.codes(found).shape == (40, (bits + 7) // 8)
-    queries = head.queries(found)
+    assert found.shape == (40, head.out_features)
+    assert head.encode(found).shape == (40, (bits + 7) // 8)
+    queries = head.encode_queries(found)
     assert (queries.ndim == 2) == (head.metric == "hamming")
     labels = np.arange(40) % 2
-    assert 0 < mean_average_precision(queries, labels, head.codes(found), labels).value <= 1
+    assert 0 < mean_average_precision(queries, labels, head.encode(found), labels).value <= 1
 
 
-def test_the_papers_head_is_described_as_it_always_was() -> None:
-    assert describe_head(HashHead(HeadShape(6, 8, 4, 0.1))) == {"width": 6, "bits": 8, "hidden": 4, "dropout": 0.1}
-    assert isinstance(make_head({"width": 6, "bits": 8}), HashHead)
+def test_a_description_of_release_0_1_is_read() -> None:
+    assert create_head({"width": 6, "bits": 8, "hidden": 4, "dropout": 0.1}).config == HeadConfig(6, 8, 4, 0.1)
+    assert isinstance(create_head({"width": 6, "bits": 8}), HashHead)
 
 
 def test_what_no_head_is_called_is_refused() -> None:
     with pytest.raises(InputError, match="There is no head 'evil'"):
-        make_head({"kind": "evil", "width": 6, "bits": 8})
-    with pytest.raises(TypeError, match="described by its kind and its shape"):
-        make_head([["width", 6], ["bits", 8]])
+        create_head({"kind": "evil", "width": 6, "bits": 8})
+    with pytest.raises(TypeError, match="described by its kind and its sizes"):
+        create_head([["width", 6], ["bits", 8]])
 
 
 def test_weights_are_searched_by() -> None:
-    head = WeightedHead(HeadShape(6, 12))
+    head = WeightedHead(HeadConfig(6, 12))
     head.weights.copy_(torch.arange(12) / 4)
     found = outputs(head)
-    bits = unpack(head.codes(found), 12)
+    bits = unpack(head.encode(found), 12)
     expected = (bits[:, None] != bits) @ (np.arange(12) / 4)
-    np.testing.assert_allclose(table_scorer(head.queries(found), head.codes(found))(slice(None)), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        table_scorer(head.encode_queries(found), head.encode(found))(slice(None)), expected, atol=1e-6
+    )
 
 
 def test_blocks_are_one_hot_in_the_database_and_real_in_a_query() -> None:
-    head = BlockHead(HeadShape(6, 12))
+    head = BlockHead(HeadConfig(6, 12))
     found = outputs(head)
     blocks = found.reshape(40, 2, 64)
     np.testing.assert_allclose(blocks.sum(2), 1, atol=1e-5)
-    subcodes = unpack_subcodes(head.codes(found), 2, subcode_bits(12))
+    subcodes = unpack_subcodes(head.encode(found), 2, subcode_bits(12))
     np.testing.assert_array_equal(subcodes, blocks.argmax(2))
     one_hot = np.eye(64)[blocks.argmax(2)].reshape(40, -1)
     np.testing.assert_allclose(
-        table_scorer(head.queries(found), head.codes(found))(slice(None)), -found @ one_hot.T, atol=1e-5
+        table_scorer(head.encode_queries(found), head.encode(found))(slice(None)), -found @ one_hot.T, atol=1e-5
     )
 
 
 def test_a_quantised_head_compares_queries_with_what_codes_stand_for() -> None:
-    head = UnitQuantisedHead(HeadShape(6, 16, outputs=7))
+    head = UnitQuantizedHead(HeadConfig(6, 16, out_features=7))
     z = outputs(head)
     np.testing.assert_allclose(np.linalg.norm(z, axis=1), 1, atol=1e-5)
     head.learn_codebooks(z)
-    expected = np.square(z[:, None] - head.quantised(z)).sum(2)
-    np.testing.assert_allclose(table_scorer(head.queries(z), head.codes(z))(slice(None)), expected, atol=1e-5)
-    np.testing.assert_allclose(outputs(SoftmaxQuantisedHead(HeadShape(6, 16, outputs=7))).sum(1), 1, atol=1e-5)
+    expected = np.square(z[:, None] - head.quantized(z)).sum(2)
+    np.testing.assert_allclose(table_scorer(head.encode_queries(z), head.encode(z))(slice(None)), expected, atol=1e-5)
+    np.testing.assert_allclose(outputs(SoftmaxQuantizedHead(HeadConfig(6, 16, out_features=7))).sum(1), 1, atol=1e-5)
 
 
 def test_divided_bits_read_their_own_slice_and_saturate() -> None:
-    head = DividedHead(HeadShape(6, 4))
+    head = DividedHead(HeadConfig(6, 4))
     with torch.no_grad():
         head.bias.copy_(torch.tensor([9.0, -9.0, 0.0, 0.0]))
         head.slices.mul_(0.1)

@@ -8,15 +8,17 @@ from torch import Tensor, nn
 
 from proxyhash.models import onnx_export
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.network import HashHead, HashNetwork, HeadShape, Normalized
+from proxyhash.models.network import HashHead, HashNetwork, HeadConfig, NormalizedBackbone
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.runtime import OnnxRunner, TorchRunner
+from proxyhash.models.runtime import OnnxBackend, TorchBackend
 from proxyhash.utils.errors import InputError
 
 
 def network(bits: int = 10) -> HashNetwork:
     torch.manual_seed(0)
-    return HashNetwork(create_backbone("convnet", pretrained=False), HashHead(HeadShape(256, bits, hidden=8, dropout=0.5)))
+    return HashNetwork(
+        create_backbone("convnet", pretrained=False), HashHead(HeadConfig(256, bits, hidden_dim=8, dropout=0.5))
+    )
 
 
 def test_any_number_of_images_goes_in(tmp_path: Path) -> None:
@@ -24,7 +26,7 @@ def test_any_number_of_images_goes_in(tmp_path: Path) -> None:
     graph = onnx.load(tmp_path / "model.onnx").graph
     assert [value.name for value in graph.input] == ["pixels"]
     assert [value.name for value in graph.output] == ["nu"]
-    ours, theirs = TorchRunner(network()), OnnxRunner(tmp_path / "model.onnx", threads=1)
+    ours, theirs = TorchBackend(network()), OnnxBackend(tmp_path / "model.onnx", threads=1)
     for count in (1, 2, 7, 64):
         pixels = np.random.default_rng(count).uniform(0, 255, (count, 3, 8, 8)).astype(np.float32)
         np.testing.assert_allclose(theirs(pixels), ours(pixels), atol=1e-5)
@@ -32,13 +34,13 @@ def test_any_number_of_images_goes_in(tmp_path: Path) -> None:
 
 
 def test_another_answer_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Flipped(OnnxRunner):
+    class Flipped(OnnxBackend):
         def __call__(self, pixels: np.ndarray) -> np.ndarray:
             outputs = super().__call__(pixels)
             outputs[3, 2] *= -1
             return outputs
 
-    monkeypatch.setattr(onnx_export, "OnnxRunner", Flipped)
+    monkeypatch.setattr(onnx_export, "OnnxBackend", Flipped)
     with pytest.raises(InputError, match=r"does not give the network's own answers, so it was not written."):
         export_onnx(network(), tmp_path / "model.onnx", 8)
     assert list(tmp_path.iterdir()) == []
@@ -63,14 +65,14 @@ def test_the_normalization_travels_with_the_network() -> None:
     backbone = create_backbone("convnet", pretrained=False).eval()
     pixels = torch.randint(0, 256, (3, 3, 8, 8), dtype=torch.uint8)
     with torch.inference_mode():
-        torch.testing.assert_close(Normalized(backbone)(pixels.float()), backbone(backbone.facts.normalize(pixels)))
+        torch.testing.assert_close(NormalizedBackbone(backbone)(pixels.float()), backbone((pixels - 127.5) / 127.5))
 
 
 def test_the_head_is_the_papers_unless_told_otherwise() -> None:
-    plain = HashHead(HeadShape(6, 4))
+    plain = HashHead(HeadConfig(6, 4))
     features = torch.randn(5, 6)
     (linear,) = plain.layers
     assert isinstance(linear, nn.Linear)
     torch.testing.assert_close(plain(features), torch.tanh(features @ linear.weight.T + linear.bias))
-    kinds = [type(layer) for layer in HashHead(HeadShape(6, 4, hidden=3, dropout=0.1)).layers]
+    kinds = [type(layer) for layer in HashHead(HeadConfig(6, 4, hidden_dim=3, dropout=0.1)).layers]
     assert kinds == [nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Dropout, nn.Linear]

@@ -30,7 +30,7 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pyte
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     for module in (hasher, feature_cache):
-        monkeypatch.setattr(module, "onnx_available", lambda: False)
+        monkeypatch.setattr(module, "is_onnx_available", lambda: False)
 
 
 Quickstart = Callable[[str], dict[str, Any]]
@@ -107,7 +107,7 @@ def test_partly_labeled_images_with_rare_classes(quickstart: Quickstart, tmp_pat
     assert (summary["classes"], summary["shared"], summary["unlabeled"]) == (6, 4, 10)
     assert result["config"]["method"] == "shclm"
     assert result["metrics"]["indexed"] == 60
-    assert Hasher.load("photos-quickstart/model").names == ("few", "lone", "many", "single", "some", "two")
+    assert Hasher.load("photos-quickstart/model").class_names == ("few", "lone", "many", "single", "some", "two")
 
 
 def test_unlabeled_images_are_indexed_without_evaluation(quickstart: Quickstart, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_second_run_repeats_nothing_and_new_images_start_again(
     write_class_folders(tmp_path / "photos", {"a": 0, "b": 0, "c": 0, "d": 12})
     more = quickstart("photos --epochs 2")
     assert more["metrics"]["indexed"] == 47
-    assert Hasher.load("photos-quickstart/model").names == ("a", "b", "c", "d")
+    assert Hasher.load("photos-quickstart/model").class_names == ("a", "b", "c", "d")
     assert len(list(Path("photos-quickstart/results").glob("shclm-*.json"))) == 1
 
 

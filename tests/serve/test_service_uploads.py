@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from helpers.service import Service
-from proxyhash.data.crop import Part
+from proxyhash.data.crop import CropBox
 from proxyhash.serve.decoder import Crop, Job, Square, Thumbnail
 from proxyhash.serve.decoding import Decoders
 from proxyhash.serve.http import RefusalError
@@ -107,7 +107,7 @@ def do(decoders: Decoders, job: Job, content: bytes) -> np.ndarray:
 def test_jobs_give_what_decoding_in_this_process_gives(small_decoders: Decoders) -> None:
     expected = np.asarray(Image.fromarray(PIXELS).resize((16, 16), Image.Resampling.BILINEAR, box=(10, 0, 50, 40)))
     assert np.array_equal(do(small_decoders, Square(16, "cover"), encoded("PNG")), expected)
-    whole = do(small_decoders, Crop(40, Part(0, 0, 1, 1, mirrored=False)), encoded("PNG"))
+    whole = do(small_decoders, Crop(40, CropBox(0, 0, 1, 1, flipped=False)), encoded("PNG"))
     assert np.allclose(whole, PIXELS[:, 10:50], atol=1e-3)
     with Image.open(io.BytesIO(do(small_decoders, Thumbnail(30), encoded("PNG")).tobytes())) as thumbnail:
         assert (thumbnail.format, thumbnail.size) == ("JPEG", (30, 20))

@@ -25,7 +25,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path))
     for module in ("feature_cache", "hasher"):
-        monkeypatch.setattr(f"proxyhash.models.{module}.onnx_available", lambda: False)
+        monkeypatch.setattr(f"proxyhash.models.{module}.is_onnx_available", lambda: False)
 
 
 @pytest.mark.parametrize("name", ["itq", "itq-cca", "lsh"])
@@ -60,8 +60,8 @@ def test_digits_with_a_protocol_and_without(tmp_path: Path, monkeypatch: pytest.
     assert evaluate_hasher(loaded, dataset, split).metrics[0].value > 0.25  # random features; chance is 0.1
 
     (everything,) = train_hashers(digits, None, TrainConfig(data="digits", bits=(8,), method="itq", backbone="convnet"))
-    assert everything.names == ()
-    assert "protocol" not in everything.record
+    assert everything.class_names == ()
+    assert "protocol" not in everything.metadata
     with pytest.raises(InputError, match="was fitted without labels, so nothing says which images are alike"):
         load_eval_data(everything)
     assert load_eval_data(everything, "digits")[1].protocol == "holdout"

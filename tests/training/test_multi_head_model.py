@@ -5,16 +5,16 @@ from torch import nn
 
 from proxyhash.methods import TrainingData, build_method
 from proxyhash.models.backbones import create_backbone
-from proxyhash.models.network import HashHead, HeadShape, Normalized
+from proxyhash.models.network import HashHead, HeadConfig, NormalizedBackbone
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.model import ModelEma, MultiHeadModel, build_optimizer, set_lr
 
 
 def build_model(method: str = "learned", lengths: tuple[int, ...] = (8, 12)) -> MultiHeadModel:
     torch.manual_seed(0)
-    trunk = Normalized(create_backbone("convnet", pretrained=False))
+    trunk = NormalizedBackbone(create_backbone("convnet", pretrained=False))
     objectives = [build_method(method, TrainingData.from_arrays(bits, None, np.arange(4)), {}) for bits in lengths]
-    return MultiHeadModel(trunk, [HashHead(HeadShape(256, bits, hidden=16)) for bits in lengths], objectives)
+    return MultiHeadModel(trunk, [HashHead(HeadConfig(256, bits, hidden_dim=16)) for bits in lengths], objectives)
 
 
 def test_every_length_hashes_the_same_features() -> None:
@@ -68,7 +68,9 @@ def test_the_average_follows_the_weights_and_copies_the_statistics() -> None:
 
 @pytest.mark.parametrize("frozen", [True, False])
 def test_frozen_statistics_belong_to_the_trunk_alone(frozen: bool) -> None:
-    model = MultiHeadModel(nn.Sequential(nn.BatchNorm1d(4)), [HashHead(HeadShape(4, 2, hidden=3))], [], freeze_bn=frozen)
+    model = MultiHeadModel(
+        nn.Sequential(nn.BatchNorm1d(4)), [HashHead(HeadConfig(4, 2, hidden_dim=3))], [], freeze_bn=frozen
+    )
     model.train()
     assert model.trunk[0].training is not frozen  # type: ignore[index]
     assert model.heads[0].layers[1].training  # type: ignore[index, union-attr]

@@ -13,7 +13,7 @@ from proxyhash.training.inputs import resolve_transform
 def test_digits_are_never_mirrored(name: str | None) -> None:
     digits, backbone = load_dataset("digits"), create_backbone("convnet", pretrained=False)
     assert not resolve_transform(digits, backbone, name=name).flip
-    assert resolve_transform(replace(digits, mirrors=True), backbone, name=name).flip
+    assert resolve_transform(replace(digits, flip_safe=True), backbone, name=name).flip
 
 
 def test_what_cannot_be_read_is_in_no_part() -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from helpers.small_training import BITS, STEPS, TRAIN, RecordingTrainer, digits, small_trainer
 from proxyhash.data.images import FileImages
-from proxyhash.data.transforms import find_transform
+from proxyhash.data.transforms import get_transform
 from proxyhash.training.checkpoint import CHECKPOINT, LOG
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import ImageSource
@@ -165,7 +165,7 @@ def test_a_vanished_image_is_named_and_its_return_continues_the_run(tmp_path: Pa
     for number, image in enumerate(pixels):
         Image.fromarray(image).save(tmp_path / f"{number}.png")
     images = ImageSource(
-        FileImages(tmp_path, [f"{n}.png" for n in range(len(pixels))]), find_transform("small", 8), OptimConfig()
+        FileImages(tmp_path, [f"{n}.png" for n in range(len(pixels))]), get_transform("small", 8), OptimConfig()
     )
 
     def trainer(folder: str) -> RecordingTrainer:

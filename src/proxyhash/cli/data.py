@@ -18,8 +18,8 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
 if TYPE_CHECKING:
-    from proxyhash.data import Record
-    from proxyhash.data.checks import Report
+    from proxyhash.data import DatasetInfo
+    from proxyhash.data.checks import DatasetReport
 
 data = App(name="data", help="Look at data before anything is trained on it.")
 
@@ -39,10 +39,10 @@ def datasets(*, data_dir: Path | None = None, json_: Json = False) -> None:
     json_
         Print JSON instead of a table.
     """
-    from proxyhash.data import find_record, list_datasets, list_protocols
+    from proxyhash.data import get_dataset_info, list_datasets, list_protocols
     from proxyhash.data.locations import data_folders
 
-    records = [find_record(name) for name in list_datasets()]
+    records = [get_dataset_info(name) for name in list_datasets()]
     if json_:
         rows = [{**_facts(record, data_dir), "protocols": list_protocols(record.name)} for record in records]
         print(json.dumps(rows, indent=2))
@@ -52,7 +52,9 @@ def datasets(*, data_dir: Path | None = None, json_: Json = False) -> None:
         table.add_column(heading, justify="right" if heading in {"images", "classes"} else "left", overflow="fold")
     for record in records:
         where = _plain(str(_facts(record, data_dir)["where"] or "no"))
-        table.add_row(record.name, record.summary, f"{record.images:,}", f"{record.classes:,}", record.image_size, where)
+        table.add_row(
+            record.name, record.summary, f"{record.num_images:,}", f"{record.num_classes:,}", record.image_size, where
+        )
     console = Console()
     console.print(table)
     looked = ", ".join(str(folder) for folder in data_folders(data_dir))
@@ -73,12 +75,12 @@ def protocols(dataset: str | None = None, /, *, json_: Json = False) -> None:
     json_
         Print JSON instead of a table.
     """
-    from proxyhash.data import find_protocol, find_record, list_datasets, list_protocols
+    from proxyhash.data import get_dataset_info, get_protocol, list_datasets, list_protocols
 
     if dataset is not None and not Path(dataset).exists():
-        find_record(dataset)
+        get_dataset_info(dataset)
     known = set(list_datasets())
-    found = [find_protocol(name, _home(name, known)) for name in list_protocols(dataset)]
+    found = [get_protocol(name, _home(name, known)) for name in list_protocols(dataset)]
     if json_:
         fields = ("name", "version", "summary", "datasets", "kind", "top", "validation")
         print(json.dumps([{field: getattr(p, field) for field in fields} for p in found], indent=2))
@@ -102,7 +104,7 @@ def check(
     /,
     *,
     protocol: str | None = None,
-    round_: Annotated[Int, Parameter(name="--round")] = 0,
+    fold: Int = 0,
     backbone: str | None = None,
     data_dir: Path | None = None,
     seed: Int = 0,
@@ -125,8 +127,8 @@ def check(
         A name from `proxyhash datasets`, or a folder.
     protocol
         Also check how this protocol cuts it; by default the one that it would expect.
-    round_
-        The round of a transfer protocol, 0 to 3.
+    fold
+        The fold of a transfer protocol, 0 to 3.
     backbone
         Also check whether this network was pretrained on classes that should be unseen.
     data_dir
@@ -147,9 +149,9 @@ def check(
         loaded = load_dataset(data_, data_dir=data_dir, strict=strict, progress=progress)
         split, obstacle = None, None
         try:
-            split = make_split(loaded, protocol, seed=seed, round=round_)
+            split = make_split(loaded, protocol, seed=seed, fold=fold)
         except InputError as error:  # no reason not to look at the images, unless a protocol was asked for
-            if protocol is not None or round_:
+            if protocol is not None or fold:
                 raise
             obstacle = None if loaded.kind == "unlabeled" else Finding("error", str(error).rstrip("."))
         report = check_dataset(loaded, split, pretrained_on=_pretrained_on(backbone), threads=threads, progress=progress)
@@ -158,7 +160,7 @@ def check(
         print(json.dumps(report.as_dict(), indent=2))
     else:
         _print(report)
-    if report.worst == "error":
+    if report.worst_level == "error":
         sys.exit(1)
 
 
@@ -192,20 +194,20 @@ def write(
         Print JSON instead of a sentence.
     """
     from proxyhash.data import load_dataset
-    from proxyhash.data.folder_export import write_folder
+    from proxyhash.data.folder_export import write_image_folder
 
     check_int("--enlarge", enlarge, minimum=1)
     with progress_bars() as progress:
         loaded = load_dataset(name, data_dir=data_dir, progress=progress)
-        count = write_folder(loaded, folder, enlarge=enlarge, progress=progress)
+        count = write_image_folder(loaded, folder, enlarge=enlarge, progress=progress)
     print_result({"images": count, "folder": str(folder)}, f"Wrote {count:,} images to {folder}.", as_json=json_)
 
 
-def _print(report: "Report") -> None:
-    facts = report.facts
+def _print(report: "DatasetReport") -> None:
+    facts = report.summary
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
-    parts = ", ".join(f"{count:,} {name}" for name, count in dict(facts["parts"]).items())  # type: ignore[call-overload]
+    parts = ", ".join(f"{count:,} {name}" for name, count in dict(facts["splits"]).items())  # type: ignore[call-overload]
     table.add_row("data set", _plain(f"{facts['name']}: {facts['images']:,} images" + (f" ({parts})" if parts else "")))
     if facts["kind"] != "unlabeled":
         table.add_row("labels", f"{facts['classes']:,} {facts['kind']}, {facts['without label']:,} images without")
@@ -221,7 +223,7 @@ def _print(report: "Report") -> None:
     for finding in report.findings:
         count = f": {finding.count:,}" if finding.count else ""
         examples = f" ({'; '.join(finding.examples)})" if finding.examples else ""
-        table.add_row(Text(finding.level, _STYLES[finding.level]), _plain(f"{finding.what}{count}{examples}"))
+        table.add_row(Text(finding.level, _STYLES[finding.level]), _plain(f"{finding.message}{count}{examples}"))
     Console().print(table)
 
 
@@ -230,7 +232,7 @@ def _plain(words: str) -> Text:
     return Text(words.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
 
 
-def _facts(record: "Record", data_dir: Path | None) -> dict[str, object]:
+def _facts(record: "DatasetInfo", data_dir: Path | None) -> dict[str, object]:
     from proxyhash.data.locations import find_archive, find_folder
 
     if not record.folder:
@@ -249,6 +251,6 @@ def _home(protocol: str, known: set[str]) -> str:
 def _pretrained_on(backbone: str | None) -> str | None:
     if backbone is None:
         return None
-    from proxyhash.models.backbones import trained_on
+    from proxyhash.models.backbones import pretraining_data
 
-    return trained_on(backbone)
+    return pretraining_data(backbone)

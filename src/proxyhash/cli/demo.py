@@ -91,14 +91,14 @@ def _show_proxies(console: Console, digits: Any, bits: int, seed: int, output: P
 def _write_images(folder: Path) -> None:
     """Write each digit, dark on light, to the folder of its class."""
     from proxyhash.data import ArrayImages, load_dataset
-    from proxyhash.data.folder_export import write_folder
+    from proxyhash.data.folder_export import write_image_folder
 
     if not folder.exists():
         digits = load_dataset("digits")
         assert isinstance(digits.images, ArrayImages)
         inverted = ArrayImages(255 - digits.images.pixels, "digit")
         with progress_bars() as progress:
-            write_folder(replace(digits, images=inverted), folder, enlarge=SCALE, progress=progress)
+            write_image_folder(replace(digits, images=inverted), folder, enlarge=SCALE, progress=progress)
 
 
 def _steps(paths: "OutputPaths", bits: int, seed: int) -> "list[Step]":

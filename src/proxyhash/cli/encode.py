@@ -13,7 +13,7 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.process_rank import get_process_rank
 
 if TYPE_CHECKING:
-    from proxyhash.data import Problems
+    from proxyhash.data import SkippedItems
 
 Said = tuple[dict[str, object], str]
 """What was done, for programs and for people."""
@@ -59,11 +59,11 @@ def encode(
     json_
         Print JSON: how much was written, and what was left out.
     """
-    from proxyhash.data import Problems
+    from proxyhash.data import SkippedItems
 
     if (output is None) == (shards is None) or (shard_size is not None and shards is None):
         raise InputError("Say where the codes go: -o FILE.npz, or --shards FOLDER, perhaps with --shard-size.")
-    problems = Problems(strict)
+    problems = SkippedItems(strict)
     if shards is not None:
         facts, summary = _encode_shards(model, images, shards, shard_size, problems, device)
     else:
@@ -73,7 +73,7 @@ def encode(
     print_result({**facts, "problems": problems.as_dict()}, *left_out, summary, as_json=json_)
 
 
-def _encode_file(model: Path, images: Path, output: Path, problems: "Problems", device: str | None) -> Said:
+def _encode_file(model: Path, images: Path, output: Path, problems: "SkippedItems", device: str | None) -> Said:
     import numpy as np
 
     from proxyhash.data import FileImages, load_dataset
@@ -86,31 +86,34 @@ def _encode_file(model: Path, images: Path, output: Path, problems: "Problems", 
         found = (
             FileImages(images.parent, [images.name]) if images.is_file() else load_dataset(images, progress=progress).images
         )
-        kept, nu = hasher.embed_readable(found, problems, progress=progress)
+        kept, embeddings = hasher.embed(found, on_error="skip", skipped=problems, progress=progress)
     if not len(kept):
         raise InputError(f"None of the images in {images} could be read.")
     keys = np.array([found.key(int(index)) for index in kept])
     with atomic_write(output) as temporary, temporary.open("wb") as handle:
-        np.savez(handle, codes=hasher.head.codes(nu), keys=keys, bits=np.int64(hasher.bits))
+        np.savez(handle, codes=hasher.head.encode(embeddings), keys=keys, bits=np.int64(hasher.bits))
     facts = {"codes": len(kept), "bits": hasher.bits, "file": str(output)}
     return facts, f"{len(kept):,} codes of {hasher.bits} bits are in {output}."
 
 
 def _encode_shards(
-    model: Path, images: Path, shards: Path, size: int | None, problems: "Problems", device: str | None
+    model: Path, images: Path, folder: Path, size: int | None, problems: "SkippedItems", device: str | None
 ) -> Said:
-    from proxyhash.data.shards import PIECE, list_pieces
+    from proxyhash.data.shards import SHARD_SIZE, list_shards
+    from proxyhash.models.code_shards import encode_shards
     from proxyhash.models.device import find_device
     from proxyhash.models.hasher import Hasher
-    from proxyhash.models.shard_encoding import encode_pieces
 
     rank = get_process_rank()
-    check_writable(shards / "shard")
-    pieces = list_pieces(images, PIECE if size is None else size)
+    check_writable(folder / "shard")
+    shards = list_shards(images, SHARD_SIZE if size is None else size)
     hasher = Hasher.load(model, find_device(device, rank.local))
-    with counting_bar(f"encoding, process {rank.rank} of {rank.world}", "shards") as counted:
-        done = encode_pieces(hasher, pieces, shards, problems, rank=rank, counted=counted)
+    with counting_bar(f"encoding, process {rank.rank} of {rank.world}", "shards") as count:
+        done = encode_shards(hasher, shards, folder, problems, rank=rank, on_shard=count)
     rate = f" at {done.images / done.seconds:,.0f} images/s" if done.images >= 100 else ""
     who = f"Process {rank.rank} of {rank.world}: " if rank.world > 1 else ""
-    facts = {"written": done.written, "there": done.there, "images": done.images, "bits": hasher.bits, "folder": str(shards)}
-    return facts, f"{who}{done.written:,} shards written, {done.there:,} were there; {done.images:,} images encoded{rate}."
+    summary = {"written": done.written, "existing": done.existing, "images": done.images, "bits": hasher.bits}
+    return (
+        {**summary, "folder": str(folder)},
+        f"{who}{done.written:,} shards written, {done.existing:,} existed; {done.images:,} images encoded{rate}.",
+    )

@@ -60,10 +60,10 @@ def add(
     json_
         Print JSON.
     """
-    from proxyhash.data import Problems
+    from proxyhash.data import SkippedItems
     from proxyhash.index.folder_sync import add_folder
 
-    problems = Problems(strict)
+    problems = SkippedItems(strict)
     with open_index(index_, model) as opened, counting_bar("encoding", "images") as on_progress:
         done = add_folder(opened, folder, problems, prefix=prefix, prune=prune, on_progress=on_progress)
         total = len(opened)
@@ -197,11 +197,11 @@ def upgrade(
     json_
         Print JSON.
     """
-    from proxyhash.data import Problems
+    from proxyhash.data import SkippedItems
     from proxyhash.index.model_store import load_hasher
     from proxyhash.index.upgrade import upgrade as upgrade_index
 
-    problems = Problems()
+    problems = SkippedItems()
     with open_local_index(index_) as opened, counting_bar("encoding", "images") as on_progress:
         moved = upgrade_index(opened, load_hasher(model), problems, drop_unreadable=drop_unreadable, on_progress=on_progress)
     left_out = [f"Left out: {sentence}" for sentence in problems.sentences()]

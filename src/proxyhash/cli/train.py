@@ -182,7 +182,7 @@ def train(
     hint = "" if trained.split is None else f"; measure it with: proxyhash evaluate model {trained.folders[0]}"
     print_result(
         trained.as_dict(),
-        *(f"Left out: {sentence}" for sentence in trained.dataset.problems.sentences()),
+        *(f"Left out: {sentence}" for sentence in trained.dataset.skipped.sentences()),
         f"Saved {', '.join(map(str, trained.folders))}{hint}",
         as_json=json_,
     )
@@ -206,7 +206,7 @@ def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], js
     check_writable(output)
     hasher = Hasher.load(model)
     export_onnx(hasher.network, output, hasher.transform.size)
-    size, outputs = hasher.transform.size, hasher.head.outputs
+    size, outputs = hasher.transform.size, hasher.head.out_features
     print_result(
         {"file": str(output), "pixels": [None, 3, size, size], "nu": [None, outputs]},
         f"{output}: pixels (n, 3, {size}, {size}) from 0 to 255 -> nu (n, {outputs}); signs verified.",

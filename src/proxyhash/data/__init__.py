@@ -1,25 +1,25 @@
 """Data sets by name or from a folder, protocols that cut them, and checks before anything is trained."""
 
-from proxyhash.data.catalog import Record, find_record, list_datasets
+from proxyhash.data.catalog import DatasetInfo, get_dataset_info, list_datasets
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import ArrayImages, FileImages
 from proxyhash.data.load import load_dataset
-from proxyhash.data.protocols import Split, default_protocol, find_protocol, list_protocols, make_split
-from proxyhash.data.skipped import Problems
+from proxyhash.data.protocols import Split, default_protocol, get_protocol, list_protocols, make_split
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.labels import ClassLabels, TagLabels
 
 __all__ = [
     "ArrayImages",
     "ClassLabels",
     "Dataset",
+    "DatasetInfo",
     "FileImages",
-    "Problems",
-    "Record",
+    "SkippedItems",
     "Split",
     "TagLabels",
     "default_protocol",
-    "find_protocol",
-    "find_record",
+    "get_dataset_info",
+    "get_protocol",
     "list_datasets",
     "list_protocols",
     "load_dataset",

@@ -9,10 +9,10 @@ from pathlib import Path, PurePosixPath
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
-MAX_UNPACKED = 4 << 30  # bytes; the known archives unpack to 0.2 GiB
+MAX_EXTRACTED_BYTES = 4 << 30  # bytes; the known archives unpack to 0.2 GiB
 
 
-def unpack(archive: Path, target: Path, progress: Progress = no_progress) -> None:
+def extract_archive(archive: Path, target: Path, progress: Progress = no_progress) -> None:
     """Unpack the folder `target.name` of a tar archive to `target`, which is whole or absent."""
     try:
         with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{target.name}-") as temporary:
@@ -31,8 +31,8 @@ def unpack(archive: Path, target: Path, progress: Progress = no_progress) -> Non
 def _unpack_all(archive: Path, folder: Path, progress: Progress) -> None:
     with tarfile.open(archive) as tar:
         members = [_checked(member, archive) for member in tar if not member.isdir()]
-        if sum(member.size for member in members) > MAX_UNPACKED:
-            raise InputError(f"{archive} would unpack to more than {MAX_UNPACKED >> 30} GiB and was refused.")
+        if sum(member.size for member in members) > MAX_EXTRACTED_BYTES:
+            raise InputError(f"{archive} would unpack to more than {MAX_EXTRACTED_BYTES >> 30} GiB and was refused.")
         for number, member in enumerate(members):
             progress(f"unpacking {archive.name}", number / len(members))
             _write(tar, member, folder)

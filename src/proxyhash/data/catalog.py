@@ -23,7 +23,7 @@ class Archive:
         """Return the file's name."""
         return self.url.rsplit("/", 1)[-1]
 
-    def is_right(self, path: Path) -> bool:
+    def matches(self, path: Path) -> bool:
         """Return whether a file is this one, by its checksum."""
         if self.sha256:
             return checksum(path, "sha256").startswith(self.sha256)
@@ -31,13 +31,13 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class Record:
+class DatasetInfo:
     """What is known of a data set before a byte of it is read."""
 
     name: str
     summary: str
     kind: Literal["classes", "tags"]
-    classes: int  # or tags
+    num_classes: int  # or tags
     train: int  # images in its training part
     test: int
     image_size: str
@@ -46,19 +46,19 @@ class Record:
     files: tuple[tuple[str, str], ...] = ()  # (name, md5) of official files inside the folder
     archive: Archive | None = None
     homepage: str = ""
-    pretrained_names: tuple[str, ...] = ()  # training sets of well-known networks that hold (many of) its classes
+    overlapping_pretraining: tuple[str, ...] = ()  # training sets of well-known networks that hold (many of) its classes
 
     @property
-    def images(self) -> int:
+    def num_images(self) -> int:
         """Return the number of images."""
         return self.train + self.test
 
 
-CIFAR10 = Record(
+CIFAR10 = DatasetInfo(
     name="cifar10",
     summary="small photographs of 10 classes",
     kind="classes",
-    classes=10,
+    num_classes=10,
     train=50_000,
     test=10_000,
     image_size="32 x 32",
@@ -77,14 +77,14 @@ CIFAR10 = Record(
         "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", 170_498_071
     ),
     homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
-    pretrained_names=("ILSVRC-2012",),
+    overlapping_pretraining=("ILSVRC-2012",),
 )
 
-CIFAR100 = Record(
+CIFAR100 = DatasetInfo(
     name="cifar100",
     summary="small photographs of 100 classes",
     kind="classes",
-    classes=100,
+    num_classes=100,
     train=50_000,
     test=10_000,
     image_size="32 x 32",
@@ -99,28 +99,28 @@ CIFAR100 = Record(
         "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", 169_001_437
     ),
     homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
-    pretrained_names=("ILSVRC-2012",),
+    overlapping_pretraining=("ILSVRC-2012",),
 )
 
-ILSVRC2012 = Record(
+ILSVRC2012 = DatasetInfo(
     name="ilsvrc2012",
     summary="photographs of 1,000 classes (ImageNet)",
     kind="classes",
-    classes=1_000,
+    num_classes=1_000,
     train=1_281_167,
     test=50_000,
     image_size="any",
     folder="ilsvrc2012",
     layout="train/n01440764/*.JPEG and val/n01440764/*.JPEG, one folder for each class",
     homepage="https://image-net.org/challenges/LSVRC/2012",
-    pretrained_names=("ILSVRC-2012",),
+    overlapping_pretraining=("ILSVRC-2012",),
 )
 
-NUSWIDE = Record(
+NUSWIDE = DatasetInfo(
     name="nuswide",
     summary="tagged photographs of the web, the 21 most frequent of 81 tags",
     kind="tags",
-    classes=21,
+    num_classes=21,
     train=195_834,  # images with at least one of the 21 tags; the protocol, not the publisher, chooses queries
     test=0,
     image_size="any",
@@ -129,11 +129,11 @@ NUSWIDE = Record(
     homepage="https://lms.comp.nus.edu.sg/wp-content/uploads/2019/research/nuswide/NUS-WIDE.html",
 )
 
-DIGITS = Record(
+DIGITS = DatasetInfo(
     name="digits",
     summary="handwritten digits that come with scikit-learn",
     kind="classes",
-    classes=10,
+    num_classes=10,
     train=1_797,
     test=0,
     image_size="8 x 8",
@@ -141,19 +141,19 @@ DIGITS = Record(
     layout="",
 )
 
-RECORDS = {record.name: record for record in (CIFAR10, CIFAR100, ILSVRC2012, NUSWIDE, DIGITS)}
+DATASETS = {record.name: record for record in (CIFAR10, CIFAR100, ILSVRC2012, NUSWIDE, DIGITS)}
 
 
 def list_datasets() -> list[str]:
     """Return the names of the data sets that are known; a folder of images is one too."""
-    return list(RECORDS)
+    return list(DATASETS)
 
 
-def find_record(name: str) -> Record:
+def get_dataset_info(name: str) -> DatasetInfo:
     """Return the record called `name`; an unknown name is answered with what to type."""
-    if name in RECORDS:
-        return RECORDS[name]
+    if name in DATASETS:
+        return DATASETS[name]
     plain = name.lower().replace("-", "").replace("_", "").replace(" ", "")
-    close = difflib.get_close_matches(plain, RECORDS, n=1, cutoff=0.7)
-    hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(RECORDS)}, or give the path of a folder."
+    close = difflib.get_close_matches(plain, DATASETS, n=1, cutoff=0.7)
+    hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(DATASETS)}, or give the path of a folder."
     raise InputError(f"There is no data set and no folder called {name}; {hint}")

@@ -9,36 +9,36 @@ from PIL import Image
 from proxyhash.utils.jit import jit
 
 
-class Part(NamedTuple):
+class CropBox(NamedTuple):
     """A rectangle inside a picture's central square, in shares of its side, perhaps mirrored."""
 
     left: float
     top: float
-    wide: float
-    high: float
-    mirrored: bool
+    width: float
+    height: float
+    flipped: bool
 
-    def pixels_needed(self, size: int) -> int:
+    def min_side(self, size: int) -> int:
         """Return how many pixels the square's side must have for the part not to be enlarged."""
-        return int(np.ceil(size / min(self.wide, self.high)))
+        return int(np.ceil(size / min(self.width, self.height)))
 
 
-def sample_part(image: Image.Image, part: Part, out: NDArray[np.float32]) -> None:
+def sample_crop(image: Image.Image, box: CropBox, out: NDArray[np.float32]) -> None:
     """Write a part of an RGB image to `out` (size, size, 3), floats from 0 to 255, sampled bilinearly.
 
     Bilinear sampling looks at two pixels across and two down; a picture more than twice too large is averaged first.
     """
-    shrink = int(min(image.size) / part.pixels_needed(len(out)))
+    shrink = int(min(image.size) / box.min_side(len(out)))
     if shrink > 1:
         image = image.reduce(shrink)
     width, height = image.size
     side = min(width, height)
-    left, top = (width - side) / 2 + part.left * side, (height - side) / 2 + part.top * side
-    wide, high = part.wide * side, part.high * side
+    left, top = (width - side) / 2 + box.left * side, (height - side) / 2 + box.top * side
+    wide, high = box.width * side, box.height * side
     # Copying pixels out of Pillow holds Python's lock, so only those are copied that are looked at.
     first, above = max(0, int(left) - 1), max(0, int(top) - 1)
     near = image.crop((first, above, min(width, int(left + wide) + 2), min(height, int(top + high) + 2)))
-    _sample(np.asarray(near), left - first, top - above, wide, high, part.mirrored, out)
+    _sample(np.asarray(near), left - first, top - above, wide, high, box.flipped, out)
 
 
 @jit(fastmath=True, nogil=True)

@@ -6,14 +6,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.data.images import Images, Indices, Some
-from proxyhash.data.skipped import Problems
+from proxyhash.data.images import Images, Indices, Subset
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.utils.errors import InputError
 
-Part = Literal["train", "query", "database"]
-PARTS: tuple[Part, ...] = ("train", "query", "database")
-NO_PART = -1
+SplitName = Literal["train", "query", "database"]
+SPLITS: tuple[SplitName, ...] = ("train", "query", "database")
+NO_SPLIT = -1
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Dataset:
     name: str
     images: Images
     labels: ClassLabels | TagLabels | None = None
-    parts: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
-    problems: Problems = field(default_factory=Problems)
-    mirrors: bool = True  # whether a mirrored image means the same
+    splits: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    skipped: SkippedItems = field(default_factory=SkippedItems)
+    flip_safe: bool = True  # whether a mirrored image means the same
 
     def __post_init__(self) -> None:
         """Put no image into a part if nothing is said."""
-        if len(self.parts) == 0:
-            object.__setattr__(self, "parts", np.full(len(self.images), NO_PART, np.int8))
+        if len(self.splits) == 0:
+            object.__setattr__(self, "splits", np.full(len(self.images), NO_SPLIT, np.int8))
         if self.labels is not None and len(self.labels) != len(self.images):
             raise InputError(f"{self.name} has {len(self.images)} images and labels of {len(self.labels)}.")
 
@@ -77,16 +77,16 @@ class Dataset:
         """Return the names of an image's class or tags."""
         return () if self.labels is None else self.labels.names_of(index)
 
-    def part(self, name: Part) -> Indices:
+    def split_indices(self, name: SplitName) -> Indices:
         """Return the indices of labeled images that the data set itself puts into a part."""
         labeled = self.labeled()
-        chosen: Indices = labeled[self.parts[labeled] == PARTS.index(name)]
+        chosen: Indices = labeled[self.splits[labeled] == SPLITS.index(name)]
         return chosen
 
     def subset(self, indices: Indices) -> "Dataset":
         """Return a data set of some of the images, with the same names of classes or tags."""
         labels = None if self.labels is None else self.labels.subset(indices)
-        return replace(self, images=Some(self.images, indices), labels=labels, parts=self.parts[indices])
+        return replace(self, images=Subset(self.images, indices), labels=labels, splits=self.splits[indices])
 
     def with_frequent_tags(self, count: int) -> "Dataset":
         """Return the images that have one of the `count` most frequent tags, and only these tags (NUS-WIDE-21)."""

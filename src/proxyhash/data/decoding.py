@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from proxyhash.data.crop import Part, sample_part
+from proxyhash.data.crop import CropBox, sample_crop
 from proxyhash.utils.errors import InputError
 
 Pixels = NDArray[np.uint8]
@@ -57,8 +57,8 @@ class NamedBytes(BytesIO):
         return str(self.name)
 
 
-def decode(
-    path: Path | BinaryIO, at_least: int | None = None, *, name: str | None = None, most: int = MAX_PIXELS
+def decode_image(
+    path: Path | BinaryIO, min_side: int | None = None, *, name: str | None = None, max_pixels: int = MAX_PIXELS
 ) -> Image.Image:
     """Return the image as an upright one of mode RGB; errors call it by its path, or by a `name`.
 
@@ -68,10 +68,10 @@ def decode(
     called = name or str(path)
     try:
         with Image.open(path, formats=FORMATS) as image:
-            if image.width * image.height > most:
+            if image.width * image.height > max_pixels:
                 raise Image.DecompressionBombError  # noqa: TRY301  Pillow raises it here too
-            if at_least is not None:
-                image.draft("RGB", (at_least, at_least))
+            if min_side is not None:
+                image.draft("RGB", (min_side, min_side))
             image.load()
             upright = _UPRIGHT.get(_orientation(image))
             rgb = _rgb(image)
@@ -79,27 +79,27 @@ def decode(
     except FileNotFoundError:
         raise UnreadableImageError(called, "is not there") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise UnreadableImageError(called, f"has more than {most:,} pixels, which is refused") from None
+        raise UnreadableImageError(called, f"has more than {max_pixels:,} pixels, which is refused") from None
     except Exception as error:  # damaged bytes make decoders raise nearly anything: struct.error, SyntaxError, IndexError
         raise UnreadableImageError(called, f"cannot be decoded as an image ({_reason(error)})") from error
 
 
 def decode_pixels(path: Path | NamedBytes) -> Pixels:
     """Return an image's pixels (H, W, 3)."""
-    return np.asarray(decode(path))
+    return np.asarray(decode_image(path))
 
 
 def decode_square(path: Path | NamedBytes, side: int, fit: Fit) -> Pixels:
     """Return an image file as (side, side, 3)."""
-    return square(decode(path, at_least=side), side, fit)
+    return resize_square(decode_image(path, min_side=side), side, fit)
 
 
-def decode_part(path: Path | NamedBytes, part: Part, out: NDArray[np.float32]) -> None:
+def decode_crop(path: Path | NamedBytes, box: CropBox, out: NDArray[np.float32]) -> None:
     """Write a part of an image file to `out` (size, size, 3)."""
-    sample_part(decode(path, at_least=part.pixels_needed(len(out))), part, out)
+    sample_crop(decode_image(path, min_side=box.min_side(len(out))), box, out)
 
 
-def square(image: Image.Image, side: int, fit: Fit) -> Pixels:
+def resize_square(image: Image.Image, side: int, fit: Fit) -> Pixels:
     """Return an image as (side, side, 3): all of it pressed into the square (squash), or its central square (cover)."""
     width, height = image.size
     short = min(width, height)

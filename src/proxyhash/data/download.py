@@ -26,7 +26,7 @@ def download(archive: Archive, path: Path, progress: Progress = no_progress) -> 
         raise InputError(f"{archive.url} could not be downloaded ({_reason(error)}).") from error
     except OSError as error:
         raise InputError(f"Cannot write {part}: {error.strerror or error}.") from error
-    if not archive.is_right(part):
+    if not archive.matches(part):
         part.unlink()
         raise InputError(f"What {archive.url} sent has the wrong checksum and was deleted.")
     part.replace(path)

@@ -6,14 +6,14 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from PIL import Image
 
-from proxyhash.data.dataset import NO_PART, PARTS, Dataset
+from proxyhash.data.dataset import NO_SPLIT, SPLITS, Dataset
 from proxyhash.data.images import ArrayImages
 from proxyhash.utils.atomic_io import atomic_folder
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
 
-def write_folder(dataset: Dataset, folder: Path, *, enlarge: int = 1, progress: Progress = no_progress) -> int:
+def write_image_folder(dataset: Dataset, folder: Path, *, enlarge: int = 1, progress: Progress = no_progress) -> int:
     """Write every image as a PNG file, whole or not at all, and return how many.
 
     Images lie in folders of their classes, in folders of their parts if the data set has parts; tags go to a metadata.csv.
@@ -38,8 +38,8 @@ def write_folder(dataset: Dataset, folder: Path, *, enlarge: int = 1, progress: 
 
 def _place(dataset: Dataset, index: int) -> PurePosixPath:
     """Return where an image goes: part/class/name.png, without what is not known."""
-    part = int(dataset.parts[index])
-    words = [] if part == NO_PART else [str(PARTS[part])]
+    part = int(dataset.splits[index])
+    words = [] if part == NO_SPLIT else [str(SPLITS[part])]
     if dataset.kind == "classes":
         words += dataset.labels_of(index)
     for word in words:

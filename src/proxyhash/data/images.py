@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from proxyhash.data.crop import Part, sample_part
-from proxyhash.data.decoding import Fit, Pixels, decode_part, decode_pixels, decode_square, square
+from proxyhash.data.crop import CropBox, sample_crop
+from proxyhash.data.decoding import Fit, Pixels, decode_crop, decode_pixels, decode_square, resize_square
 from proxyhash.utils.errors import InputError
 
 Indices = NDArray[np.int64]
@@ -36,11 +36,11 @@ class Images(Protocol):
         """Return an image as (side, side, 3)."""
         ...
 
-    def read_part(self, index: int, part: Part, out: NDArray[np.float32]) -> None:
+    def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
         """Write a part of an image's central square to `out` (size, size, 3)."""
         ...
 
-    def stored(self, indices: Indices) -> Pixels | None:
+    def pixels_in_memory(self, indices: Indices) -> Pixels | None:
         """Return images as they lie in memory (n, H, W, 3), or None if they must be read one by one."""
         ...
 
@@ -49,9 +49,9 @@ class Images(Protocol):
         ...
 
 
-def in_memory(images: Images) -> bool:
+def is_in_memory(images: Images) -> bool:
     """Return whether images can be had without reading files."""
-    return len(images) > 0 and images.stored(np.zeros(1, np.int64)) is not None
+    return len(images) > 0 and images.pixels_in_memory(np.zeros(1, np.int64)) is not None
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,13 @@ class ArrayImages:
 
     def read_square(self, index: int, side: int, fit: Fit) -> Pixels:
         """Return the image as (side, side, 3)."""
-        return square(Image.fromarray(self.pixels[index]), side, fit)
+        return resize_square(Image.fromarray(self.pixels[index]), side, fit)
 
-    def read_part(self, index: int, part: Part, out: NDArray[np.float32]) -> None:
+    def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
         """Write a part of the image to `out` (size, size, 3)."""
-        sample_part(Image.fromarray(self.pixels[index]), part, out)
+        sample_crop(Image.fromarray(self.pixels[index]), box, out)
 
-    def stored(self, indices: Indices) -> Pixels:
+    def pixels_in_memory(self, indices: Indices) -> Pixels:
         """Return the pixels (n, H, W, 3): small images are enlarged a whole batch at once, by whoever transforms them."""
         return self.pixels[indices]
 
@@ -124,11 +124,11 @@ class FileImages:
         """Decode the image as (side, side, 3)."""
         return decode_square(self.path(index), side, fit)
 
-    def read_part(self, index: int, part: Part, out: NDArray[np.float32]) -> None:
+    def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
         """Decode a part of the image to `out` (size, size, 3)."""
-        decode_part(self.path(index), part, out)
+        decode_crop(self.path(index), box, out)
 
-    def stored(self, indices: Indices) -> None:  # noqa: ARG002
+    def pixels_in_memory(self, indices: Indices) -> None:  # noqa: ARG002
         """Return nothing: files are decoded one by one."""
         return
 
@@ -142,7 +142,7 @@ class FileImages:
 
 
 @dataclass(frozen=True)
-class Some:
+class Subset:
     """Some of the images of another collection."""
 
     images: Images
@@ -164,13 +164,13 @@ class Some:
         """Return the image as (side, side, 3)."""
         return self.images.read_square(int(self.indices[index]), side, fit)
 
-    def read_part(self, index: int, part: Part, out: NDArray[np.float32]) -> None:
+    def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
         """Write a part of the image to `out` (size, size, 3)."""
-        self.images.read_part(int(self.indices[index]), part, out)
+        self.images.read_crop(int(self.indices[index]), box, out)
 
-    def stored(self, indices: Indices) -> Pixels | None:
+    def pixels_in_memory(self, indices: Indices) -> Pixels | None:
         """Return images as they lie in memory, or None."""
-        return self.images.stored(self.indices[indices])
+        return self.images.pixels_in_memory(self.indices[indices])
 
     def fingerprint(self) -> str:
         """Hash which images these are."""

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from proxyhash.data.catalog import RECORDS, Record, find_record
+from proxyhash.data.catalog import DATASETS, DatasetInfo, get_dataset_info
 from proxyhash.data.dataset import Dataset
-from proxyhash.data.locations import obtain_folder
+from proxyhash.data.locations import fetch_folder
 from proxyhash.data.readers.cifar import load_cifar
 from proxyhash.data.readers.digits import load_digits
 from proxyhash.data.readers.folder import load_folder
@@ -30,21 +30,21 @@ def load_dataset(
     them and `fetch` allows it. Items that cannot be used are counted in `.problems`, or are an error if `strict`.
     """
     name = str(name_or_path)
-    if isinstance(name_or_path, str) and name in RECORDS:
-        return _load_named(RECORDS[name], data_dir, strict, fetch, progress)
+    if isinstance(name_or_path, str) and name in DATASETS:
+        return _load_named(DATASETS[name], data_dir, strict, fetch, progress)
     path = Path(name_or_path).expanduser()
     # Path.exists and Path.is_file raise for names that are too long.
     if not os.path.exists(path) and len(path.parts) == 1 and isinstance(name_or_path, str):  # noqa: PTH110
-        find_record(name)
+        get_dataset_info(name)
     if os.path.isfile(path / METADATA):  # noqa: PTH113
         return load_metadata(path, strict=strict, progress=progress)
     return load_folder(path, strict=strict, progress=progress)
 
 
-def _load_named(record: Record, data_dir: Path | None, strict: bool, fetch: bool, progress: Progress) -> Dataset:
+def _load_named(record: DatasetInfo, data_dir: Path | None, strict: bool, fetch: bool, progress: Progress) -> Dataset:
     if record.name == "digits":
         return load_digits()
-    folder = obtain_folder(record, data_dir, fetch=fetch, progress=progress)
+    folder = fetch_folder(record, data_dir, fetch=fetch, progress=progress)
     if record.name == "nuswide":
         return load_nuswide(record, folder, strict=strict, progress=progress)
     if record.name == "ilsvrc2012":

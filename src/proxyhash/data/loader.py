@@ -10,15 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from proxyhash.data.crop import Part
+from proxyhash.data.crop import CropBox
 from proxyhash.data.decoding import Pixels, UnreadableImageError
-from proxyhash.data.images import Images, Indices, in_memory
-from proxyhash.data.skipped import Problems
-from proxyhash.data.transforms import Draws, Transform
+from proxyhash.data.images import Images, Indices, is_in_memory
+from proxyhash.data.skipped import SkippedItems
+from proxyhash.data.transforms import AugmentParams, Transform
 from proxyhash.utils.parallel import available_threads, prefetch
 from proxyhash.utils.validation import check_int
 
-AHEAD = 2  # batches that are read while one is used: one would leave a worker idle at each batch's end
+PREFETCH_BATCHES = 2  # batches that are read while one is used: one would leave a worker idle at each batch's end
 UNREADABLE = "unreadable image"
 
 
@@ -35,8 +35,8 @@ def load_batches(
     batches: Iterable[Indices],
     transform: Transform,
     *,
-    draws: Draws | None = None,
-    problems: Problems | None = None,
+    augment_params: AugmentParams | None = None,
+    skipped: SkippedItems | None = None,
     workers: int | None = None,
 ) -> Iterator[Batch]:
     """Yield the batches in order, augmented by `draws` (N, 5) if they are given, as for testing if not.
@@ -44,12 +44,12 @@ def load_batches(
     An image that cannot be read is counted in `problems` and left out; without `problems` it is an error.
     """
     workers = available_threads() if workers is None else check_int("The number of workers", workers, 1)
-    reader = _Reader(images, transform, draws, problems)
-    yield from reader.from_memory(batches) if in_memory(images) else reader.from_files(batches, workers)
+    reader = _Reader(images, transform, augment_params, skipped)
+    yield from reader.from_memory(batches) if is_in_memory(images) else reader.from_files(batches, workers)
 
 
 @dataclass(frozen=True)
-class _Begun:
+class _PendingBatch:
     """A batch whose images are being read."""
 
     indices: Indices
@@ -61,13 +61,13 @@ class _Begun:
 class _Reader:
     images: Images
     transform: Transform
-    draws: Draws | None
-    problems: Problems | None
+    augment_params: AugmentParams | None
+    skipped: SkippedItems | None
 
     def from_memory(self, batches: Iterable[Indices]) -> Iterator[Batch]:
         """Yield batches of stored pixels: so cheap that nothing need be read ahead."""
         for indices in batches:
-            stored = self.images.stored(indices)
+            stored = self.images.pixels_in_memory(indices)
             assert stored is not None
             yield Batch(self._transformed(stored, indices), indices)
 
@@ -75,23 +75,25 @@ class _Reader:
         """Yield batches of decoded files. Images are the unit of work, so that the last of a batch wait for nobody."""
         pool = ThreadPoolExecutor(workers)
         try:
-            for begun in prefetch((self._begin(pool, indices) for indices in batches), AHEAD):
+            for begun in prefetch((self._begin(pool, indices) for indices in batches), PREFETCH_BATCHES):
                 yield self._finish(begun)
         finally:  # whoever stops early does not wait for what was read ahead
             pool.shutdown(cancel_futures=True)
 
-    def _begin(self, pool: ThreadPoolExecutor, indices: Indices) -> _Begun:
+    def _begin(self, pool: ThreadPoolExecutor, indices: Indices) -> _PendingBatch:
         """Let the workers write to one array: squares that are still to be transformed, or parts that need no more."""
-        parts: Sequence[Part | None] = [None] * len(indices)
+        parts: Sequence[CropBox | None] = [None] * len(indices)
         side, dtype = self.transform.side, "uint8"
-        if self.transform.takes_parts:
-            parts = self.transform.parts(len(indices), None if self.draws is None else self.draws[indices])
+        if self.transform.can_decode_crops:
+            parts = self.transform.crop_boxes(
+                len(indices), None if self.augment_params is None else self.augment_params[indices]
+            )
             side, dtype = self.transform.size, "float32"
         pixels = np.empty((len(indices), side, side, 3), dtype)
         items = zip(indices.tolist(), parts, pixels, strict=True)
-        return _Begun(indices, pixels, [pool.submit(self._read, *item) for item in items])
+        return _PendingBatch(indices, pixels, [pool.submit(self._read, *item) for item in items])
 
-    def _finish(self, begun: _Begun) -> Batch:
+    def _finish(self, begun: _PendingBatch) -> Batch:
         errors = [read.result() for read in begun.reads]
         indices, pixels = begun.indices, begun.pixels
         for index, error in zip(indices.tolist(), errors, strict=True):
@@ -100,28 +102,28 @@ class _Reader:
         if any(errors):
             good = np.array([error is None for error in errors])
             indices, pixels = indices[good], pixels[good]
-        if self.transform.takes_parts:
+        if self.transform.can_decode_crops:
             return Batch(torch.from_numpy(pixels).permute(0, 3, 1, 2), indices)
         return Batch(self._transformed(pixels, indices), indices)
 
-    def _read(self, index: int, part: Part | None, out: NDArray[Any]) -> UnreadableImageError | None:
+    def _read(self, index: int, part: CropBox | None, out: NDArray[Any]) -> UnreadableImageError | None:
         """Read one image into its place, or return why that is impossible."""
         try:
             if part is None:
                 out[:] = self.images.read_square(index, self.transform.side, self.transform.fit)
             else:
-                self.images.read_part(index, part, out)
+                self.images.read_crop(index, part, out)
         except UnreadableImageError as error:
             return error
         return None
 
     def _count(self, index: int, error: UnreadableImageError) -> None:
-        if self.problems is None:
+        if self.skipped is None:
             raise error
-        self.problems.add(UNREADABLE, f"{self.images.key(index)} {error.reason}")
+        self.skipped.add(UNREADABLE, f"{self.images.key(index)} {error.reason}")
 
     def _transformed(self, squares: Pixels, indices: Indices) -> Tensor:
         tensor = torch.from_numpy(squares)
-        if self.draws is None:
-            return self.transform.for_testing(tensor)
-        return self.transform.for_training(tensor, torch.from_numpy(self.draws[indices]))
+        if self.augment_params is None:
+            return self.transform.preprocess(tensor)
+        return self.transform.augment(tensor, torch.from_numpy(self.augment_params[indices]))

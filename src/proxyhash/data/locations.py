@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from proxyhash.data.archives import unpack
-from proxyhash.data.catalog import Record
+from proxyhash.data.archives import extract_archive
+from proxyhash.data.catalog import DatasetInfo
 from proxyhash.data.download import download
 from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils.errors import InputError
@@ -18,13 +18,13 @@ def data_folders(data_dir: Path | None = None) -> list[Path]:
     return [folder for folder in named if folder is not None] + [cache_root() / "data"]
 
 
-def find_folder(record: Record, data_dir: Path | None = None) -> Path | None:
+def find_folder(record: DatasetInfo, data_dir: Path | None = None) -> Path | None:
     """Return the data set's folder if it is on this machine."""
     found = (folder / record.folder for folder in data_folders(data_dir))
     return next((folder for folder in found if folder.is_dir()), None)
 
 
-def find_archive(record: Record, data_dir: Path | None = None) -> Path | None:
+def find_archive(record: DatasetInfo, data_dir: Path | None = None) -> Path | None:
     """Return the data set's archive if it is on this machine, not yet unpacked."""
     if record.archive is None:
         return None
@@ -32,8 +32,8 @@ def find_archive(record: Record, data_dir: Path | None = None) -> Path | None:
     return next((path for path in found if path.is_file()), None)
 
 
-def obtain_folder(
-    record: Record, data_dir: Path | None = None, *, fetch: bool = True, progress: Progress = no_progress
+def fetch_folder(
+    record: DatasetInfo, data_dir: Path | None = None, *, fetch: bool = True, progress: Progress = no_progress
 ) -> Path:
     """Return the data set's folder, unpacking or downloading its archive if it is missing."""
     folder = find_folder(record, data_dir)
@@ -51,7 +51,7 @@ def obtain_folder(
     return _unpacked(record, archive, progress)
 
 
-def check_files(record: Record, folder: Path, progress: Progress = no_progress) -> None:
+def check_files(record: DatasetInfo, folder: Path, progress: Progress = no_progress) -> None:
     """Compare every official file with its published checksum."""
     for number, (name, expected) in enumerate(record.files):
         progress("verifying checksums", number / len(record.files))
@@ -63,16 +63,16 @@ def check_files(record: Record, folder: Path, progress: Progress = no_progress) 
     progress("verifying checksums", 1.0)
 
 
-def _unpacked(record: Record, archive: Path, progress: Progress) -> Path:
+def _unpacked(record: DatasetInfo, archive: Path, progress: Progress) -> Path:
     assert record.archive is not None
-    if not record.archive.is_right(archive):
+    if not record.archive.matches(archive):
         raise InputError(f"{archive} is not the official archive of {record.name}: its checksum differs; delete it.")
     target = archive.parent / record.folder
-    unpack(archive, target, progress)
+    extract_archive(archive, target, progress)
     return target
 
 
-def _put_it_there(record: Record, data_dir: Path | None) -> str:
+def _put_it_there(record: DatasetInfo, data_dir: Path | None) -> str:
     folder = data_folders(data_dir)[0] / record.folder
     looked = ", ".join(str(place) for place in data_folders(data_dir))
     missing = f"{record.name} was not found in {looked}"

@@ -26,7 +26,7 @@ class _Restricted(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def read_pickle(path: Path) -> dict[str, Any]:
+def load_pickle(path: Path) -> dict[str, Any]:
     """Return the dictionary in an official CIFAR file; anything but plain values and arrays is refused."""
     try:
         content = _Restricted(io.BytesIO(path.read_bytes()), encoding="latin1").load()

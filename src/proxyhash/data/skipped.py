@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from proxyhash.utils.errors import InputError
 
-EXAMPLES = 5  # how many items a kind of problem names
+MAX_EXAMPLES = 5  # how many items a kind of problem names
 
 
 @dataclass
-class Problems:
+class SkippedItems:
     """A tally of skipped items. With `strict` the first one is an error instead."""
 
     strict: bool = False
@@ -22,12 +22,12 @@ class Problems:
             raise InputError(f"Stopped at the first problem, as asked: {kind}: {item}")
         self.counts[kind] += 1
         named = self.examples.setdefault(kind, [])
-        if len(named) < EXAMPLES:
+        if len(named) < MAX_EXAMPLES:
             named.append(item)
 
-    def copy(self) -> "Problems":
+    def copy(self) -> "SkippedItems":
         """Return a tally that can be continued without changing this one."""
-        return Problems(self.strict, self.counts.copy(), {kind: list(named) for kind, named in self.examples.items()})
+        return SkippedItems(self.strict, self.counts.copy(), {kind: list(named) for kind, named in self.examples.items()})
 
     def __bool__(self) -> bool:
         """Return whether there is any."""

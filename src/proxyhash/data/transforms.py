@@ -14,23 +14,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from proxyhash.data.crop import Part
+from proxyhash.data.crop import CropBox
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.decoding import Fit
-from proxyhash.data.images import in_memory
+from proxyhash.data.images import is_in_memory
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import generator
 from proxyhash.utils.registry import lookup
 from proxyhash.utils.validation import check_int
 
-Crop = Literal["none", "window", "padded", "area"]
-Draws = NDArray[np.float32]
+Crop = Literal["none", "random_crop", "pad_shift", "random_resized"]
+AugmentParams = NDArray[np.float32]
 
-AREA = (0.35, 1.0)  # of the square that an `area` crop keeps; less would often cut the object away
-RATIO = 4 / 3  # its widest and narrowest shape
-PADDING = 8  # a `padded` crop moves by up to an eighth of the side: 4 of CIFAR's 32 pixels, as is usual there
-STEP, LEAST = 16, 64  # sides that images are shrunk to: multiples of the one, as networks halve them; never below the other
-CENTRAL = 0.875  # of the side that is kept for testing where training crops
+AREA_RANGE = (0.35, 1.0)  # of the square that an `area` crop keeps; less would often cut the object away
+MAX_ASPECT_RATIO = 4 / 3  # its widest and narrowest shape
+SHIFT_DIVISOR = 8  # a `padded` crop moves by up to an eighth of the side: 4 of CIFAR's 32 pixels, as is usual there
+SIZE_STEP, MIN_SIZE = (
+    16,
+    64,
+)  # sides that images are shrunk to: multiples of the one, as networks halve them; never below the other
+CENTER_FRACTION = 0.875  # of the side that is kept for testing where training crops
 
 
 @dataclass(frozen=True)
@@ -49,54 +52,64 @@ class Transform:
     crop: Crop = "none"
     flip: bool = True
 
-    def for_training(self, squares: Tensor, draws: Tensor) -> Tensor:
+    def augment(self, squares: Tensor, draws: Tensor) -> Tensor:
         """Return (n, 3, size, size) floats from 0 to 255, from squares (n, H, H, 3) of bytes and draws (n, 5)."""
-        if self.crop == "area":
+        if self.crop == "random_resized":
             return _area_crops(_floats(squares), draws, self.size, self.flip)
         squares = self._large_enough(squares)
         side = squares.shape[1]
-        if self.crop == "window":
+        if self.crop == "random_crop":
             start, length = (draws[:, 1:3] * (side - self.size + 1)).long(), self.size
-        elif self.crop == "padded":
-            reach = max(1, side // PADDING)
+        elif self.crop == "pad_shift":
+            reach = max(1, side // SHIFT_DIVISOR)
             start, length = (draws[:, 1:3] * (2 * reach + 1)).long() - reach, side
         else:
             start, length = torch.zeros(len(squares), 2, dtype=torch.long), side
         mirrored = (draws[:, 0] < 0.5) if self.flip else torch.zeros(len(squares), dtype=torch.bool)
         return _scaled(_floats(_windows(squares, start, length, mirrored)), self.size)
 
-    def for_testing(self, squares: Tensor) -> Tensor:
+    def preprocess(self, squares: Tensor) -> Tensor:
         """Return (n, 3, size, size) floats from 0 to 255, nothing random."""
         squares = self._large_enough(squares)
         side = squares.shape[1]
-        kept = self.size if self.crop == "window" else round(side * CENTRAL) if self.crop == "area" else side
+        kept = (
+            self.size
+            if self.crop == "random_crop"
+            else round(side * CENTER_FRACTION)
+            if self.crop == "random_resized"
+            else side
+        )
         first = (side - kept) // 2
         return _scaled(_floats(squares[:, first : first + kept, first : first + kept]), self.size)
 
-    def shrunk(self, share: float) -> Self:
+    def resized(self, scale: float) -> Self:
         """Return the same transform to images with about this share of the side."""
-        size = max(LEAST, round(self.size * share / STEP) * STEP)
-        if share == 1 or size >= self.size:
+        size = max(MIN_SIZE, round(self.size * scale / SIZE_STEP) * SIZE_STEP)
+        if scale == 1 or size >= self.size:
             return self
         return replace(self, size=size, side=round(self.side * size / self.size))
 
     @property
-    def takes_parts(self) -> bool:
+    def can_decode_crops(self) -> bool:
         """Return whether files are best read by `parts`; other crops need the whole square."""
-        return self.crop == "area" and self.fit == "cover"
+        return self.crop == "random_resized" and self.fit == "cover"
 
-    def parts(self, count: int, draws: Draws | None) -> list[Part]:
+    def crop_boxes(self, count: int, draws: AugmentParams | None) -> list[CropBox]:
         """Return what `area` crops take of `count` images: by their draws (count, 5), or for testing."""
         if draws is None:
-            return [Part((1 - CENTRAL) / 2, (1 - CENTRAL) / 2, CENTRAL, CENTRAL, mirrored=False)] * count
+            return [
+                CropBox(
+                    (1 - CENTER_FRACTION) / 2, (1 - CENTER_FRACTION) / 2, CENTER_FRACTION, CENTER_FRACTION, flipped=False
+                )
+            ] * count
         rectangles = torch.stack(_areas(torch.from_numpy(draws)), 1).tolist()
         mirrored = ((draws[:, 0] < 0.5) & self.flip).tolist()
         rows = zip(rectangles, mirrored, strict=True)
-        return [Part(left, top, wide, high, mirror) for (left, top, wide, high), mirror in rows]
+        return [CropBox(left, top, wide, high, mirror) for (left, top, wide, high), mirror in rows]
 
     def _large_enough(self, squares: Tensor) -> Tensor:
         """Bring images that lay in memory in another size to the square that windows are cut from."""
-        if self.crop != "window" or squares.shape[1] == self.side:
+        if self.crop != "random_crop" or squares.shape[1] == self.side:
             return squares
         return _scaled(_floats(squares), self.side).permute(0, 2, 3, 1)
 
@@ -106,13 +119,26 @@ _TRANSFORMS = {
     for transform in (
         Transform("paper-cifar", "the paper's for CIFAR: to 227 pixels, mirrored at random", 227, 227),
         Transform(
-            "paper-256", "the paper's for photographs: squashed to 256, windows of 227, mirrored", 227, 256, crop="window"
+            "paper-256",
+            "the paper's for photographs: squashed to 256, windows of 227, mirrored",
+            227,
+            256,
+            crop="random_crop",
         ),
         Transform(
-            "small", "for small images: moved by an eighth over a mirrored border, mirrored, scaled", 96, 96, crop="padded"
+            "small",
+            "for small images: moved by an eighth over a mirrored border, mirrored, scaled",
+            96,
+            96,
+            crop="pad_shift",
         ),
         Transform(
-            "photo", "for photographs: parts of 35 to 100 % of the central square, mirrored", 224, 256, "cover", "area"
+            "photo",
+            "for photographs: parts of 35 to 100 % of the central square, mirrored",
+            224,
+            256,
+            "cover",
+            "random_resized",
         ),
     )
 }
@@ -123,7 +149,7 @@ def list_transforms() -> list[str]:
     return list(_TRANSFORMS)
 
 
-def find_transform(name: str, size: int | None = None) -> Transform:
+def get_transform(name: str, size: int | None = None) -> Transform:
     """Return a transform by name; `small` and `photo` may give other sizes, the paper's have their own."""
     found = lookup("transform", name, _TRANSFORMS)
     if size is None or size == found.size:
@@ -131,17 +157,17 @@ def find_transform(name: str, size: int | None = None) -> Transform:
     if name.startswith("paper"):
         raise InputError(f"The transform {name} gives {found.size} pixels, not {size}: that is the paper's.")
     check_int("The size of an image", size, 1)
-    side = round(size / CENTRAL) if found.crop == "area" else size
+    side = round(size / CENTER_FRACTION) if found.crop == "random_resized" else size
     return replace(found, size=size, side=side)
 
 
 def default_transform(dataset: Dataset, size: int) -> Transform:
     """Return what suits a data set: `small` for images that lie in memory because they are, `photo` for files."""
-    found = find_transform("small" if in_memory(dataset.images) else "photo", size)
-    return replace(found, flip=dataset.mirrors)
+    found = get_transform("small" if is_in_memory(dataset.images) else "photo", size)
+    return replace(found, flip=dataset.flip_safe)
 
 
-def augmentation_draws(images: int, seed: int, epoch: int) -> Draws:
+def draw_augment_params(images: int, seed: int, epoch: int) -> AugmentParams:
     """Return what is random in an epoch, (images, 5) numbers from 0 to 1: mirror, row, column, area, shape."""
     return generator(seed, "augmentation", epoch).random((images, 5), dtype=np.float32)
 
@@ -163,8 +189,8 @@ def _reflected(positions: Tensor, side: int) -> Tensor:
 
 def _areas(draws: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return left, top, width and height (n,) of random parts, in shares of the square."""
-    area = AREA[0] + (AREA[1] - AREA[0]) * draws[:, 3]
-    shape = RATIO ** (2 * draws[:, 4] - 1)
+    area = AREA_RANGE[0] + (AREA_RANGE[1] - AREA_RANGE[0]) * draws[:, 3]
+    shape = MAX_ASPECT_RATIO ** (2 * draws[:, 4] - 1)
     wide, high = (area * shape).sqrt().clamp(max=1), (area / shape).sqrt().clamp(max=1)
     return draws[:, 2] * (1 - wide), draws[:, 1] * (1 - high), wide, high
 

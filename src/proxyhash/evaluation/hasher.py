@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
 from proxyhash.data import Dataset, Split, load_dataset, make_split
-from proxyhash.data.images import Indices, Some
+from proxyhash.data.images import Indices, Subset
 from proxyhash.data.protocols.split import drop_indices
 from proxyhash.evaluation.classification import classify_codes
 from proxyhash.evaluation.distributed import evaluate_distributed
@@ -18,12 +18,11 @@ from proxyhash.evaluation.embeddings import binarization_errors, nearest_proxy_a
 from proxyhash.evaluation.metrics import DEFAULT_KS, precision_recall_curve
 from proxyhash.evaluation.results import Metric, PrecisionRecallCurve
 from proxyhash.labels import ClassLabels
-from proxyhash.models.card import card_renewed
+from proxyhash.models.card import refresh_card
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.heads import Queries
-from proxyhash.models.running import BATCH
-from proxyhash.models.runtime import Floats
+from proxyhash.models.runtime import BATCH_SIZE, Floats
 from proxyhash.models.storage import METRICS
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.distributed import DistributedContext
@@ -102,13 +101,13 @@ class EvalReport:
             "accuracy": self.accuracy,
             "binarization_error": self.binarization_error,
             "metrics": [metric.as_dict() for metric in self.metrics],
-            "protocol": self.split.record(),
+            "protocol": self.split.as_dict(),
         }
 
     def save(self, folder: Path) -> None:
         """Write metrics.json to the folder of the model; the model card shows it."""
         content = {"format": FORMAT, **self.as_dict()}
-        with card_renewed(folder), atomic_write(folder / METRICS) as temporary:
+        with refresh_card(folder), atomic_write(folder / METRICS) as temporary:
             temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
@@ -188,8 +187,8 @@ def encode_split(hasher: Hasher, embeddings: Floats, split: Split) -> EncodedSpl
     if hasher.training_codes is not None and np.array_equal(split.database, split.train):
         database_codes = hasher.training_codes  # learned for these images
     else:
-        database_codes = head.codes(embeddings[split.database])
-    queries, query_codes = head.queries(query_embeddings), head.codes(query_embeddings)
+        database_codes = head.encode(embeddings[split.database])
+    queries, query_codes = head.encode_queries(query_embeddings), head.encode(query_embeddings)
     return EncodedSplit(queries, query_codes, database_codes, hasher.bits, hasher, query_embeddings)
 
 
@@ -201,7 +200,7 @@ def _score_embeddings(encoded: EncodedSplit, dataset: Dataset, split: Split) -> 
     errors = binarization_errors(embeddings) if hasher.head.metric == "hamming" else None
     if hasher.proxies is None or not isinstance(dataset.labels, ClassLabels):
         return None, errors
-    number = {name: position for position, name in enumerate(hasher.names)}
+    number = {name: position for position, name in enumerate(hasher.class_names)}
     classes = np.array([number.get(name, -1) for name in dataset.class_names])[dataset.labels.values[split.query]]
     return nearest_proxy_accuracy(hasher.nearest_proxies(embeddings), classes), errors
 
@@ -216,24 +215,24 @@ def embed_split(
     """
     context = context or DistributedContext()
     needed = np.union1d(split.query, split.database)
-    embeddings = np.zeros((len(dataset), hasher.head.outputs), np.float32)
+    embeddings = np.zeros((len(dataset), hasher.head.out_features), np.float32)
     readable = np.ones(len(dataset), bool)
-    if not hasher.record.get("config", {}).get("finetune", True):
+    if not hasher.metadata.get("config", {}).get("finetune", True):
         backbone, transform = hasher.network.features.backbone, hasher.transform
         features = context.main_process_first(lambda: cached_features(dataset, backbone, transform, progress=progress))
         for chunk in np.array_split(needed, 1 + len(needed) // CHUNK_SIZE):
-            embeddings[chunk] = hasher.hash_features(features.values[chunk])
+            embeddings[chunk] = hasher.head_forward(features.values[chunk])
         return embeddings, features.readable
     batches = _batches(needed)
     shard = np.concatenate([needed[:0], *batches[context.shard(len(batches))]])
-    kept, rows = hasher.embed_readable(Some(dataset.images, shard), dataset.problems, progress=progress)
+    kept, rows = hasher.embed(Subset(dataset.images, shard), on_error="skip", skipped=dataset.skipped, progress=progress)
     embeddings[shard[kept]] = rows
     readable[np.setdiff1d(shard, shard[kept])] = False
     return context.all_reduce_sum(embeddings), context.all_reduce_sum((~readable).astype(np.uint8)) == 0
 
 
 def _batches(indices: Indices) -> list[Indices]:
-    return [indices[first : first + BATCH] for first in range(0, len(indices), BATCH)]
+    return [indices[first : first + BATCH_SIZE] for first in range(0, len(indices), BATCH_SIZE)]
 
 
 def load_eval_data(
@@ -272,7 +271,7 @@ def load_eval_data(
     InputError
         If the history does not name a data set, or the hasher was fitted without labels and `data` is None.
     """
-    name, history, trained = hasher.folder or "The model", hasher.record.get("protocol"), hasher.record.get("data")
+    name, history, trained = hasher.folder or "The model", hasher.metadata.get("protocol"), hasher.metadata.get("data")
     if trained is None:
         raise InputError(f"{name} does not say what it was trained on; encode images with it and use evaluate codes.")
     if history is None and data is None:
@@ -282,4 +281,4 @@ def load_eval_data(
     history = history or {"protocol": None, "seed": 0}
     protocol = protocol or (history["protocol"] if data is None else None)
     number = trained["fold"] if round is None else round
-    return dataset, make_split(dataset, protocol, seed=history["seed"], round=number, validation="none")
+    return dataset, make_split(dataset, protocol, seed=history["seed"], fold=number, validation="none")

@@ -127,5 +127,5 @@ def _check(trials: list[Trial], dataset: Dataset) -> None:
 
 def _split(grid: Grid, dataset: Dataset, fold: int) -> Split:
     if grid.eval_on == "validation":
-        return validation_split(make_split(dataset, grid.protocol, round=fold))
-    return make_split(dataset, grid.protocol, round=fold, validation="none")
+        return validation_split(make_split(dataset, grid.protocol, fold=fold))
+    return make_split(dataset, grid.protocol, fold=fold, validation="none")

@@ -19,10 +19,9 @@ from proxyhash.experiments.metrics import record_metrics
 from proxyhash.experiments.records import Record, RecordStore, settings_key
 from proxyhash.experiments.trial import Trial
 from proxyhash.methods import TrainingData, get_method
-from proxyhash.models.backbones import create_backbone, trained_on
-from proxyhash.models.feature_cache import Features, cached_features
-from proxyhash.models.hasher import Hasher
-from proxyhash.models.joined import joined
+from proxyhash.models.backbones import create_backbone, pretraining_data
+from proxyhash.models.feature_cache import CachedFeatures, cached_features
+from proxyhash.models.hasher import Hasher, concat_hashers
 from proxyhash.models.runtime import Floats
 from proxyhash.training.checkpoint import CHECKPOINT, CheckpointManager
 from proxyhash.training.config import TrainConfig
@@ -107,12 +106,12 @@ class TrialRunner:
 
     def _embed(self, hashers: list[Hasher], split: Split) -> tuple[list[Floats], NDArray[np.bool_]]:
         """Return nu of each length, in one pass over the images of the protocol, and which of these could be read."""
-        whole = joined(hashers)
+        whole = concat_hashers(hashers)
         with tempfile.TemporaryDirectory(prefix="proxyhash-") as folder:
             if self.grid.finetune:  # otherwise features are in the cache
-                whole.quicken(Path(folder) / "network.onnx")
+                whole.use_onnx(Path(folder) / "network.onnx")
             nu, readable = embed_split(whole, self.dataset, split, self.progress)
-        ends = np.cumsum([hasher.head.outputs for hasher in hashers])
+        ends = np.cumsum([hasher.head.out_features for hasher in hashers])
         return np.split(nu, ends[:-1], axis=1), readable
 
     def _fit(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
@@ -132,9 +131,9 @@ class TrialRunner:
             encoded = EncodedSplit(encoder.encode_queries(asked), encoder.encode(asked), codes, bits)
             yield bits, record_metrics(encoded, dataset, split), fitted
 
-    def _features(self) -> Features:
+    def _features(self) -> CachedFeatures:
         name = self.grid.backbone
-        backbone = create_backbone(name, pretrained=trained_on(name) is not None).eval()
+        backbone = create_backbone(name, pretrained=pretraining_data(name) is not None).eval()
         transform = resolve_transform(self.dataset, backbone, self.grid.image_size)
         return cached_features(self.dataset, backbone, transform, progress=self.progress)
 
@@ -146,7 +145,7 @@ class TrialRunner:
         return {"name": self.dataset.name} | {name: getattr(self.grid, name) for name in names}
 
     def _protocol(self, trial: Trial) -> dict[str, Any]:
-        return {**self.splits[trial.fold].record(), "eval_on": self.grid.eval_on}
+        return {**self.splits[trial.fold].as_dict(), "eval_on": self.grid.eval_on}
 
     def _trial(self, trial: Trial) -> dict[str, Any]:
         return trial.as_dict(tags=self.dataset.kind == "tags")

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from proxyhash.data import Dataset, default_protocol, find_protocol, load_dataset
+from proxyhash.data import Dataset, default_protocol, get_protocol, load_dataset
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record
 from proxyhash.experiments.run import run_grid
@@ -87,7 +87,7 @@ def tune(
 
 
 def _has_folds(grid: Grid, dataset: Dataset) -> bool:
-    return find_protocol(grid.protocol or default_protocol(dataset), dataset.name).rounds > 1
+    return get_protocol(grid.protocol or default_protocol(dataset), dataset.name).folds > 1
 
 
 def _scores(grid: Grid, run: Callable[[Grid], list[Record]], *, tags: bool) -> dict[str, dict[Candidate, float]]:

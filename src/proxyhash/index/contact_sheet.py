@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from proxyhash.data.decoding import UnreadableImageError, decode
+from proxyhash.data.decoding import UnreadableImageError, decode_image
 from proxyhash.index.results import Matches
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
@@ -84,7 +84,7 @@ def _thumb(path: Path | None) -> Image.Image | None:
     if path is None:
         return None
     try:
-        image = decode(path, at_least=SIDE)
+        image = decode_image(path, min_side=SIDE)
     except UnreadableImageError:
         return None
     scale = SIDE / max(image.size)

@@ -16,7 +16,7 @@ from proxyhash.index.results import AddResult
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
-    from proxyhash.data import FileImages, Problems
+    from proxyhash.data import FileImages, SkippedItems
     from proxyhash.models.hasher import EmbedBatches
 
 COMMIT_IMAGES = 4096  # in a transaction; a kill loses at most one transaction
@@ -60,7 +60,7 @@ class FolderSync(Protocol):
 def add_folder(
     index: Index,
     folder: Path,
-    problems: "Problems",
+    problems: "SkippedItems",
     *,
     prefix: str = "",
     prune: bool = False,
@@ -96,7 +96,7 @@ def add_folder(
     return AddResult(added - replaced, replaced, plan.unchanged, removed, len(plan.to_encode) - added, seconds)
 
 
-def plan_sync(known: dict[str, FileStat], images: "FileImages", prefix: str, problems: "Problems") -> SyncPlan:
+def plan_sync(known: dict[str, FileStat], images: "FileImages", prefix: str, problems: "SkippedItems") -> SyncPlan:
     """Compare the files of a folder with those that the index knows."""
     keys = [prefix + name for name in images.names]
     stats = [_file_stat(images.path(number)) for number in range(len(images))]
@@ -106,7 +106,7 @@ def plan_sync(known: dict[str, FileStat], images: "FileImages", prefix: str, pro
     return SyncPlan(keys, stats, np.array(to_encode, np.int64), len(keys) - len(changed), deleted)
 
 
-def _is_utf8(key: str, problems: "Problems") -> bool:
+def _is_utf8(key: str, problems: "SkippedItems") -> bool:
     """Return whether a key can be stored: some file systems allow names that are not text."""
     try:
         key.encode()
@@ -137,7 +137,7 @@ def _encode_batches(
     index: Index,
     images: "FileImages",
     to_encode: Int64s,
-    problems: "Problems",
+    problems: "SkippedItems",
     on_progress: OnProgress,
     embed_batches: "EmbedBatches | None",
 ) -> Iterator[tuple[Int64s, Packed]]:

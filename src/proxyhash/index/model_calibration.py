@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proxyhash.codes.bits import Packed, binarize, pack
-from proxyhash.data import Dataset, Problems, load_dataset, make_split
+from proxyhash.data import Dataset, SkippedItems, load_dataset, make_split
 from proxyhash.data.images import Indices
 from proxyhash.index.calibration import Calibration, calibrate
 from proxyhash.index.model_store import load_hasher
-from proxyhash.models.card import card_renewed
+from proxyhash.models.card import refresh_card
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import permutation
@@ -37,14 +37,14 @@ def calibrate_model(
     hasher = load_hasher(model)
     if hasher.folder != model:
         raise InputError(f"{model} is the copy of a shared model; save it to a folder of your own and calibrate that.")
-    history, trained_on = hasher.record.get("protocol", {}), hasher.record.get("data", {})
+    history, trained_on = hasher.metadata.get("protocol", {}), hasher.metadata.get("data", {})
     if data is None and "path" not in trained_on:
         raise InputError(f"{model} does not say what it was trained with; name the data with --data.")
     dataset = load_dataset(data or trained_on["path"], data_dir=data_dir, progress=progress)
     if data is None and trained_on.get("tags"):
         dataset = dataset.with_frequent_tags(trained_on["tags"])
     name = protocol or (history.get("protocol") if data is None else None)
-    split = make_split(dataset, name, seed=history.get("seed", 0), round=trained_on.get("fold", 0))
+    split = make_split(dataset, name, seed=history.get("seed", 0), fold=trained_on.get("fold", 0))
     if not len(split.validation):
         raise InputError(f"The protocol {split.protocol} holds no validation images out; choose another with --protocol.")
     embed = embed_batches or hasher.embed_batches
@@ -52,7 +52,7 @@ def calibrate_model(
     items, db = _codes(embed, dataset, _sample(split.validation_database, MAX_ITEMS), progress)
     labels = dataset.require_labels().values
     found = calibrate(q, labels[queries], db, labels[items], hasher.bits)
-    with card_renewed(model):
+    with refresh_card(model):
         found.save(model)
     return found
 
@@ -61,7 +61,7 @@ def _codes(
     embed_batches: "EmbedBatches", dataset: Dataset, images: Indices, progress: Progress
 ) -> tuple[Indices, Packed]:
     """Return the readable images (n,) and their codes (n, bytes)."""
-    batches = list(embed_batches(dataset.images, Problems(), indices=images, progress=progress))
+    batches = list(embed_batches(dataset.images, SkippedItems(), indices=images, progress=progress))
     readable = np.concatenate([indices for indices, _ in batches])
     return readable, pack(binarize(np.concatenate([embeddings for _, embeddings in batches])))
 

@@ -62,10 +62,10 @@ def encode_items(
 
 def _embed(hasher: "Hasher", images: QueriesLike) -> NDArray[np.float32]:
     """Return the embeddings of images; one that cannot be read is an error."""
-    from proxyhash.data import Problems
+    from proxyhash.data import SkippedItems
 
-    problems = Problems()
-    kept, embeddings = hasher.embed_readable(images, problems)
+    problems = SkippedItems()
+    kept, embeddings = hasher.embed(images, on_error="skip", skipped=problems)
     if len(kept) < len(images):  # type: ignore[arg-type]  # a single path was put into a list before
         raise InputError(f"{next(iter(problems.examples.values()))[0].rstrip('.')}.")
     return embeddings

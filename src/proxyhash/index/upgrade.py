@@ -18,14 +18,14 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import IndexNames as Sql
 
 if TYPE_CHECKING:
-    from proxyhash.data import Problems
+    from proxyhash.data import SkippedItems
     from proxyhash.models.hasher import Hasher
 
 
 def upgrade(
     index: LocalIndex,
     hasher: "Hasher",
-    problems: "Problems",
+    problems: "SkippedItems",
     *,
     drop_unreadable: bool = False,
     on_progress: Callable[[int, int], None] = lambda *_: None,
@@ -47,7 +47,7 @@ class Upgrade:
 
     index: LocalIndex
     hasher: "Hasher"
-    problems: "Problems"
+    problems: "SkippedItems"
     drop_unreadable: bool = False
     on_progress: Callable[[int, int], None] = lambda *_: None
 
@@ -106,7 +106,7 @@ class Upgrade:
         from proxyhash.data import FileImages
 
         images = FileImages(Path(), [str(path) for path in paths])
-        kept, embeddings = self.hasher.embed_readable(images, self.problems)
+        kept, embeddings = self.hasher.embed(images, on_error="skip", skipped=self.problems)
         return kept, pack(binarize(embeddings)) if len(kept) else np.zeros((0, (self.hasher.bits + 7) // 8), np.uint8)
 
     def _activate(self, version: int, generation: int) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from proxyhash.labels import ClassLabels, Labels, TagLabels
-from proxyhash.models.heads import HashHead, Head, HeadShape
+from proxyhash.models.heads import HashHead, Head, HeadConfig
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import upgrade_method_tensors
@@ -153,9 +153,9 @@ class HashingMethod(nn.Module, ABC):
         # An image with several tags belongs to no single class.
         self.samples_per_class = 0 if data.has_tags else getattr(settings, "samples_per_class", 0)
 
-    def build_head(self, shape: HeadShape) -> Head:
+    def build_head(self, config: HeadConfig) -> Head:
         """Return the head from features (N, width) to outputs (N, bits), or to other outputs that it can encode."""
-        return HashHead(shape)
+        return HashHead(config)
 
     @abstractmethod
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from proxyhash.losses import polarization_loss
 from proxyhash.methods.base import MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.centers import HashCenters, random_signs
 from proxyhash.methods.registry import register_method
-from proxyhash.models.heads import HeadShape, LinearHead
+from proxyhash.models.heads import HeadConfig, LinearHead
 from proxyhash.utils.random import generator
 
 
@@ -36,9 +36,9 @@ class Dpn(HashCenters):
     def __init__(self, data: TrainingData, settings: DpnSettings) -> None:
         super().__init__(data, settings, random_signs((data.num_classes, data.bits), generator(data.seed, "dpn")))
 
-    def build_head(self, shape: HeadShape) -> LinearHead:
+    def build_head(self, config: HeadConfig) -> LinearHead:
         """Return a head without tanh, under which every bit would stay short of the margin."""
-        return LinearHead(shape)
+        return LinearHead(config)
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from proxyhash.losses import batch_pairs, inner_products, masked_mean
 from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.registry import register_method
-from proxyhash.models.heads import Head, HeadShape, QuantisedHead, UnitQuantisedHead
+from proxyhash.models.heads import Head, HeadConfig, QuantizedHead, UnitQuantizedHead
 from proxyhash.utils.validation import check_int
 
 
@@ -49,9 +49,9 @@ class Dqn(HashingMethod):
         self.embed_dim = check_int("embed_dim", settings.embed_dim, 1)
         self.register_buffer("quantized", torch.zeros(len(data.require_labels()), self.embed_dim))
 
-    def build_head(self, shape: HeadShape) -> UnitQuantisedHead:
+    def build_head(self, config: HeadConfig) -> UnitQuantizedHead:
         """Return a head with vectors of length 1."""
-        return UnitQuantisedHead(replace(shape, outputs=self.embed_dim))
+        return UnitQuantizedHead(replace(config, out_features=self.embed_dim))
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:
         """Return the loss of a batch of vectors z (N, width); quantization counts from the second epoch on."""
@@ -64,7 +64,7 @@ class Dqn(HashingMethod):
 
     def on_epoch_end(self, embed: Callable[[], Tensor], head: Head) -> None:
         """Fit the quantizer, and store the quantized vector of each image."""
-        assert isinstance(head, QuantisedHead)
+        assert isinstance(head, QuantizedHead)
         z = embed().numpy()
         head.learn_codebooks(z)
-        self.quantized.copy_(torch.from_numpy(head.quantised(z)))
+        self.quantized.copy_(torch.from_numpy(head.quantized(z)))

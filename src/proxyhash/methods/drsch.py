@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from proxyhash.losses import batch_pairs, hamming_distances, masked_mean, similarity_levels, triplet_hinge
 from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.registry import register_method
-from proxyhash.models.heads import Head, HeadShape, WeightedHead
+from proxyhash.models.heads import Head, HeadConfig, WeightedHead
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Drsch(HashingMethod):
         self.features = data.load_features() if data.features is not None and settings.adjacency else None
         self.logits = nn.Parameter(torch.zeros(data.bits))
 
-    def build_head(self, shape: HeadShape) -> WeightedHead:
+    def build_head(self, config: HeadConfig) -> WeightedHead:
         """Return a head that searches by weights."""
-        return WeightedHead(shape)
+        return WeightedHead(config)
 
     def weights(self) -> Tensor:
         """Return w (bits,)."""

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from proxyhash.codes import pack
 from proxyhash.methods.kernel import Anchors
-from proxyhash.models.heads import HashHead, Head, HeadShape, Queries, describe_head, make_head
+from proxyhash.models.heads import HashHead, Head, HeadConfig, Queries, create_head, describe_head
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 
@@ -88,7 +88,7 @@ class LinearEncoder:
             raise InputError(
                 f"{self.method} compares features with a kernel, which a model cannot hold; compare it by benchmark."
             )
-        head = HashHead(HeadShape(len(self.mean), self.bits))
+        head = HashHead(HeadConfig(len(self.mean), self.bits))
         weight = torch.from_numpy(np.ascontiguousarray(self.projection.T))
         bias = torch.from_numpy(-(self.mean.astype(np.float64) @ self.projection).astype(np.float32))
         head.load_state_dict({"layers.0.weight": weight, "layers.0.bias": bias})
@@ -133,7 +133,7 @@ class HeadEncoder:
 
     Examples
     --------
-    >>> encoder = HeadEncoder("dpsh", HashHead(HeadShape(4, 8)).eval())
+    >>> encoder = HeadEncoder("dpsh", HashHead(HeadConfig(4, 8)).eval())
     >>> encoder.bits, encoder.metric, encoder.encode(np.zeros((3, 4), np.float32)).shape
     (8, 'hamming', (3, 1))
     """
@@ -150,23 +150,23 @@ class HeadEncoder:
     @property
     def bits(self) -> int:
         """Return the length of codes."""
-        return self.head.shape.bits
+        return self.head.config.bits
 
     def embed(self, features: Floats) -> Floats:
         """Return the outputs of the head, by default nu (N, bits)."""
-        _check_width(self.method, features, self.head.shape.width)
+        _check_width(self.method, features, self.head.config.in_features)
         with torch.inference_mode():
             chunks = (features[first : first + _HEAD_ROWS] for first in range(0, len(features), _HEAD_ROWS))
             parts = [self.head(torch.from_numpy(np.array(chunk, np.float32))).numpy() for chunk in chunks]
-        return np.concatenate([np.zeros((0, self.head.outputs), np.float32), *parts])
+        return np.concatenate([np.zeros((0, self.head.out_features), np.float32), *parts])
 
     def encode(self, features: Floats) -> NDArray[np.uint8]:
         """Return packed codes (N, ceil(bits / 8))."""
-        return self.head.codes(self.embed(features))
+        return self.head.encode(self.embed(features))
 
     def encode_queries(self, features: Floats) -> Queries:
         """Return what is compared with the codes of a database."""
-        return self.head.queries(self.embed(features))
+        return self.head.encode_queries(self.embed(features))
 
     def save(self, path: Path) -> None:
         """Write a .safetensors file."""
@@ -183,7 +183,7 @@ class HeadEncoder:
         metadata, tensors = _read(path, "pt", HEAD_FORMAT)
         codes = tensors.pop(TRAINING_CODES, None)
         try:
-            head = make_head(json.loads(metadata["head"]))
+            head = create_head(json.loads(metadata["head"]))
             head.load_state_dict(tensors)
         except (RuntimeError, KeyError, TypeError, json.JSONDecodeError) as error:
             raise InputError(f"{path} is not a saved method: {error}.") from error

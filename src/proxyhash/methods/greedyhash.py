@@ -9,7 +9,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.registry import register_method
-from proxyhash.models.heads import HeadShape, LinearHead
+from proxyhash.models.heads import HeadConfig, LinearHead
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class GreedyHash(HashingMethod):
         self.classifier = nn.Linear(data.bits, data.num_classes)
         self.has_tags = data.has_tags
 
-    def build_head(self, shape: HeadShape) -> LinearHead:
+    def build_head(self, config: HeadConfig) -> LinearHead:
         """Return a head without tanh: the penalty alone keeps u near its signs."""
-        return LinearHead(shape)
+        return LinearHead(config)
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from proxyhash.losses import batch_pairs, inner_products, masked_mean, pair_nll
 from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.registry import register_method
-from proxyhash.models.heads import Head, HeadShape, LinearHead
+from proxyhash.models.heads import Head, HeadConfig, LinearHead
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class HashNet(HashingMethod):
         self.register_buffer("beta", torch.ones(()))
         self.register_buffer("epochs", torch.zeros(()))
 
-    def build_head(self, shape: HeadShape) -> LinearHead:
+    def build_head(self, config: HeadConfig) -> LinearHead:
         """Return a head without tanh: the method has its own."""
-        return LinearHead(shape)
+        return LinearHead(config)
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""

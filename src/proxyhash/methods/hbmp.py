@@ -14,7 +14,7 @@ from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, T
 from proxyhash.methods.coordinate_descent import improve_bit
 from proxyhash.methods.label_sets import LabelSets, label_sets
 from proxyhash.methods.registry import register_method
-from proxyhash.models.heads import HeadShape, LinearHead, WeightedHead
+from proxyhash.models.heads import HeadConfig, LinearHead, WeightedHead
 from proxyhash.utils.random import generator
 
 Doubles = NDArray[np.float64]
@@ -65,9 +65,9 @@ class Hbmp(_MatrixPursuit):
 
     regressed = False
 
-    def build_head(self, shape: HeadShape) -> LinearHead:
+    def build_head(self, config: HeadConfig) -> LinearHead:
         """Return a head without tanh."""
-        return LinearHead(shape)
+        return LinearHead(config)
 
 
 @register_method(
@@ -78,9 +78,9 @@ class HbmpRegress(_MatrixPursuit):
 
     regressed = True
 
-    def build_head(self, shape: HeadShape) -> WeightedHead:
+    def build_head(self, config: HeadConfig) -> WeightedHead:
         """Return a head without tanh that searches by the regressed weights."""
-        head = WeightedHead(shape)
+        head = WeightedHead(config)
         head.weights.copy_(torch.from_numpy(self.weights))
         return head
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from proxyhash.losses import similarity_levels, triplet_hinge
 from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace
 from proxyhash.methods.registry import register_method
-from proxyhash.models.heads import DividedHead, HeadShape
+from proxyhash.models.heads import DividedHead, HeadConfig
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Ninh(HashingMethod):
 
     settings: NinhSettings
 
-    def build_head(self, shape: HeadShape) -> DividedHead:
+    def build_head(self, config: HeadConfig) -> DividedHead:
         """Return the divide-and-encode head."""
-        return DividedHead(shape)
+        return DividedHead(config)
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""

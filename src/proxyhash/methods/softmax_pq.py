@@ -8,7 +8,7 @@ from torch.nn.functional import nll_loss
 
 from proxyhash.methods.base import HashingMethod, MethodSettings, TrainingData
 from proxyhash.methods.registry import register_method
-from proxyhash.models.heads import Head, HeadShape, QuantisedHead, SoftmaxQuantisedHead
+from proxyhash.models.heads import Head, HeadConfig, QuantizedHead, SoftmaxQuantizedHead
 
 
 @register_method(
@@ -26,9 +26,9 @@ class SoftmaxPq(HashingMethod):
         super().__init__(data, settings)
         self.classes = data.num_classes
 
-    def build_head(self, shape: HeadShape) -> SoftmaxQuantisedHead:
+    def build_head(self, config: HeadConfig) -> SoftmaxQuantizedHead:
         """Return a head with an output for each class."""
-        return SoftmaxQuantisedHead(replace(shape, outputs=self.classes))
+        return SoftmaxQuantizedHead(replace(config, out_features=self.classes))
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch of softmaxes (N, C)."""
@@ -40,5 +40,5 @@ class SoftmaxPq(HashingMethod):
 
     def on_epoch_end(self, embed: Callable[[], Tensor], head: Head) -> None:
         """Fit the quantizer."""
-        assert isinstance(head, QuantisedHead)
+        assert isinstance(head, QuantizedHead)
         head.learn_codebooks(embed().numpy())

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.registry import register_method
-from proxyhash.models.heads import BlockHead, HeadShape
+from proxyhash.models.heads import BlockHead, HeadConfig
 from proxyhash.utils.errors import InputError
 
 
@@ -47,13 +47,13 @@ class Subic(HashingMethod):
         super().__init__(data, settings)
         if data.num_classes < 2:
             raise InputError("SUBIC classifies, so there must be at least 2 classes.")
-        blocks = BlockHead(HeadShape(1, data.bits))
-        self.values = 2**blocks.each
-        self.classifier = nn.Linear(blocks.outputs, data.num_classes)
+        blocks = BlockHead(HeadConfig(1, data.bits))
+        self.values = 2**blocks.subcode_bits
+        self.classifier = nn.Linear(blocks.out_features, data.num_classes)
 
-    def build_head(self, shape: HeadShape) -> BlockHead:
+    def build_head(self, config: HeadConfig) -> BlockHead:
         """Return blocks of softmax."""
-        return BlockHead(shape)
+        return BlockHead(config)
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch of blocks (N, M k)."""

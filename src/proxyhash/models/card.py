@@ -47,7 +47,7 @@ def write_card(folder: Path) -> None:
 
 
 @contextmanager
-def card_renewed(folder: Path) -> Iterator[None]:
+def refresh_card(folder: Path) -> Iterator[None]:
     """Write the card anew after something was measured, unless a person has edited it."""
     path = folder / CARD
     ours = not path.is_file() or path.read_text(encoding="utf-8") == model_card(folder)
@@ -71,7 +71,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _train_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(config["record"].get("config", {}))
+    return dict(config["metadata"].get("config", {}))
 
 
 def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
@@ -86,8 +86,8 @@ def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
     start = "" if train.get("pretrained", True) else ", from random weights"
     yield f"- backbone: {escape_markdown(config['backbone'])}{start}{trained}"
     yield f"- images: brought to {config['transform']['size']} x {config['transform']['size']} pixels"
-    yield f"- head: {head['width']} features to {head['bits']} bits" + (
-        f" by {head['hidden']} hidden units" if head.get("hidden") else ""
+    yield f"- head: {head['in_features']} features to {head['bits']} bits" + (
+        f" by {head['hidden_dim']} hidden units" if head.get("hidden_dim") else ""
     )
     if train.get("settings"):
         yield f"- settings: {escape_markdown(json.dumps(train['settings'], sort_keys=True))}"
@@ -96,7 +96,7 @@ def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
 def _data(config: Mapping[str, Any]) -> Iterator[str]:
     yield "## Data"
     yield ""
-    record, names = config["record"], config["names"]
+    record, names = config["metadata"], config["class_names"]
     path = record.get("data", {}).get("path")
     # A path may tell more about its owner than the owner wants to share.
     yield f"Learned from {escape_markdown(Path(path).name)}." if path else "What it learned from was not recorded."
@@ -118,7 +118,7 @@ def _measured(config: Mapping[str, Any], measured: Mapping[str, Any], calibratio
     yield "## What was measured"
     yield ""
     columns = {
-        "validation": legacy_names.rename_metrics(config["record"].get("validation") or {}),
+        "validation": legacy_names.rename_metrics(config["metadata"].get("validation") or {}),
         "held-out queries": measured,
     }
     known = {name: values for name, values in columns.items() if "map" in values}
@@ -142,7 +142,7 @@ def _measured(config: Mapping[str, Any], measured: Mapping[str, Any], calibratio
 def _intended_use(config: Mapping[str, Any]) -> Iterator[str]:
     yield "## Intended use"
     yield ""
-    if config["record"].get("protocol") is None:
+    if config["metadata"].get("protocol") is None:
         yield "Finding pictures that look alike to a network that was pretrained on photographs. It knows no classes."
     else:
         yield "Finding images of the same class, or with a tag in common, among images like those it learned from."

@@ -1,78 +1,89 @@
-"""Codes in a file with a checksum: what one process wrote, to be read by whoever brings the shards together."""
+"""Shards of codes: files with checksums that several processes write."""
 
 import hashlib
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
+from proxyhash.data.shards import ImageShard
+from proxyhash.data.skipped import SkippedItems
+from proxyhash.models.storage import fingerprint
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import SHARD_FORMAT, SHARD_HEADER, upgrade_shard_header
+from proxyhash.utils.process_rank import ProcessRank
 
-FORMAT = "proxyhash.shard/1"
+if TYPE_CHECKING:
+    from proxyhash.models.hasher import Hasher
+
+FORMAT = "proxyhash.shard/2"
+HEADER = "header"  # the array that holds the other fields as JSON
 
 
 @dataclass(frozen=True, eq=False)
-class Shard:
-    """The packed `codes` (n, bytes) of one piece of a collection, and where they belong."""
+class CodeShard:
+    """Packed codes (n, bytes) of one shard of images."""
 
     codes: Packed
     keys: Sequence[str]
     labels: Sequence[tuple[str, ...]]
     bits: int
     model: str  # the fingerprint of the model
-    piece: str  # the fingerprint of the images
+    images: str  # the fingerprint of the images
     number: int
-    of: int
-    left_out: int = 0  # images that could not be read
+    total: int
+    num_skipped: int = 0  # images that could not be read
 
     def __len__(self) -> int:
         """Return n."""
         return len(self.codes)
 
 
-def shard_path(folder: Path, number: int, of: int) -> Path:
-    """Return where a shard lies."""
-    return folder / f"{number:06d}-of-{of:06d}.npz"
+_FIELDS = ("bits", "model", "images", "number", "total", "num_skipped")
 
 
-def write_shard(folder: Path, shard: Shard) -> Path:
+def shard_path(folder: Path, number: int, total: int) -> Path:
+    """Return the path of a shard."""
+    return folder / f"{number:06d}-of-{total:06d}.npz"
+
+
+def write_shard(folder: Path, shard: CodeShard) -> Path:
     """Write a shard, whole or not at all."""
-    facts = {"format": FORMAT, "bits": shard.bits, "model": shard.model, "piece": shard.piece}
-    facts |= {"number": shard.number, "of": shard.of, "left_out": shard.left_out}
+    header = {"format": FORMAT, **{name: getattr(shard, name) for name in _FIELDS}}
     arrays = {
         "codes": shard.codes,
         "bits": np.int64(shard.bits),
         "keys": _texts(shard.keys),
         "label_lists": _texts([json.dumps(labels, ensure_ascii=False) for labels in shard.labels]),
-        "facts": np.array(json.dumps(facts)),
+        HEADER: np.array(json.dumps(header)),
     }
-    path = shard_path(folder, shard.number, shard.of)
+    path = shard_path(folder, shard.number, shard.total)
     with atomic_write(path) as temporary, temporary.open("wb") as handle:
         np.savez(handle, **arrays, sha256=np.array(_digest(arrays)))  # type: ignore[arg-type]
     return path
 
 
-def read_shard(path: Path) -> Shard:
-    """Read a shard; one that is damaged is an error."""
+def read_shard(path: Path) -> CodeShard:
+    """Read a shard and verify its checksum."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         expected = str(arrays.pop("sha256"))
-        facts = json.loads(str(arrays["facts"]))
+        header = upgrade_shard_header(json.loads(str(arrays[HEADER if HEADER in arrays else SHARD_HEADER])))
         labels = [tuple(json.loads(text)) for text in arrays["label_lists"].tolist()]
         keys = arrays["keys"].tolist()
-    except Exception as error:  # whatever a damaged file makes its reader raise
+    except Exception as error:  # a damaged file makes its reader raise nearly anything
         raise InputError(f"{path} is not a whole shard of codes ({type(error).__name__}); encode it again.") from error
-    if facts["format"] != FORMAT or _digest(arrays) != expected:
+    if header["format"] not in (FORMAT, SHARD_FORMAT) or _digest(arrays) != expected:
         raise InputError(f"{path} is damaged: its checksum differs; encode it again.")
-    numbers = {name: facts[name] for name in ("bits", "model", "piece", "number", "of", "left_out")}
-    return Shard(arrays["codes"], keys, labels, **numbers)
+    return CodeShard(arrays["codes"], keys, labels, **{name: header[name] for name in _FIELDS})
 
 
 def _texts(texts: Sequence[str]) -> NDArray[np.str_]:
@@ -87,3 +98,72 @@ def _digest(arrays: dict[str, Any]) -> str:
         digest.update(f"{name}:{array.dtype.str}:{np.shape(arrays[name])};".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class EncodeResult:
+    """Counts of one process: shards that it wrote, shards that existed, images that it encoded."""
+
+    written: int
+    existing: int
+    images: int
+    seconds: float
+
+
+def encode_shards(
+    hasher: "Hasher",
+    shards: Sequence[ImageShard],
+    folder: Path,
+    skipped: SkippedItems,
+    *,
+    rank: ProcessRank | None = None,
+    on_shard: Callable[[int, int], None] = lambda *_: None,
+) -> EncodeResult:
+    """Encode this process's share of the shards of images to `folder`.
+
+    A complete shard of this model and of unchanged images stays. Processes do not wait for each other: running the same
+    command again, with any number of processes, writes the missing shards. `on_shard(done, total)` is called before each
+    shard and at the end.
+    """
+    if hasher.folder is None:
+        raise InputError("Save the model first: shards name their model by the fingerprint of its folder.")
+    rank, model, begun = rank or ProcessRank(), fingerprint(hasher.folder), time.monotonic()
+    mine = [shard for shard in shards if rank.has(shard.number)]
+    written = images = 0
+    for done, shard in enumerate(mine):
+        on_shard(done, len(mine))
+        fingerprint_now = shard.fingerprint()
+        if is_done(shard_path(folder, shard.number, shard.total), model, fingerprint_now):
+            continue
+        encoded = _encode(hasher, shard, model, fingerprint_now, skipped)
+        write_shard(folder, encoded)
+        written, images = written + 1, images + len(encoded)
+    on_shard(len(mine), len(mine))
+    return EncodeResult(written, len(mine) - written, images, time.monotonic() - begun)
+
+
+def is_done(path: Path, model: str, images: str) -> bool:
+    """Return whether a complete shard of this model and of these images exists."""
+    if not path.is_file():
+        return False
+    try:
+        shard = read_shard(path)
+    except InputError:
+        return False
+    return (shard.model, shard.images) == (model, images)
+
+
+def _encode(hasher: "Hasher", shard: ImageShard, model: str, fingerprint_now: str, skipped: SkippedItems) -> CodeShard:
+    images, labels = shard.load()
+    kept, embeddings = hasher.embed(images, on_error="skip", skipped=skipped)
+    return CodeShard(
+        hasher.head.encode(embeddings),
+        [images.key(int(index)) for index in kept],
+        [labels[int(index)] for index in kept],
+        hasher.bits,
+        model,
+        fingerprint_now,
+        shard.number,
+        shard.total,
+        len(images) - len(kept),
+    )

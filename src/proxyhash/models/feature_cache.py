@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data.dataset import Dataset
-from proxyhash.data.skipped import Problems
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones.base import Backbone
-from proxyhash.models.network import Normalized
+from proxyhash.models.network import NormalizedBackbone
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.running import run_images
-from proxyhash.models.runtime import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
+from proxyhash.models.runtime import Floats, InferenceBackend, OnnxBackend, TorchBackend, is_onnx_available, run_inference
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import feature_cache_crop
 from proxyhash.utils.paths import cache_root
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -26,7 +26,7 @@ FORMAT = 2
 
 
 @dataclass(frozen=True)
-class Features:
+class CachedFeatures:
     """Features (N, width), mapped from a file, and which images could be read (N,)."""
 
     values: Floats
@@ -41,22 +41,22 @@ def cached_features(
     *,
     folder: Path | None = None,
     progress: Progress = no_progress,
-) -> Features:
+) -> CachedFeatures:
     """Return the features of all images of a data set, from the cache if they are there.
 
     The cache is keyed by the network's weights, the images and the transform: a changed one of these is another entry.
     """
-    name = f"{dataset.name}-{backbone.facts.name.replace('/', '-')}-{transform.size}"
+    name = f"{dataset.name}-{backbone.config.name.replace('/', '-')}-{transform.size}"
     entry = (folder or cache_root() / "features") / f"{name}-{_key(dataset, backbone, transform)[:16]}"
     if not (entry / "features.npy").is_file():
         _extract(dataset, backbone, transform, entry, progress)
-    features = _read(entry, (len(dataset), backbone.facts.width))
+    features = _read(entry, (len(dataset), backbone.config.num_features))
     for index in np.flatnonzero(~features.readable):
-        dataset.problems.add("unreadable image", dataset.images.key(int(index)))
+        dataset.skipped.add("unreadable image", dataset.images.key(int(index)))
     return features
 
 
-def _read(entry: Path, shape: tuple[int, int]) -> Features:
+def _read(entry: Path, shape: tuple[int, int]) -> CachedFeatures:
     try:
         values = np.load(entry / "features.npy", mmap_mode="r", allow_pickle=False)
         readable = np.load(entry / "readable.npy", allow_pickle=False)
@@ -64,7 +64,7 @@ def _read(entry: Path, shape: tuple[int, int]) -> Features:
         raise InputError(f"The cached features in {entry} are damaged; delete that folder.") from error
     if values.shape != shape or values.dtype != np.float32 or readable.shape != shape[:1] or readable.dtype != bool:
         raise InputError(f"The cached features in {entry} are damaged; delete that folder.")
-    return Features(values, readable, entry)
+    return CachedFeatures(values, readable, entry)
 
 
 def _extract(dataset: Dataset, backbone: Backbone, transform: Transform, entry: Path, progress: Progress) -> None:
@@ -74,13 +74,13 @@ def _extract(dataset: Dataset, backbone: Backbone, transform: Transform, entry: 
     except OSError as error:
         raise InputError(f"Cannot keep features in {entry}: {error.strerror}.") from error
     part, mark = entry / "features.part", entry / "progress.json"
-    values, begun = _part(part, mark, (len(dataset), backbone.facts.width))
-    outputs = run_images(
+    values, begun = _part(part, mark, (len(dataset), backbone.config.num_features))
+    outputs = run_inference(
         dataset.images,
         _runner(backbone, transform.size, entry),
         transform,
         indices=np.arange(begun, len(dataset)),
-        problems=Problems(dataset.problems.strict),
+        skipped=SkippedItems(dataset.skipped.strict),
         work="extracting features",
         progress=progress,
     )
@@ -113,16 +113,16 @@ def _part(part: Path, mark: Path, shape: tuple[int, int]) -> tuple[np.memmap[tup
     return np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=shape), 0
 
 
-def _runner(backbone: Backbone, image_size: int, entry: Path) -> Runner:
-    network = Normalized(backbone)
+def _runner(backbone: Backbone, image_size: int, entry: Path) -> InferenceBackend:
+    network = NormalizedBackbone(backbone)
     on_cpu = next(backbone.parameters()).device.type == "cpu"
-    if not (on_cpu and onnx_available()):
-        return TorchRunner(network)
+    if not (on_cpu and is_onnx_available()):
+        return TorchBackend(network)
     try:
         export_onnx(network, entry / "network.onnx", image_size, output="features")
     except InputError:  # slower, but the features are the same
-        return TorchRunner(network)
-    return OnnxRunner(entry / "network.onnx")
+        return TorchBackend(network)
+    return OnnxBackend(entry / "network.onnx")
 
 
 def _note(mark: Path, done: int) -> None:
@@ -131,7 +131,12 @@ def _note(mark: Path, done: int) -> None:
 
 
 def _key(dataset: Dataset, backbone: Backbone, transform: Transform) -> str:
-    seen = (transform.side, transform.fit, transform.crop, transform.size)  # all that matters without augmentation
+    seen = (
+        transform.side,
+        transform.fit,
+        feature_cache_crop(transform.crop),
+        transform.size,
+    )  # all that matters without augmentation
     digest = hashlib.sha256(f"{FORMAT};{dataset.images.fingerprint()};{seen};".encode())
     for name, tensor in backbone.state_dict().items():
         digest.update(name.encode())

@@ -1,11 +1,11 @@
-"""`Hasher`: a trained network that turns images into codes, and its folder on disk."""
+"""Trained networks that encode images, and their folders."""
 
 import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 import torch
@@ -15,16 +15,15 @@ from safetensors.torch import load_file, save_file
 
 from proxyhash.codes.bits import Packed
 from proxyhash.data.images import ArrayImages, FileImages, Images, Indices
-from proxyhash.data.skipped import Problems
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.card import write_card
-from proxyhash.models.heads import Head, Queries, describe_head, make_head
+from proxyhash.models.heads import ConcatHeads, Head, Queries, create_head, describe_head
 from proxyhash.models.hub import local_folder
 from proxyhash.models.network import HashNetwork
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.running import run_images
-from proxyhash.models.runtime import Floats, OnnxRunner, Runner, TorchRunner, onnx_available
+from proxyhash.models.runtime import Floats, InferenceBackend, OnnxBackend, TorchBackend, is_onnx_available, run_inference
 from proxyhash.models.storage import (
     CONFIG,
     FORMAT,
@@ -40,8 +39,8 @@ from proxyhash.utils.atomic_io import atomic_folder, checksum
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 from proxyhash.utils.progress import Progress, no_progress
 
-Anything = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
-"""Images: a collection, bytes (N, side, side, 3), one file, or several files."""
+ImagesLike = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
+"""A collection of images, bytes (N, side, side, 3), a file, or several files."""
 
 
 EmbedBatches = Callable[..., Iterator[tuple[Indices, Floats]]]
@@ -50,109 +49,160 @@ EmbedBatches = Callable[..., Iterator[tuple[Indices, Floats]]]
 
 @dataclass
 class Hasher:
-    """nu(x) = tanh(L'q(x) + b) and what belongs to it: how images are prepared, class names, proxies, its history.
+    """A network nu(x) = tanh(L'q(x) + b) with its transform, class names and proxies.
 
-    `proxyhash train` makes one, and `Hasher.load("model")` reads it; here is one with random weights:
+    `proxyhash train` makes one, and `Hasher.load("model")` reads it.
 
-    >>> from proxyhash.data.transforms import find_transform
-    >>> from proxyhash.models.heads import HashHead, HeadShape
-    >>> network = HashNetwork(create_backbone("convnet", pretrained=False), HashHead(HeadShape(256, bits=16))).eval()
-    >>> hasher = Hasher(network, find_transform("small", 16))
+    Parameters
+    ----------
+    network
+        The backbone and the head.
+    transform
+        How images are prepared for the network.
+    class_names
+        The names of the classes or tags that it was trained with.
+    proxies
+        The proxies, if it was trained with any.
+    metadata
+        The training settings, the data, the protocol and the validation metrics.
+    onnx
+        The same network for onnxruntime, which is faster on a CPU.
+    folder
+        The folder that it was loaded from or saved to.
+    training_codes
+        The codes of the training images, if the method learns them apart from the network. They are not saved.
+
+    Examples
+    --------
+    >>> from proxyhash.data.transforms import get_transform
+    >>> from proxyhash.models.heads import HashHead, HeadConfig
+    >>> network = HashNetwork(create_backbone("convnet", pretrained=False), HashHead(HeadConfig(256, bits=16))).eval()
+    >>> hasher = Hasher(network, get_transform("small", 16))
     >>> hasher.encode(np.zeros((3, 16, 16, 3), np.uint8)).shape  # 16 bits are two bytes
     (3, 2)
     """
 
     network: HashNetwork
     transform: Transform
-    names: tuple[str, ...] = ()  # of the classes or tags it was trained with
+    class_names: tuple[str, ...] = ()
     proxies: ProxySet | None = None
-    record: dict[str, Any] = field(default_factory=dict)  # how it came to be: data, protocol, method, settings, validation
-    onnx: Runner | None = field(default=None, repr=False)  # the same network by onnxruntime, once it is in a folder
-    folder: Path | None = None  # where it was loaded from or saved to
-    training_codes: Packed | None = field(default=None, repr=False)  # if learned apart from the network; not saved
+    metadata: dict[str, Any] = field(default_factory=dict)
+    onnx: InferenceBackend | None = field(default=None, repr=False)
+    folder: Path | None = None
+    training_codes: Packed | None = field(default=None, repr=False)
 
     @property
     def bits(self) -> int:
-        """Return the length of its codes."""
-        return self.head.shape.bits
+        """Return the length of the codes."""
+        return self.head.config.bits
 
     @property
     def head(self) -> Head:
-        """Return what maps features to nu."""
+        """Return the head, which maps features to embeddings."""
         return self.network.head
 
-    def encode(self, images: Anything, *, progress: Progress = no_progress) -> NDArray[np.uint8]:
-        """Return packed codes (N, ceil(bits / 8)): the signs of nu, unless its head codes otherwise."""
-        return self.head.codes(self.embed(images, progress=progress))
+    def encode(self, images: ImagesLike, *, progress: Progress = no_progress) -> NDArray[np.uint8]:
+        """Return packed codes (N, ceil(bits / 8)): the signs of the embeddings, unless the head encodes otherwise."""
+        return self.head.encode(self.embed(images, progress=progress))
 
-    def queries(self, images: Anything, *, progress: Progress = no_progress) -> Queries:
-        """Return what the evaluation compares with the codes of a database: codes, or tables where these are searched."""
-        return self.head.queries(self.embed(images, progress=progress))
+    def encode_queries(self, images: ImagesLike, *, progress: Progress = no_progress) -> Queries:
+        """Return what is compared with the codes of a database: codes, or tables of asymmetric distances."""
+        return self.head.encode_queries(self.embed(images, progress=progress))
 
-    def embed(self, images: Anything, *, progress: Progress = no_progress) -> Floats:
-        """Return nu (N, bits); an image that cannot be read is an error."""
-        return self.embed_readable(images, None, progress=progress)[1]
+    @overload
+    def embed(self, images: ImagesLike, *, progress: Progress = ...) -> Floats: ...
 
-    def embed_readable(
-        self, images: Anything, problems: Problems | None, *, progress: Progress = no_progress
-    ) -> tuple[Indices, Floats]:
-        """Return which images could be read (n,) and their nu (n, bits); the others are counted in `problems`."""
-        return self._run(as_images(images), self._runner(), problems, progress, self.head.outputs)
+    @overload
+    def embed(
+        self,
+        images: ImagesLike,
+        *,
+        on_error: Literal["skip"],
+        skipped: SkippedItems | None = ...,
+        progress: Progress = ...,
+    ) -> tuple[Indices, Floats]: ...
+
+    def embed(
+        self,
+        images: ImagesLike,
+        *,
+        on_error: Literal["raise", "skip"] = "raise",
+        skipped: SkippedItems | None = None,
+        progress: Progress = no_progress,
+    ) -> Floats | tuple[Indices, Floats]:
+        """Return the embeddings nu (N, bits) of images.
+
+        Parameters
+        ----------
+        images
+            A collection, bytes (N, side, side, 3), a file, or several files.
+        on_error
+            "raise" for an error at the first image that cannot be read. With "skip", return the indices of the images that
+            could be read (n,), and their embeddings (n, bits).
+        skipped
+            Where unreadable images are counted, with `on_error="skip"`.
+        progress
+            Called with the share of the images that are done.
+        """
+        if on_error == "raise":
+            return self._run(as_images(images), self._backend(), None, progress, self.head.out_features)[1]
+        skipped = SkippedItems() if skipped is None else skipped
+        return self._run(as_images(images), self._backend(), skipped, progress, self.head.out_features)
 
     def embed_batches(
-        self, images: Anything, problems: Problems, *, indices: Indices | None = None, progress: Progress = no_progress
+        self, images: ImagesLike, skipped: SkippedItems, *, indices: Indices | None = None, progress: Progress = no_progress
     ) -> Iterator[tuple[Indices, Floats]]:
-        """Yield the same batch by batch, so that what is made of it can be stored before all images are done."""
+        """Yield indices and embeddings batch by batch, so that results can be stored before all images are done."""
         found = as_images(images)
-        return run_images(found, self._runner(), self.transform, indices=indices, problems=problems, progress=progress)
+        return run_inference(found, self._backend(), self.transform, indices=indices, skipped=skipped, progress=progress)
 
-    def features(self, images: Anything, *, progress: Progress = no_progress) -> Floats:
-        """Return q(x) (N, width)."""
-        runner = TorchRunner(self.network.features)
-        return self._run(as_images(images), runner, None, progress, self.head.shape.width)[1]
+    def features(self, images: ImagesLike, *, progress: Progress = no_progress) -> Floats:
+        """Return the features q(x) (N, in_features)."""
+        backend = TorchBackend(self.network.features)
+        return self._run(as_images(images), backend, None, progress, self.head.config.in_features)[1]
 
-    def hash_features(self, features: Floats) -> Floats:
-        """Return nu (N, bits) for features q (N, width) that were computed before."""
+    def head_forward(self, features: Floats) -> Floats:
+        """Return the embeddings (N, bits) of features q (N, in_features)."""
         device = next(self.network.parameters()).device
         with torch.inference_mode():
-            nu: Floats = self.head(torch.from_numpy(np.array(features)).to(device)).cpu().numpy()
-            return nu
+            embeddings: Floats = self.head(torch.from_numpy(np.array(features)).to(device)).cpu().numpy()
+            return embeddings
 
-    def classify(self, images: Anything, *, progress: Progress = no_progress) -> list[str]:
+    def classify(self, images: ImagesLike, *, progress: Progress = no_progress) -> list[str]:
         """Return the name of the class whose proxy is nearest to each image."""
-        return [self.names[number] for number in self.nearest_proxies(self.embed(images, progress=progress))]
+        return [self.class_names[number] for number in self.nearest_proxies(self.embed(images, progress=progress))]
 
-    def nearest_proxies(self, nu: Floats) -> Indices:
-        """Return the number of the class whose proxy has the largest inner product with nu (N, bits)."""
+    def nearest_proxies(self, embeddings: Floats) -> Indices:
+        """Return the number of the class whose proxy has the largest inner product with each embedding (N, bits)."""
         if self.proxies is None:
             raise InputError("This model was trained without proxies, so it does not classify.")
-        nearest: Indices = np.argmax(nu @ self.proxies.weights.T, axis=1)
+        nearest: Indices = np.argmax(embeddings @ self.proxies.weights.T, axis=1)
         return nearest
 
     def save(self, folder: Path) -> None:
-        """Write everything and a card to a folder, which is replaced as a whole; with onnxruntime, the ONNX file too."""
+        """Write the model, its card and, with onnxruntime, its ONNX file to a folder, which is replaced as a whole."""
         check_replaceable(folder)
         with atomic_folder(folder) as temporary:
             save_file(_plain_tensors(self.network), temporary / WEIGHTS)
             if self.proxies is not None:
                 self.proxies.save(temporary / PROXIES)
-            self.quicken(temporary / ONNX)
+            self.use_onnx(temporary / ONNX)
             sums = {file.name: checksum(file, "sha256") for file in sorted(temporary.iterdir())}
             (temporary / CONFIG).write_text(json.dumps(self._config(sums), indent=2), encoding="utf-8")
             write_card(temporary)
         self.folder = folder
 
-    def quicken(self, path: Path) -> None:
-        """Write an ONNX file and encode by it from now on, if that can be done here; without it torch does."""
+    def use_onnx(self, path: Path) -> None:
+        """Write an ONNX file and encode with it from now on, if onnxruntime is installed and can run the network."""
         self.onnx = None
-        if not onnx_available():
+        if not is_onnx_available():
             return
         try:
             export_onnx(self.network, path, self.transform.size)
         except InputError as error:
             warnings.warn(f"The model is saved without its ONNX file, and encodes by torch: {error}", ProxyhashWarning, 3)
             return
-        self.onnx = OnnxRunner(path)
+        self.onnx = OnnxBackend(path)
 
     @classmethod
     def load(cls, model: str | Path, device: str = "cpu", *, revision: str | None = None) -> Self:
@@ -165,41 +215,42 @@ class Hasher:
         try:
             check_files(folder, config["sha256"])
             backbone = create_backbone(config["backbone"], pretrained=False)
-            network = HashNetwork(backbone, make_head(config["head"]))
+            network = HashNetwork(backbone, create_head(config["head"]))
             network.load_state_dict(load_file(folder / WEIGHTS))
-            transform, names, record = Transform(**config["transform"]), tuple(config["names"]), config["record"]
+            transform, names = Transform(**config["transform"]), tuple(config["class_names"])
+            metadata = config["metadata"]
         except (OSError, SafetensorError, KeyError, AttributeError, TypeError, RuntimeError) as error:
             raise InputError(f"{folder} is not a model that can be read: {' '.join(str(error).split())}.") from error
         proxies = ProxySet.load(folder / PROXIES) if PROXIES in config["sha256"] else None
-        onnx = OnnxRunner(folder / ONNX) if (folder / ONNX).is_file() and onnx_available() else None
-        return cls(network.to(device).eval(), transform, names, proxies, record, onnx, folder)
+        onnx = OnnxBackend(folder / ONNX) if (folder / ONNX).is_file() and is_onnx_available() else None
+        return cls(network.to(device).eval(), transform, names, proxies, metadata, onnx, folder)
 
     def _config(self, sums: dict[str, str]) -> dict[str, Any]:
         return {
             "format": FORMAT,
-            "backbone": self.network.features.backbone.facts.name,
+            "backbone": self.network.features.backbone.config.name,
             "head": describe_head(self.head),
             "transform": asdict(self.transform),
-            "names": self.names,
+            "class_names": self.class_names,
             "sha256": sums,
-            "record": self.record,
+            "metadata": self.metadata,
         }
 
-    def _runner(self) -> Runner:
-        """Return the fast way on a CPU, if there is one, or else torch."""
+    def _backend(self) -> InferenceBackend:
+        """Return onnxruntime on a CPU, if there is an ONNX file, or else torch."""
         on_cpu = next(self.network.parameters()).device.type == "cpu"
-        return self.onnx if on_cpu and self.onnx is not None else TorchRunner(self.network)
+        return self.onnx if on_cpu and self.onnx is not None else TorchBackend(self.network)
 
     def _run(
-        self, images: Images, runner: Runner, problems: Problems | None, progress: Progress, width: int
+        self, images: Images, backend: InferenceBackend, skipped: SkippedItems | None, progress: Progress, width: int
     ) -> tuple[Indices, Floats]:
-        parts = list(run_images(images, runner, self.transform, problems=problems, progress=progress))
-        kept, rows = [part[0] for part in parts], [part[1] for part in parts]
+        batches = list(run_inference(images, backend, self.transform, skipped=skipped, progress=progress))
+        kept, rows = [batch[0] for batch in batches], [batch[1] for batch in batches]
         return np.concatenate([np.zeros(0, np.int64), *kept]), np.concatenate([np.zeros((0, width), np.float32), *rows])
 
 
-def as_images(images: Anything) -> Images:
-    """Return a collection of what a person would call images."""
+def as_images(images: ImagesLike) -> Images:
+    """Return a collection of images."""
     if isinstance(images, np.ndarray):
         return ArrayImages(images)
     if isinstance(images, (str, Path)):
@@ -213,3 +264,10 @@ def as_images(images: Anything) -> Images:
 
 def _plain_tensors(network: HashNetwork) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+
+
+def concat_hashers(hashers: Sequence[Hasher]) -> Hasher:
+    """Return one hasher with the embeddings of several side by side; they must share a backbone and a transform."""
+    first = hashers[0]
+    network = HashNetwork(first.network.features.backbone, ConcatHeads([hasher.head for hasher in hashers]))
+    return Hasher(network.eval(), first.transform, metadata=first.metadata)

@@ -4,12 +4,12 @@ import torch
 from torch import Tensor, nn
 
 from proxyhash.models.backbones.base import Backbone
-from proxyhash.models.heads import HashHead, Head, HeadShape
+from proxyhash.models.heads import HashHead, Head, HeadConfig
 
-__all__ = ["HashHead", "HashNetwork", "HeadShape", "Normalized"]
+__all__ = ["HashHead", "HashNetwork", "HeadConfig", "NormalizedBackbone"]
 
 
-class Normalized(nn.Module):
+class NormalizedBackbone(nn.Module):
     """A backbone that takes pixels (N, 3, H, W) from 0 to 255: the normalization travels with the network."""
 
     mean: Tensor
@@ -18,8 +18,8 @@ class Normalized(nn.Module):
     def __init__(self, backbone: Backbone) -> None:
         super().__init__()
         self.backbone = backbone
-        self.register_buffer("mean", torch.tensor(backbone.facts.mean).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(backbone.facts.std).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("mean", torch.tensor(backbone.config.mean).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(backbone.config.std).view(1, 3, 1, 1), persistent=False)
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return features q (N, width)."""
@@ -34,7 +34,7 @@ class HashNetwork(nn.Module):
 
     def __init__(self, backbone: Backbone, head: Head) -> None:
         super().__init__()
-        self.features = Normalized(backbone)
+        self.features = NormalizedBackbone(backbone)
         self.head = head
 
     def forward(self, pixels: Tensor) -> Tensor:

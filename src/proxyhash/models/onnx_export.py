@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from proxyhash.models.runtime import Floats, OnnxRunner, TorchRunner
+from proxyhash.models.runtime import Floats, OnnxBackend, TorchBackend
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 
@@ -48,7 +48,7 @@ def _write(network: nn.Module, path: Path, image_size: int, output: str) -> None
 def _compare(network: nn.Module, path: Path, image_size: int) -> None:
     """Raise unless the file gives torch's outputs, in every clear sign, on pictures that are smooth, coarse and noisy."""
     pixels = _sample(image_size)
-    ours, theirs = TorchRunner(network)(pixels), OnnxRunner(path)(pixels)
+    ours, theirs = TorchBackend(network)(pixels), OnnxBackend(path)(pixels)
     scale = max(1.0, float(np.abs(ours).max()))
     flipped = ((ours >= 0) != (theirs >= 0)) & (np.abs(ours) > CLEARLY_SIGNED)
     if flipped.any() or np.abs(ours - theirs).max() > TOLERANCE * scale:

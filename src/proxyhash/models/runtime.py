@@ -1,5 +1,6 @@
-"""Two ways to run a trained network on pixels: torch, and onnxruntime where there is only a CPU."""
+"""Inference with torch, and with onnxruntime on a CPU."""
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,12 +10,19 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from proxyhash.data.images import Images, Indices
+from proxyhash.data.loader import load_batches
+from proxyhash.data.skipped import SkippedItems
+from proxyhash.data.transforms import Transform
 from proxyhash.utils.parallel import available_threads
+from proxyhash.utils.progress import Progress, no_progress
 
 Floats = NDArray[np.float32]
 
+BATCH_SIZE = 64  # large enough to fill the cores, small enough for their caches
 
-class Runner(Protocol):
+
+class InferenceBackend(Protocol):
     """Pixels (n, 3, size, size) from 0 to 255 in, outputs (n, width) out."""
 
     def __call__(self, pixels: Floats) -> Floats:
@@ -22,7 +30,7 @@ class Runner(Protocol):
         ...
 
 
-class TorchRunner:
+class TorchBackend:
     """Run a network with torch, on the device it is on."""
 
     def __init__(self, network: nn.Module) -> None:
@@ -37,7 +45,7 @@ class TorchRunner:
             return outputs
 
 
-class OnnxRunner:
+class OnnxBackend:
     """Run an exported network with onnxruntime."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
@@ -56,6 +64,31 @@ class OnnxRunner:
         return outputs
 
 
-def onnx_available() -> bool:
+def is_onnx_available() -> bool:
     """Return whether networks can be exported and run by onnxruntime here."""
     return find_spec("onnxruntime") is not None and find_spec("onnxscript") is not None
+
+
+def run_inference(
+    images: Images,
+    backend: InferenceBackend,
+    transform: Transform,
+    *,
+    indices: Indices | None = None,
+    skipped: SkippedItems | None = None,
+    work: str = "encoding images",
+    progress: Progress = no_progress,
+) -> Iterator[tuple[Indices, Floats]]:
+    """Yield the indices of images and their outputs (n, width), batch by batch, in order.
+
+    Unreadable images are counted in `skipped` and left out; without `skipped` the first one is an error.
+    """
+    wanted = np.arange(len(images)) if indices is None else indices
+    batches = [wanted[first : first + BATCH_SIZE] for first in range(0, len(wanted), BATCH_SIZE)]
+    done = 0
+    progress(work, 0.0)
+    for asked, batch in zip(batches, load_batches(images, batches, transform, skipped=skipped), strict=True):
+        done += len(asked)
+        if len(batch.indices):
+            yield batch.indices, backend(batch.images.contiguous().numpy())
+        progress(work, done / len(wanted))

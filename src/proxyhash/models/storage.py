@@ -1,21 +1,26 @@
-"""The folder of a model: which files it holds, whether they are whole, and whether it may be replaced."""
+"""Files of a model folder, their checksums and the fingerprint of a model."""
 
 import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
-from proxyhash.utils import legacy_names
 from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.legacy_names import upgrade_model_metadata
+from proxyhash.utils.legacy_names import (
+    METRICS_FILE,
+    MODEL_FORMAT,
+    model_fingerprint_fields,
+    upgrade_model_config,
+    upgrade_model_metadata,
+)
 
-FORMAT = "proxyhash.hasher/1"
+FORMAT = "proxyhash.hasher/2"
 CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"
-CALIBRATION = "calibration.json"  # what a distance is worth, if that was measured
+CALIBRATION = "calibration.json"  # the precision of matches by distance
 METRICS = "metrics.json"  # metrics on held-out queries, if they were saved
-CARD = "README.md"  # all of it for people
-FILES = {CONFIG, WEIGHTS, PROXIES, ONNX, CALIBRATION, METRICS, CARD, legacy_names.METRICS_FILE}
+CARD = "README.md"
+FILES = {CONFIG, WEIGHTS, PROXIES, ONNX, CALIBRATION, METRICS, CARD, METRICS_FILE}
 
 
 def check_replaceable(folder: Path) -> None:
@@ -25,12 +30,12 @@ def check_replaceable(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; a model is a folder.")
     held = {child.name for child in folder.iterdir()} if folder.exists() else set()
-    if held and (not held <= FILES or _format(folder) != FORMAT):
+    if held and (not held <= FILES or not _is_model(folder)):
         raise InputError(f"{folder} holds other things than a model; choose another folder.")
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return what a model says about itself."""
+    """Return the configuration of a model, with today's names."""
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -39,29 +44,29 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder} is not a model: {hint}.") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{folder / CONFIG} cannot be read: {error}.") from error
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
+    if not isinstance(config, dict) or config.get("format") not in (FORMAT, MODEL_FORMAT):
         raise InputError(f"{folder} was not written by this version of proxyhash: its format is not {FORMAT}.")
     if isinstance(config.get("record"), dict):
         config["record"] = upgrade_model_metadata(config["record"])
-    return config
+    return upgrade_model_config(config)
 
 
 def fingerprint(folder: Path) -> str:
-    """Return 16 digits that change when a model gives other codes: its network, its weights, how it prepares images."""
+    """Return 16 hexadecimal digits of the network, its weights and its transform: all that decides the codes."""
     try:
         config = read_config(folder)
-        facts = {name: config[name] for name in ("backbone", "head", "transform")}
-        facts["weights"] = config["sha256"][WEIGHTS]
-    except (KeyError, TypeError) as error:
+        hashed = {**model_fingerprint_fields(config), "weights": config["sha256"][WEIGHTS]}
+    except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{folder} is not a whole model: {error}.") from error
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _format(folder: Path) -> object:
+def _is_model(folder: Path) -> bool:
     try:
-        return read_config(folder)["format"]
+        read_config(folder)
     except InputError:
-        return None
+        return False
+    return True
 
 
 def check_files(folder: Path, sums: dict[str, str]) -> None:

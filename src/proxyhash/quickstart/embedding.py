@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from proxyhash.data import Problems
+from proxyhash.data import SkippedItems
 from proxyhash.data.images import Images, Indices
 from proxyhash.models.feature_cache import Features
 from proxyhash.models.hasher import Hasher
@@ -37,25 +37,25 @@ class CachedEmbedder:
         self._fingerprint = images.fingerprint()
 
     def embed_batches(
-        self, images: Images, problems: Problems, *, indices: Indices | None = None, progress: Progress = no_progress
+        self, images: Images, skipped: SkippedItems, *, indices: Indices | None = None, progress: Progress = no_progress
     ) -> Iterator[tuple[Indices, Floats]]:
         """Yield the indices of readable images (n,) and their embeddings (n, bits), as `Hasher.embed_batches` does."""
         if images.fingerprint() != self._fingerprint:  # files changed after the features were computed
-            yield from self.hasher.embed_batches(images, problems, indices=indices, progress=progress)
+            yield from self.hasher.embed_batches(images, skipped, indices=indices, progress=progress)
             return
         indices = np.arange(len(images)) if indices is None else indices
         for first in range(0, len(indices), CHUNK_SIZE):
             chunk = indices[first : first + CHUNK_SIZE]
             readable = self.features.readable[chunk]
             for index in chunk[~readable]:
-                problems.add("unreadable image", images.key(int(index)))
+                skipped.add("unreadable image", images.key(int(index)))
             yield self._embed(images, chunk[readable])
             progress("encoding images", min(1.0, (first + CHUNK_SIZE) / len(indices)))
 
     def _embed(self, images: Images, indices: Indices) -> tuple[Indices, Floats]:
-        embeddings = self.hasher.hash_features(self.features.values[indices])
+        embeddings = self.hasher.head_forward(self.features.values[indices])
         uncertain = np.flatnonzero((np.abs(embeddings) < MARGIN).any(1))
         if len(uncertain):
-            for some, rows in self.hasher.embed_batches(images, Problems(), indices=indices[uncertain]):
+            for some, rows in self.hasher.embed_batches(images, SkippedItems(), indices=indices[uncertain]):
                 embeddings[np.searchsorted(indices, some)] = rows
         return indices, embeddings

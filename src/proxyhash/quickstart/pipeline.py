@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from proxyhash.data import Dataset, Problems, load_dataset
+from proxyhash.data import Dataset, SkippedItems, load_dataset
 from proxyhash.evaluation.hasher import evaluate_hasher, load_eval_data
 from proxyhash.experiments import Grid, read_records, run_grid
 from proxyhash.index import Index
@@ -82,11 +82,11 @@ class Pipeline:
         def count(done: int, total: int) -> None:
             progress("encoding", done / total)
 
-        problems, embed = Problems(), self._embed_batches(progress)
+        skipped, embed = SkippedItems(), self._embed_batches(progress)
         with Index.open(self.paths.index, model=self.paths.model) as index:
             images = Path(self.paths.images)
-            added = add_folder(index, images, problems, prune=True, on_progress=count, embed_batches=embed)
-            return {**asdict(added), "items": len(index), "problems": problems.as_dict()}
+            added = add_folder(index, images, skipped, prune=True, on_progress=count, embed_batches=embed)
+            return {**asdict(added), "items": len(index), "skipped": skipped.as_dict()}
 
     def report(self, progress: Progress) -> dict[str, Any]:
         """Write the report: tables and figures of the comparison, and retrievals as images."""
@@ -110,7 +110,7 @@ class Pipeline:
             seed=config.seed,
         )
         (hasher,) = train_models(train_config, self.paths.model, resume=resume, progress=progress).hashers
-        return {"validation": hasher.record.get("validation", {})}
+        return {"validation": hasher.metadata.get("validation", {})}
 
     def _compare(self, protocol: str | None, progress: Progress) -> dict[str, float]:
         config = self.config
@@ -145,4 +145,4 @@ class Pipeline:
 
         with LocalIndex.open_folder(self.paths.index) as index:
             if index.model != model_fingerprint(self.paths.model):
-                upgrade(index, self.hasher, Problems(), drop_unreadable=True, on_progress=count)
+                upgrade(index, self.hasher, SkippedItems(), drop_unreadable=True, on_progress=count)

@@ -89,7 +89,7 @@ def fingerprint(dataset: Dataset) -> str:
     known = {"classes": b"none", "tags": b"none"}
     if dataset.labels is not None:
         known[dataset.labels.kind] = dataset.labels.values.tobytes()
-    for content in (*known.values(), dataset.parts.tobytes()):
+    for content in (*known.values(), dataset.splits.tobytes()):
         digest.update(content)
     return digest.hexdigest()[:16]
 

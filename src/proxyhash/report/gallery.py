@@ -43,8 +43,8 @@ class Gallery:
 def load_gallery(model: Path, *, data_dir: Path | None = None, progress: Progress = no_progress) -> Gallery:
     """Make the gallery of the model in a folder, on the data set that it was trained with."""
     hasher = Hasher.load(model)
-    if hasher.record.get("protocol") is None and "data" in hasher.record:  # fitted without labels
-        dataset = load_dataset(hasher.record["data"]["path"], data_dir=data_dir, progress=progress)
+    if hasher.metadata.get("protocol") is None and "data" in hasher.metadata:  # fitted without labels
+        dataset = load_dataset(hasher.metadata["data"]["path"], data_dir=data_dir, progress=progress)
         return make_gallery(hasher, dataset, None, progress=progress)
     return make_gallery(hasher, *load_eval_data(hasher, data_dir=data_dir, progress=progress), progress=progress)
 
@@ -68,7 +68,7 @@ def make_gallery(
     nu, readable = embed_split(hasher, dataset, split, progress)
     split = drop_indices(split, np.flatnonzero(~readable))
     chosen = np.sort(generator(0, "gallery").permutation(len(split.query))[:queries])
-    asked, codes = split.query[chosen], hasher.head.codes(nu)
+    asked, codes = split.query[chosen], hasher.head.encode(nu)
     found = top_k(codes[asked], codes[split.database], min(matches, len(split.database)))
     rows = []
     for image, near, places in zip(asked, found.distances, found.indices, strict=True):
@@ -77,7 +77,7 @@ def make_gallery(
         answers = zip(others, near, right, strict=True)
         matched = (_thumb(dataset, int(other), int(bits), is_right) for other, bits, is_right in answers)
         rows.append((_thumb(dataset, int(image)), *matched))
-    return Gallery(f"{hasher.record['order']['method']}, {hasher.bits} bits", tuple(rows))
+    return Gallery(f"{hasher.metadata['config']['method']}, {hasher.bits} bits", tuple(rows))
 
 
 def _random_queries(dataset: Dataset, queries: int) -> Split:

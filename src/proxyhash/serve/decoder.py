@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 from PIL import Image
 
-from proxyhash.data.crop import Part, sample_part
-from proxyhash.data.decoding import Fit, UnreadableImageError, decode, square
+from proxyhash.data.crop import CropBox, sample_crop
+from proxyhash.data.decoding import Fit, UnreadableImageError, decode_image, resize_square
 from proxyhash.serve.processes import Ready
 
 NAME = "The image"
@@ -32,7 +32,7 @@ class Crop(msgspec.Struct, frozen=True, tag=True):
     """Cut a part of an image, (side, side, 3) floats."""
 
     side: int
-    part: Part
+    part: CropBox
 
 
 class Thumbnail(msgspec.Struct, frozen=True, tag=True):
@@ -55,7 +55,7 @@ class Reply(msgspec.Struct, frozen=True):
 def work(connection: Connection, memory: int, pixels: int) -> None:
     """Do jobs until the service is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone; the service lets us finish
-    do(Crop(8, Part(0, 0, 1, 1, mirrored=False)), _example(), pixels)  # compiles what it needs
+    do(Crop(8, CropBox(0, 0, 1, 1, flipped=False)), _example(), pixels)  # compiles what it needs
     limit_memory(memory)
     connection.send_bytes(msgspec.json.encode(Ready()))
     with suppress(EOFError, OSError):
@@ -79,12 +79,14 @@ def limit_memory(more: int) -> None:
 
 def do(job: Job, data: bytes, pixels: int) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
     """Return what a job asks for; what cannot be decoded is an error."""
-    image = decode(io.BytesIO(data), job.side if isinstance(job, Thumbnail) else _needed(job), name=NAME, most=pixels)
+    image = decode_image(
+        io.BytesIO(data), job.side if isinstance(job, Thumbnail) else _needed(job), name=NAME, max_pixels=pixels
+    )
     if isinstance(job, Square):
-        return square(image, job.side, job.fit)
+        return resize_square(image, job.side, job.fit)
     if isinstance(job, Crop):
         out = np.empty((job.side, job.side, 3), np.float32)
-        sample_part(image, job.part, out)
+        sample_crop(image, job.part, out)
         return out
     return _thumbnail(image, job.side)
 
@@ -101,7 +103,7 @@ def _done(job: Job, data: bytes, pixels: int) -> tuple[Reply, bytes]:
 
 
 def _needed(job: Square | Crop) -> int:
-    return job.part.pixels_needed(job.side) if isinstance(job, Crop) else job.side
+    return job.part.min_side(job.side) if isinstance(job, Crop) else job.side
 
 
 def _thumbnail(image: Image.Image, side: int) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:

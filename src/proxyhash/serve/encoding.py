@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.data.crop import Part
+from proxyhash.data.crop import CropBox
 from proxyhash.data.decoding import Fit, Pixels
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.serve.decoder import Crop, Square
@@ -36,8 +36,8 @@ class Encoder:
     def job(self) -> Square | Crop:
         """Return what must be done to an image for the model to see it as it sees those of the index."""
         transform = self._hasher().transform
-        if transform.takes_parts:
-            return Crop(transform.size, transform.parts(1, None)[0])
+        if transform.can_decode_crops:
+            return Crop(transform.size, transform.crop_boxes(1, None)[0])
         return Square(transform.side, transform.fit)
 
     def embed(self, pictures: Sequence[Picture]) -> list[NDArray[np.float32] | Exception]:
@@ -85,10 +85,10 @@ class _Decoded:
     def read_square(self, index: int, side: int, fit: Fit) -> Pixels:  # noqa: ARG002
         return self.pixels[index]
 
-    def read_part(self, index: int, part: Part, out: NDArray[np.float32]) -> None:  # noqa: ARG002
+    def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:  # noqa: ARG002
         out[:] = self.pixels[index]
 
-    def stored(self, indices: NDArray[np.int64]) -> None:  # noqa: ARG002
+    def pixels_in_memory(self, indices: NDArray[np.int64]) -> None:  # noqa: ARG002
         return None
 
     def fingerprint(self) -> str:

@@ -11,7 +11,7 @@ from torch import nn
 from proxyhash.codes import pack
 from proxyhash.methods import Encoder, HeadEncoder, TrainingData, build_method, check_settings, get_method
 from proxyhash.methods.registry import check_data
-from proxyhash.models.heads import HeadShape
+from proxyhash.models.heads import HeadConfig
 from proxyhash.training.checkpoint import CheckpointManager
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import FeatureSource
@@ -27,7 +27,7 @@ def fit_method(name: str, data: TrainingData, optim: OptimConfig | None = None, 
     name
         A name from `list_methods`.
     data
-        Features, and labels if the method learns from them.
+        CachedFeatures, and labels if the method learns from them.
     optim
         How a head is trained, for methods that train; by default the settings for frozen features.
     **settings
@@ -63,7 +63,7 @@ def _fit_head(name: str, data: TrainingData, settings: dict[str, Any], optim: Op
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(data.seed)
         method = build_method(name, data, settings)
-        head = method.build_head(HeadShape(features.shape[1], data.bits, optim.hidden_dim, optim.dropout))
+        head = method.build_head(HeadConfig(features.shape[1], data.bits, optim.hidden_dim, optim.dropout))
         with tempfile.TemporaryDirectory(prefix="proxyhash-") as run:
             trainer = Trainer(
                 MultiHeadModel(nn.Identity(), [head], [method]),

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proxyhash.data import Dataset
-from proxyhash.data.images import Images, Indices, in_memory
+from proxyhash.data.images import Images, Indices, is_in_memory
 from proxyhash.data.loader import load_batches
-from proxyhash.data.transforms import Transform, augmentation_draws, default_transform, find_transform
+from proxyhash.data.transforms import Transform, default_transform, draw_augment_params, get_transform
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.training.config import OptimConfig
 
@@ -58,9 +58,9 @@ class ImageSource:
 
     def train_batches(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:
         """Yield augmented images of the epoch's size. Draws depend on seed, epoch and image only."""
-        draws = augmentation_draws(len(self.images), self.seed, epoch)
-        transform = self.transform.shrunk(self.optim.resize_factor(epoch))
-        for batch in load_batches(self.images, batches, transform, draws=draws):
+        draws = draw_augment_params(len(self.images), self.seed, epoch)
+        transform = self.transform.resized(self.optim.resize_factor(epoch))
+        for batch in load_batches(self.images, batches, transform, augment_params=draws):
             yield batch.images
 
     def eval_batches(self, batches: Sequence[Indices]) -> Iterator[Tensor]:
@@ -74,14 +74,14 @@ def resolve_transform(
 ) -> Transform:
     """Return the named transform, or the default for the images and the backbone."""
     if name is not None:
-        transform = find_transform(name, image_size)
-        return replace(transform, flip=transform.flip and dataset.mirrors)
+        transform = get_transform(name, image_size)
+        return replace(transform, flip=transform.flip and dataset.flip_safe)
     return default_transform(dataset, image_size or _default_image_size(dataset, backbone, finetune))
 
 
 def _default_image_size(dataset: Dataset, backbone: Backbone, finetune: bool) -> int:
-    size, pretrained = backbone.facts.image_size, backbone.facts.pretrained_on is not None
-    stored = dataset.images.stored(np.zeros(1, np.int64)) if in_memory(dataset.images) else None
+    size, pretrained = backbone.config.image_size, backbone.config.pretrained_on is not None
+    stored = dataset.images.pixels_in_memory(np.zeros(1, np.int64)) if is_in_memory(dataset.images) else None
     if stored is None or (pretrained and not finetune):
         return size
     return min(size, SMALL_IMAGE_SIZE) if pretrained else stored.shape[1]

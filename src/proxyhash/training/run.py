@@ -31,8 +31,8 @@ class TrainedModels:
     def as_dict(self) -> dict[str, Any]:
         """Return the models with their metadata, and the images that were left out."""
         pairs = zip(self.folders, self.hashers, strict=True)
-        models = [{"model": str(folder), "bits": hasher.bits, **hasher.record} for folder, hasher in pairs]
-        return {"models": models, "problems": self.dataset.problems.as_dict()}
+        models = [{"model": str(folder), "bits": hasher.bits, **hasher.metadata} for folder, hasher in pairs]
+        return {"models": models, "problems": self.dataset.skipped.as_dict()}
 
 
 def train_models(

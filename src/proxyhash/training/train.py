@@ -18,13 +18,13 @@ from proxyhash.data.protocols.split import drop_indices
 from proxyhash.data.transforms import Transform
 from proxyhash.labels import ClassLabels, Labels
 from proxyhash.methods import LinearEncoder, TrainingData, build_method, get_method
-from proxyhash.models.backbones import create_backbone, trained_on
+from proxyhash.models.backbones import create_backbone, pretraining_data
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.device import find_device
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.heads import Head
-from proxyhash.models.network import HashNetwork, HeadShape, Normalized
+from proxyhash.models.network import HashNetwork, HeadConfig, NormalizedBackbone
 from proxyhash.training.checkpoint import CheckpointManager
 from proxyhash.training.config import TrainConfig
 from proxyhash.training.features import fit_method
@@ -131,18 +131,18 @@ class _Job:
         config, split = self.config, self.split
         metadata: dict[str, Any] = {"config": {**config.weight_settings(), "bits": bits}, "code_lengths": config.bits}
         if split is not None:
-            metadata["protocol"] = split.record()
+            metadata["protocol"] = split.as_dict()
         if config.data is not None:
             metadata["data"] = {"path": config.data, "tags": config.tags, "fold": config.fold}
         names = () if self.labels is None else self.labels.names
-        return Hasher(HashNetwork(backbone, head).cpu().eval().float(), self.transform, names, record=metadata, **options)
+        return Hasher(HashNetwork(backbone, head).cpu().eval().float(), self.transform, names, metadata=metadata, **options)
 
 
 def _prepare(
     dataset: Dataset, split: Split | None, config: TrainConfig, distributed: DistributedContext, progress: Progress
 ) -> _Job:
     device = torch.device(find_device(config.device))
-    pretrained = config.pretrained and trained_on(config.backbone) is not None
+    pretrained = config.pretrained and pretraining_data(config.backbone) is not None
     backbone = create_backbone(config.backbone, pretrained=pretrained, seed=config.seed)
     transform = resolve_transform(dataset, backbone, config.image_size, config.transform, finetune=config.finetune)
     backbone.eval().to(device)
@@ -196,12 +196,12 @@ def _train_network(
             "without labels: --method itq --protocol none."
         )
     model = _build_model(job)
-    settings = {"config": config.weight_settings(), "protocol": split.record()}
+    settings = {"config": config.weight_settings(), "protocol": split.as_dict()}
     job.distributed.main_process_first(lambda: checkpoints.start(settings, resume=resume))
     source: InputSource = FeatureSource(job.features)
     if config.finetune:
         source = ImageSource(job.dataset.images, job.transform, config.optim, config.seed)
-        job.backbone.set_batch_norm_momentum(config.optim.bn_momentum)
+        job.backbone.set_bn_momentum(config.optim.bn_momentum)
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         keep_freed_memory()
     trainer = Trainer(
@@ -218,13 +218,13 @@ def _train_network(
         config.seed,
     )
     model = trainer.fit().cpu()
-    trained = model.trunk.backbone if isinstance(model.trunk, Normalized) else job.backbone
+    trained = model.trunk.backbone if isinstance(model.trunk, NormalizedBackbone) else job.backbone
     hashers = []
     for bits, method, head in zip(config.bits, model.objectives, model.heads, strict=True):
         codes = method.training_codes()
         packed = None if codes is None else pack(codes.cpu().numpy() >= 0)
         hasher = job.hasher(bits, trained, head, proxies=method.proxies(), training_codes=packed)
-        hasher.record["validation"] = checkpoints.best_epoch_metrics(bits)
+        hasher.metadata["validation"] = checkpoints.best_epoch_metrics(bits)
         hashers.append(hasher)
     return hashers
 
@@ -237,9 +237,9 @@ def _build_model(job: _Job) -> MultiHeadModel:
         methods, heads = [], []
         for bits in config.bits:
             methods.append(build_method(config.method, job.training_data(bits), config.settings))
-            shape = HeadShape(job.backbone.facts.width, bits, config.optim.hidden_dim, config.optim.dropout)
+            shape = HeadConfig(job.backbone.config.num_features, bits, config.optim.hidden_dim, config.optim.dropout)
             heads.append(methods[-1].build_head(shape))
-    trunk = Normalized(job.backbone) if config.finetune else nn.Identity()
+    trunk = NormalizedBackbone(job.backbone) if config.finetune else nn.Identity()
     return MultiHeadModel(trunk, heads, methods, freeze_bn=config.optim.freeze_bn)
 
 

@@ -54,7 +54,7 @@ def compute_validation_metrics(
     metrics: dict[str, float] = {}
     rows = zip(bits, query_embeddings, db_embeddings, model.objectives, model.heads, strict=True)
     for length, nu, db_nu, objective, head in rows:
-        search = head.queries(nu), queries.relevance, head.codes(db_nu), database.relevance
+        search = head.encode_queries(nu), queries.relevance, head.encode(db_nu), database.relevance
         metrics[f"map_{length}"] = mean_average_precision(*search, top).value
         if head.metric == "hamming":
             metrics[f"binarization_error_{length}"] = float(binarization_errors(torch.from_numpy(nu)).mean(1).mean())

@@ -35,7 +35,7 @@ def test_torchvisions_layout_loads_from_a_path(tmp_path: Path, monkeypatch: pyte
     path = tmp_path / "alexnet.pth"
     monkeypatch.setattr(alexnet, "SHA256", torchvision_file(path)[:8])
     network = create_backbone("alexnet", weights=path)
-    assert network.facts.pretrained_on == "ILSVRC-2012"
+    assert network.config.pretrained_on == "ILSVRC-2012"
     state = network.state_dict()
     assert len(state) == 14
     for name, tensor in state.items():

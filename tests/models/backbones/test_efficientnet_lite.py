@@ -4,11 +4,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.functional import conv2d
 
 from proxyhash.models.backbones import Backbone, create_backbone
 from proxyhash.models.backbones.efficientnet_lite import LITE0, LITE1, LITE2, EfficientNetLite, Variant
-from proxyhash.models.backbones.inverted_residual import SameConv2d
+from proxyhash.models.backbones.inverted_residual import Conv2dSame
+from proxyhash.models.network import NormalizedBackbone
 
 
 @pytest.fixture(scope="module")
@@ -16,11 +18,12 @@ def lite0() -> Backbone:
     return create_backbone("efficientnet_lite0").eval()
 
 
-def made_image(side: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """Rings and a ramp, in whole numbers only: the same bytes on every machine."""
+def made_image(side: int) -> Tensor:
+    """Return rings and a ramp (1, 3, side, side), in whole numbers only: the same bytes on every machine."""
     row, column = np.indices((side, side))
     rings = (row - side // 2) ** 2 + (column - side // 2) ** 2
-    return np.stack([rings // 16 % 256, row * 255 // side, (row * column) % 256], axis=-1)[None].astype(np.uint8)
+    pixels = np.stack([rings // 16 % 256, row * 255 // side, (row * column) % 256], axis=-1)[None].astype(np.uint8)
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).float()
 
 
 @pytest.mark.parametrize(
@@ -35,10 +38,10 @@ def test_features_are_those_of_the_reference_implementation(name: str, features:
     """The numbers come from the PyPI package efficientnet_lite_pytorch 0.1.0 with the same weights."""
     network = create_backbone(name).eval()
     with torch.inference_mode():
-        found = network(network.facts.normalize(made_image(network.facts.image_size)))[0]
+        found = NormalizedBackbone(network)(made_image(network.config.image_size))[0]
     assert found[5::213].tolist() == pytest.approx(features, abs=1e-3)
     assert found.norm().item() == pytest.approx(norm, abs=1e-3)
-    assert network.facts.pretrained_on == "ILSVRC-2012"
+    assert network.config.pretrained_on == "ILSVRC-2012"
 
 
 def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
@@ -51,7 +54,7 @@ def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize(("height", "width"), [(8, 8), (7, 7), (8, 7), (7, 8), (1, 2), (3, 1)])
 def test_padding_is_tensorflows(kernel: int, stride: int, height: int, width: int) -> None:
-    layer = SameConv2d(2, 4, kernel, stride, groups=2)
+    layer = Conv2dSame(2, 4, kernel, stride, groups=2)
     image = torch.randn(1, 2, height, width)
     padding = (*same_padding(width, kernel, stride), *same_padding(height, kernel, stride))
     expected = conv2d(torch.nn.functional.pad(image, padding), layer.weight, stride=stride, groups=2)
@@ -62,7 +65,7 @@ def test_padding_is_tensorflows(kernel: int, stride: int, height: int, width: in
 @pytest.mark.parametrize(("height", "width"), [(3, 3), (2, 2), (4, 7), (1, 1), (5, 4)])
 def test_gradients_on_small_images_are_those_of_the_usual_convolution(height: int, width: int) -> None:
     """Training enlarges images that are smaller than the kernel; nothing but the speed may change."""
-    layer = SameConv2d(6, 6, 5, 1, groups=6)
+    layer = Conv2dSame(6, 6, 5, 1, groups=6)
     image = torch.randn(2, 6, height, width, requires_grad=True)
     weight = layer.weight.detach().clone().requires_grad_()
     usual = conv2d(image, weight, padding=2, groups=6)
@@ -93,14 +96,14 @@ def test_the_weights_may_lie_elsewhere_and_their_package_is_never_imported(lite0
 
 
 def test_layouts_agree(lite0: Backbone) -> None:
-    image = lite0.facts.normalize(made_image(96))
+    image = (made_image(96) - 127) / 128
     with torch.inference_mode():
         torch.testing.assert_close(lite0(image), lite0(image.contiguous()), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("momentum", [0.01, 0.1])
 def test_statistics_follow_a_batch_at_the_given_momentum(momentum: float) -> None:
-    facts = create_backbone("efficientnet_lite0", pretrained=False).facts
+    facts = create_backbone("efficientnet_lite0", pretrained=False).config
     network = EfficientNetLite(facts, LITE0.stages(), momentum).train()
     batch = torch.randn(4, 3, 32, 32)
     with torch.no_grad():
@@ -112,6 +115,6 @@ def test_statistics_follow_a_batch_at_the_given_momentum(momentum: float) -> Non
 def test_the_momentum_can_be_raised_afterwards(lite0: Backbone) -> None:
     norms = [module for module in lite0.modules() if isinstance(module, torch.nn.BatchNorm2d)]
     assert {norm.momentum for norm in norms} == {0.01}
-    lite0.set_batch_norm_momentum(0.1)
+    lite0.set_bn_momentum(0.1)
     assert {norm.momentum for norm in norms} == {0.1}
-    lite0.set_batch_norm_momentum(0.01)
+    lite0.set_bn_momentum(0.01)

@@ -8,8 +8,8 @@ from torch import nn
 
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.backbones.alexnet import SHA256, URL
-from proxyhash.models.backbones.efficientnet_lite import LITE0, our_names
-from proxyhash.models.backbones.weights import State, file_in_package, load_strictly, official_file, read_state
+from proxyhash.models.backbones.efficientnet_lite import LITE0, convert_state
+from proxyhash.models.backbones.weights import StateDict, file_in_package, load_state, official_file, read_state
 from proxyhash.utils.errors import InputError
 
 
@@ -20,7 +20,7 @@ def saved(content: object, path: Path) -> str:
 
 
 @pytest.fixture
-def lite0_state() -> State:
+def lite0_state() -> StateDict:
     return read_state(LITE0.checkpoint, LITE0.sha256)
 
 
@@ -34,29 +34,29 @@ def one_sentence(error: pytest.ExceptionInfo[InputError]) -> bool:
     return "\n" not in text and text.endswith(".") and text.count(". ") == 0
 
 
-def test_a_missing_tensor_is_refused(lite0: nn.Module, lite0_state: State) -> None:
+def test_a_missing_tensor_is_refused(lite0: nn.Module, lite0_state: StateDict) -> None:
     del lite0_state["_blocks.3._bn1.running_var"]
     with pytest.raises(InputError, match=r"blocks\.3\.depthwise\.norm\.running_var is missing") as error:
-        load_strictly(lite0, our_names(lite0_state))
+        load_state(lite0, convert_state(lite0_state))
     assert one_sentence(error)
 
 
-def test_an_unknown_tensor_is_refused(lite0: nn.Module, lite0_state: State) -> None:
+def test_an_unknown_tensor_is_refused(lite0: nn.Module, lite0_state: StateDict) -> None:
     with pytest.raises(InputError, match=r"_se_reduce\.weight is unknown") as error:
-        load_strictly(lite0, our_names(lite0_state | {"_blocks.3._se_reduce.weight": torch.zeros(1)}))
+        load_state(lite0, convert_state(lite0_state | {"_blocks.3._se_reduce.weight": torch.zeros(1)}))
     assert one_sentence(error)
 
 
-def test_a_tensor_of_another_shape_is_refused_and_nothing_is_loaded(lite0: nn.Module, lite0_state: State) -> None:
+def test_a_tensor_of_another_shape_is_refused_and_nothing_is_loaded(lite0: nn.Module, lite0_state: StateDict) -> None:
     before = {name: tensor.clone() for name, tensor in lite0.state_dict().items()}
     with pytest.raises(InputError, match=r"stem\.norm\.bias has another shape"):
-        load_strictly(lite0, our_names(lite0_state | {"_bn0.bias": torch.zeros(31)}))
+        load_state(lite0, convert_state(lite0_state | {"_bn0.bias": torch.zeros(31)}))
     assert all(torch.equal(tensor, before[name]) for name, tensor in lite0.state_dict().items())
 
 
 def test_many_problems_are_counted(lite0: nn.Module) -> None:
     with pytest.raises(InputError, match=r"is missing \(and 293 more\)"):
-        load_strictly(lite0, {})
+        load_state(lite0, {})
 
 
 def test_a_file_with_another_checksum_is_refused(tmp_path: Path) -> None:

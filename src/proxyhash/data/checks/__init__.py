@@ -1,6 +1,6 @@
 """Checks of data sets and protocols before training."""
 
 from proxyhash.data.checks.check import check_dataset
-from proxyhash.data.checks.report import Finding, Report
+from proxyhash.data.checks.report import DatasetReport, Finding
 
-__all__ = ["Finding", "Report", "check_dataset"]
+__all__ = ["DatasetReport", "Finding", "check_dataset"]

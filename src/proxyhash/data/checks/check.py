@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from proxyhash.data.catalog import RECORDS
+from proxyhash.data.catalog import DATASETS
 from proxyhash.data.checks.duplicates import duplicates
-from proxyhash.data.checks.pixels import UNREADABLE, digests, readable, same_picture
-from proxyhash.data.checks.report import Finding, Level, Report
-from proxyhash.data.dataset import PARTS, Dataset
+from proxyhash.data.checks.pixels import UNREADABLE, duplicate_groups, pixel_digests, readable_images
+from proxyhash.data.checks.report import DatasetReport, Finding, Level
+from proxyhash.data.dataset import SPLITS, Dataset
 from proxyhash.data.protocols import Split
 from proxyhash.data.readers.folder import EMPTY_CLASS
-from proxyhash.data.skipped import EXAMPLES, Problems
+from proxyhash.data.skipped import MAX_EXAMPLES, SkippedItems
 from proxyhash.utils.progress import Progress, no_progress
 
 FEW = 5  # images of a class below which neither training nor a hold-out is meaningful
@@ -24,23 +24,23 @@ def check_dataset(
     pretrained_on: str | None = None,
     threads: int | None = None,
     progress: Progress = no_progress,
-) -> Report:
+) -> DatasetReport:
     """Read every image of a data set and judge it, and a protocol's split of it.
 
     `pretrained_on` names what a backbone has seen ("ILSVRC-2012"); classes among it cannot count as unseen.
     """
-    problems = dataset.problems.copy()
-    found = digests(dataset.images, problems, threads, progress)
-    groups = same_picture(found)
+    problems = dataset.skipped.copy()
+    found = pixel_digests(dataset.images, problems, threads, progress)
+    groups = duplicate_groups(found)
     findings = [*_skipped(len(dataset), problems), *_sizes(dataset), *duplicates(dataset, groups, split)]
     if split is not None:
         findings += [*_relevance(dataset, split), *_unseen(dataset, split, pretrained_on)]
-    facts = _facts(dataset, int(readable(found).sum()))
-    return Report(facts, tuple(findings), None if split is None else split.record())
+    facts = _facts(dataset, int(readable_images(found).sum()))
+    return DatasetReport(facts, tuple(findings), None if split is None else split.as_dict())
 
 
 def _facts(dataset: Dataset, readable_images: int) -> dict[str, object]:
-    parts = {name: int((dataset.parts == number).sum()) for number, name in enumerate(PARTS)}
+    splits = {name: int((dataset.splits == number).sum()) for number, name in enumerate(SPLITS)}
     return {
         "name": dataset.name,
         "kind": dataset.kind,
@@ -48,11 +48,11 @@ def _facts(dataset: Dataset, readable_images: int) -> dict[str, object]:
         "readable": readable_images,
         "classes": len(dataset.class_names),
         "without label": len(dataset) - len(dataset.labeled()),
-        "parts": {name: count for name, count in parts.items() if count},
+        "splits": {name: count for name, count in splits.items() if count},
     }
 
 
-def _skipped(images: int, problems: Problems) -> Iterator[Finding]:
+def _skipped(images: int, problems: SkippedItems) -> Iterator[Finding]:
     """Say what could not be used."""
     if not problems.counts[UNREADABLE]:
         yield Finding("ok", f"all {images:,} images can be decoded")
@@ -73,13 +73,13 @@ def _sizes(dataset: Dataset) -> Iterator[Finding]:
     yield Finding("ok", spread)
     none, single, few = (np.flatnonzero(chosen) for chosen in (counts == 0, counts == 1, (counts > 1) & (counts < FEW)))
     if len(none):
-        names = tuple(labels.names[number] for number in none[:EXAMPLES])
+        names = tuple(labels.names[number] for number in none[:MAX_EXAMPLES])
         yield Finding("warning", f"{plural} without images", len(none), names)
     if len(single):
-        names = tuple(labels.names[number] for number in single[:EXAMPLES])
+        names = tuple(labels.names[number] for number in single[:MAX_EXAMPLES])
         yield Finding("warning", f"{plural} with one image, which can be searched but not found again", len(single), names)
     if len(few):
-        names = tuple(f"{labels.names[number]} ({counts[number]})" for number in few[:EXAMPLES])
+        names = tuple(f"{labels.names[number]} ({counts[number]})" for number in few[:MAX_EXAMPLES])
         yield Finding("note", f"{plural} with fewer than {FEW} images", len(few), names)
 
 
@@ -88,7 +88,7 @@ def _relevance(dataset: Dataset, split: Split) -> Iterator[Finding]:
     labels = dataset.require_labels()
     without_relevant = split.query[~labels.subset(split.query).has_relevant(labels.subset(split.database))]
     if len(without_relevant):
-        names = tuple(dataset.images.key(int(index)) for index in without_relevant[:EXAMPLES])
+        names = tuple(dataset.images.key(int(index)) for index in without_relevant[:MAX_EXAMPLES])
         yield Finding("warning", "queries with nothing relevant in the database", len(without_relevant), names)
     else:
         yield Finding("ok", "every query has something relevant in the database")
@@ -107,7 +107,7 @@ def _unseen(dataset: Dataset, split: Split, pretrained_on: str | None) -> Iterat
         yield Finding("error", "classes that are both trained and called unseen", len(both))
     else:
         yield Finding("ok", f"none of the {len(asked)} unseen classes occurs in training")
-    known = RECORDS[dataset.name].pretrained_names if dataset.name in RECORDS else ()
+    known = DATASETS[dataset.name].overlapping_pretraining if dataset.name in DATASETS else ()
     wordnet = [name for name in dataset.class_names if len(name) == 9 and name[0] == "n" and name[1:].isdigit()]
     if pretrained_on is not None and (pretrained_on in known or (pretrained_on == "ILSVRC-2012" and wordnet)):
         share = "these very" if wordnet else "many of these"

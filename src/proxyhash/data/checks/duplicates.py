@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.data.catalog import RECORDS
+from proxyhash.data.catalog import DATASETS
 from proxyhash.data.checks.report import Finding, Level
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import Indices
 from proxyhash.data.protocols import Split
-from proxyhash.data.skipped import EXAMPLES
+from proxyhash.data.skipped import MAX_EXAMPLES
 from proxyhash.labels import ClassLabels
 
 Groups = NDArray[np.int64]
@@ -37,7 +37,7 @@ def duplicates(dataset: Dataset, groups: Groups, split: Split | None) -> Iterato
         if len(leaked):
             names = _pairs(dataset, groups, leaked, others)
             # Who has a folder can repair it; a published set is what it is, and its numbers are compared as they are.
-            level: Level = "warning" if dataset.name in RECORDS else "error"
+            level: Level = "warning" if dataset.name in DATASETS else "error"
             yield Finding(level, f"queries whose picture is also in {name} (a leak)", len(leaked), names)
 
 
@@ -51,7 +51,7 @@ def _pairs(dataset: Dataset, groups: Groups, ones: Indices, others: Indices) -> 
         twins = others[(groups[others] == groups[one]) & (others != one)]
         twin = dataset.images.key(int(twins[0])) if len(twins) else "itself"
         examples.append(f"{dataset.images.key(int(one))} = {twin}")
-        if len(examples) == EXAMPLES:
+        if len(examples) == MAX_EXAMPLES:
             break
     return tuple(examples)
 

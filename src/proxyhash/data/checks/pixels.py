@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from proxyhash.data.decoding import UnreadableImageError
 from proxyhash.data.images import Images
-from proxyhash.data.skipped import Problems
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.utils.parallel import available_threads, prefetch
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int
@@ -20,13 +20,15 @@ _BYTES = 16  # of a digest: among a billion pictures, two different ones share i
 _AHEAD = 64  # pictures that are begun before the first of them is asked for
 
 
-def digests(images: Images, problems: Problems, threads: int | None = None, progress: Progress = no_progress) -> Digests:
+def pixel_digests(
+    images: Images, skipped: SkippedItems, threads: int | None = None, progress: Progress = no_progress
+) -> Digests:
     """Return a digest of each picture's pixels (N,), all zeros for one that cannot be read. Pictures stream through."""
     workers = available_threads() if threads is None else check_int("The number of threads", threads, 1)
     found = np.zeros((len(images), _BYTES), np.uint8)
     for index, (digest, message) in enumerate(_each(images, workers)):
         if message:
-            problems.add(UNREADABLE, message)
+            skipped.add(UNREADABLE, message)
         else:
             found[index] = np.frombuffer(digest, np.uint8)
         if index % 64 == 0:
@@ -35,15 +37,15 @@ def digests(images: Images, problems: Problems, threads: int | None = None, prog
     return found.view(f"V{_BYTES}").ravel()
 
 
-def readable(found: Digests) -> NDArray[np.bool_]:
+def readable_images(found: Digests) -> NDArray[np.bool_]:
     """Return which pictures could be read."""
     return np.asarray(found.view(np.uint8).reshape(len(found), _BYTES).any(1))
 
 
-def same_picture(found: Digests) -> NDArray[np.int64]:
+def duplicate_groups(found: Digests) -> NDArray[np.int64]:
     """Return for each picture the number of its group (N,): equal numbers, equal pixels; unreadable ones are alone."""
     numbers = np.unique(found, return_inverse=True)[1].astype(np.int64)
-    bad = np.flatnonzero(~readable(found))
+    bad = np.flatnonzero(~readable_images(found))
     numbers[bad] = numbers.max(initial=0) + 1 + np.arange(len(bad))
     return numbers
 

@@ -11,21 +11,21 @@ class Finding:
     """One thing that was looked at. `examples` name a few of the items it is about."""
 
     level: Level
-    what: str
+    message: str
     count: int = 0
     examples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Report:
+class DatasetReport:
     """Summary of a data set, and the findings of its checks."""
 
-    facts: dict[str, object]
+    summary: dict[str, object]
     findings: tuple[Finding, ...]
     protocol: dict[str, object] | None = None
 
     @property
-    def worst(self) -> Level:
+    def worst_level(self) -> Level:
         """Return the gravest level among the findings."""
         order: tuple[Level, ...] = ("ok", "note", "warning", "error")
         return max((finding.level for finding in self.findings), key=order.index, default="ok")
@@ -33,4 +33,9 @@ class Report:
     def as_dict(self) -> dict[str, object]:
         """Return everything for JSON."""
         findings = [asdict(finding) for finding in self.findings]
-        return {"facts": self.facts, "protocol": self.protocol, "findings": findings, "worst": self.worst}
+        return {
+            "summary": self.summary,
+            "protocol": self.protocol,
+            "findings": findings,
+            "worst_level": self.worst_level,
+        }

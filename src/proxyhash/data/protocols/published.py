@@ -1,66 +1,65 @@
-"""Protocols that papers use, by the data set they are for. Their random choices come from one published seed."""
+"""Protocols of papers, by data set. Their random choices come from one published seed."""
 
 import numpy as np
 
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import Indices
-from proxyhash.data.protocols.holdout import own_parts
-from proxyhash.data.protocols.registry import Wish, protocol
-from proxyhash.data.protocols.sampling import per_class, per_tag
-from proxyhash.data.protocols.split import Cut
-
-SEED = 2019  # of all published choices, whatever seed a run has
+from proxyhash.data.protocols.general import own_splits
+from proxyhash.data.protocols.registry import SplitOptions, register_protocol
+from proxyhash.data.protocols.sampling import PUBLISHED_SEED, sample_per_class, sample_per_tag
+from proxyhash.data.protocols.split import SplitIndices
 
 _OWN = "queries: test set; training and database: train set"
-protocol("cifar10-paper", _OWN, datasets=("cifar10",))(own_parts)
-protocol("cifar100-paper", _OWN, datasets=("cifar100",))(own_parts)
-protocol("ilsvrc2012-paper", _OWN.replace("test", "validation"), datasets=("ilsvrc2012",), top=50_000)(own_parts)
+register_protocol("cifar10-paper", _OWN, datasets=("cifar10",))(own_splits)
+register_protocol("cifar100-paper", _OWN, datasets=("cifar100",))(own_splits)
+register_protocol("ilsvrc2012-paper", _OWN.replace("test", "validation"), datasets=("ilsvrc2012",), top=50_000)(own_splits)
 
 
-def _cifar10(queries: int, training: int, *, apart: bool = False) -> None:
-    """Register the protocol with this many queries in all and training images a class, out of all 60,000."""
-    name = f"cifar10-q{queries}-t{training}" + ("-apart" if apart else "")
-    searched = "all that is neither" if apart else "all but the queries"
+def _register_cifar10(queries: int, training: int, *, disjoint: bool = False) -> None:
+    """Register the protocol with this many queries in all and training images per class, out of all 60,000."""
+    name = f"cifar10-q{queries}-t{training}" + ("-apart" if disjoint else "")
+    searched = "all that is neither" if disjoint else "all but the queries"
     summary = f"{queries:,} queries, {training:,} training images a class, out of all 60,000; database: {searched}"
 
-    @protocol(name, summary, datasets=("cifar10",))
-    def cut(data: Dataset, _: Wish) -> Cut:
-        classes = data.require_classes().values
-        everything = data.labeled()
-        query = per_class(everything, classes, queries // 10, SEED, "cifar10", "queries")
+    @register_protocol(name, summary, datasets=("cifar10",))
+    def split(dataset: Dataset, _: SplitOptions) -> SplitIndices:
+        classes, everything = dataset.require_classes().values, dataset.labeled()
+        query = sample_per_class(everything, classes, queries // 10, PUBLISHED_SEED, "cifar10", "queries")
         rest = np.setdiff1d(everything, query)
-        train = per_class(rest, classes, training, SEED, "cifar10", "training")
-        return Cut(train, query, np.setdiff1d(rest, train) if apart else rest)
+        train = sample_per_class(rest, classes, training, PUBLISHED_SEED, "cifar10", "training")
+        return SplitIndices(train, query, np.setdiff1d(rest, train) if disjoint else rest)
 
 
 for _queries in (1_000, 10_000):
     for _training in (500, 5_000):
-        _cifar10(_queries, _training)
-_cifar10(1_000, 500, apart=True)
+        _register_cifar10(_queries, _training)
+_register_cifar10(1_000, 500, disjoint=True)
 
 
-@protocol(
+@register_protocol(
     "nuswide-paper", "100 queries a tag; all others train and are searched", datasets=("nuswide",), kind="tags", top=50_000
 )
-def nuswide_paper(data: Dataset, _: Wish) -> Cut:
-    """Cut NUS-WIDE-21 as the paper does."""
-    query, rest = _queries_and_rest(data)
-    return Cut(rest, query, rest)
+def nuswide_paper(dataset: Dataset, _: SplitOptions) -> SplitIndices:
+    """Split NUS-WIDE-21 as the paper does."""
+    query, rest = _queries_and_rest(dataset)
+    return SplitIndices(rest, query, rest)
 
 
-@protocol(
+@register_protocol(
     "nuswide-t10500",
     "100 queries and 500 training images a tag (2,100 and 10,500); database: all but the queries",
     datasets=("nuswide",),
     kind="tags",
     top=5_000,
 )
-def nuswide_10500(data: Dataset, _: Wish) -> Cut:
-    """Cut NUS-WIDE-21 as the pairwise methods do."""
-    query, rest = _queries_and_rest(data)
-    return Cut(per_tag(rest, data.require_tags().values, 500, SEED, "nuswide", "training"), query, rest)
+def nuswide_10500(dataset: Dataset, _: SplitOptions) -> SplitIndices:
+    """Split NUS-WIDE-21 as the pairwise methods do."""
+    query, rest = _queries_and_rest(dataset)
+    train = sample_per_tag(rest, dataset.require_tags().values, 500, PUBLISHED_SEED, "nuswide", "training")
+    return SplitIndices(train, query, rest)
 
 
-def _queries_and_rest(data: Dataset) -> tuple[Indices, Indices]:
-    query = per_tag(data.labeled(), data.require_tags().values, 100, SEED, "nuswide", "queries")
-    return query, np.setdiff1d(data.labeled(), query)
+def _queries_and_rest(dataset: Dataset) -> tuple[Indices, Indices]:
+    tags = dataset.require_tags().values
+    query = sample_per_tag(dataset.labeled(), tags, 100, PUBLISHED_SEED, "nuswide", "queries")
+    return query, np.setdiff1d(dataset.labeled(), query)

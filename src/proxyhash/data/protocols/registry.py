@@ -1,49 +1,68 @@
-"""Protocols by name, such as `cifar100-paper`, `transfer` or `holdout`. One whose choices change gets a new version."""
+"""Protocols by name, and the splits that they make."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from proxyhash.data.catalog import RECORDS
+from proxyhash.data.catalog import DATASETS
 from proxyhash.data.dataset import Dataset
-from proxyhash.data.protocols.split import Cut, Split
-from proxyhash.data.protocols.validation import hold_out
+from proxyhash.data.protocols.split import Split, SplitIndices
+from proxyhash.data.protocols.validation import split_validation
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.registry import Registry
 from proxyhash.utils.validation import check_int
 
 HoldOut = Literal["images", "classes", "none"]
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a protocol's rule is told."""
+class SplitOptions:
+    """Options of a protocol: the seed of hold-outs, and the fold of a transfer protocol (0 to 3)."""
 
     seed: int = 0
-    round: int = 0  # of a transfer protocol, 0 to 3
+    fold: int = 0
 
 
-Rule = Callable[[Dataset, Wish], Cut]
+SplitRule = Callable[[Dataset, SplitOptions], SplitIndices]
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """A named way to cut a data set; `datasets` are the ones that it is for, none meaning any."""
+    """A named way to split a data set. A protocol whose choices change gets a new version.
+
+    Parameters
+    ----------
+    name, version, summary
+        What it is called, and what it does in words.
+    rule
+        The function that makes the split.
+    datasets
+        The names of the data sets that it is for, empty for any.
+    kind
+        The kind of labels that it needs.
+    top
+        The cutoff of mAP, None for the whole database.
+    validation
+        What is held out of the training set by default.
+    folds
+        The number of folds.
+    """
 
     name: str
     version: int
     summary: str
-    cut: Rule
+    rule: SplitRule
     datasets: tuple[str, ...]
     kind: Literal["classes", "tags"]
-    top: int | None  # the cutoff of mAP
-    validation: HoldOut  # what is held out of the training set if nobody says
-    rounds: int = 1
+    top: int | None
+    validation: HoldOut
+    folds: int = 1
 
 
-_PROTOCOLS: dict[str, Protocol] = {}
+PROTOCOLS: Registry[Protocol] = Registry("protocol")
 
 
-def protocol(
+def register_protocol(
     name: str,
     summary: str,
     *,
@@ -52,27 +71,47 @@ def protocol(
     kind: Literal["classes", "tags"] = "classes",
     top: int | None = None,
     validation: HoldOut = "images",
-    rounds: int = 1,
-) -> Callable[[Rule], Rule]:
-    """Register a rule under a name."""
+    folds: int = 1,
+) -> Callable[[SplitRule], SplitRule]:
+    """Return a decorator that registers a rule as a `Protocol`."""
 
-    def register(rule: Rule) -> Rule:
-        _PROTOCOLS[name] = Protocol(name, version, summary, rule, datasets, kind, top, validation, rounds)
+    def register(rule: SplitRule) -> SplitRule:
+        PROTOCOLS.add(name, Protocol(name, version, summary, rule, datasets, kind, top, validation, folds))
         return rule
 
     return register
 
 
 def list_protocols(dataset: str | None = None) -> list[str]:
-    """Return the names of all protocols, or of those that fit a named data set (or a folder, by any other name)."""
-    if dataset is None:
-        return list(_PROTOCOLS)
-    return [p.name for p in _PROTOCOLS.values() if _fits(p, dataset)]
+    """Return the names of all protocols, or of those that fit a data set.
+
+    Parameters
+    ----------
+    dataset
+        The name of a data set; any other name stands for a folder.
+
+    Examples
+    --------
+    >>> list_protocols("cifar100")
+    ['holdout', 'transfer', 'cifar100-paper']
+    """
+    return [protocol.name for protocol in PROTOCOLS.values() if dataset is None or _fits(protocol, dataset)]
 
 
-def find_protocol(name: str, dataset: str) -> Protocol:
-    """Return a protocol by its name, or by its short name for a data set: `paper` is `cifar100-paper` on CIFAR-100."""
-    found = _PROTOCOLS.get(f"{dataset}-{name}") or _PROTOCOLS.get(name)
+def get_protocol(name: str, dataset: str) -> Protocol:
+    """Return a protocol by its name, or by its short name for a data set.
+
+    Raises
+    ------
+    InputError
+        If there is no such protocol for the data set.
+
+    Examples
+    --------
+    >>> get_protocol("paper", "cifar100").name
+    'cifar100-paper'
+    """
+    found = PROTOCOLS.get(f"{dataset}-{name}") or PROTOCOLS.get(name)
     if found is None or (found.datasets and dataset not in found.datasets):
         fitting = ", ".join(list_protocols(dataset))
         raise InputError(f"There is no protocol {name!r} for {dataset}; choose from {fitting}.")
@@ -84,58 +123,87 @@ def make_split(
     protocol: str | None = None,
     *,
     seed: int = 0,
-    round: int = 0,
+    fold: int = 0,
     validation: HoldOut | None = None,
 ) -> Split:
-    """Cut a data set by a protocol; without a name, by what it would expect (`default_protocol`).
+    """Split a data set into training, validation, queries and database.
 
-    `seed` moves what is random in a hold-out; the published protocols do not depend on it, but for their validation set.
-    `round` is the one of four of a transfer protocol. `validation` holds out images, whole classes, or none.
+    Parameters
+    ----------
+    dataset
+        The data set.
+    protocol
+        The name of a protocol; None for `default_protocol(dataset)`.
+    seed
+        The seed of hold-outs. In published protocols only the validation set depends on it.
+    fold
+        The fold of a transfer protocol, 0 to 3.
+    validation
+        Hold out "images", "classes" or "none" of the training set; None for the protocol's default.
+
+    Raises
+    ------
+    InputError
+        If the protocol does not fit the data set, or if the data set is too small for it.
+
+    Examples
+    --------
+    >>> from proxyhash.data import load_dataset
+    >>> make_split(load_dataset("digits"))
+    Split(holdout@1 of digits: 1,456 train, 161 validation, 1,456 validation database, 180 query, 1,617 database; top all)
     """
-    chosen = find_protocol(protocol or default_protocol(dataset), dataset.name)
-    wish = Wish(check_int("The seed", seed, 0), check_int("The round", round, 0))
-    _check(dataset, chosen, wish, validation)
-    cut = chosen.cut(dataset, wish)
-    if not (len(cut.train) and len(cut.query) and len(cut.database)):
-        sizes = f"{len(cut.train)} images to train, {len(cut.query)} queries and {len(cut.database)} images to search"
+    chosen = get_protocol(protocol or default_protocol(dataset), dataset.name)
+    options = SplitOptions(check_int("The seed", seed, 0), check_int("The fold", fold, 0))
+    _check(dataset, chosen, options, validation)
+    indices = chosen.rule(dataset, options)
+    if not (len(indices.train) and len(indices.query) and len(indices.database)):
+        counts = (len(indices.train), len(indices.query), len(indices.database))
+        sizes = "{} images to train, {} queries and {} images to search".format(*counts)
         raise InputError(f"{dataset.name} is too small for the protocol {chosen.name}: it leaves {sizes}.")
     return Split(
         dataset.name,
         chosen.name,
         chosen.version,
-        *hold_out(dataset, cut.train, validation or chosen.validation, wish.seed),
-        cut.query,
-        cut.database,
-        dataset.require_labels().subset(cut.train).present_classes(),
+        *split_validation(dataset, indices.train, validation or chosen.validation, options.seed),
+        indices.query,
+        indices.database,
+        dataset.require_labels().subset(indices.train).present_classes(),
         chosen.top,
-        wish.seed,
-        cut.note,
+        options.seed,
+        indices.note,
     )
 
 
-def _check(dataset: Dataset, chosen: Protocol, wish: Wish, validation: HoldOut | None) -> None:
+def _check(dataset: Dataset, chosen: Protocol, options: SplitOptions, validation: HoldOut | None) -> None:
     if dataset.kind == "unlabeled":
         raise InputError(f"{dataset.name} has no labels: nothing says which images are alike, so it cannot be evaluated.")
     if chosen.kind != dataset.kind:
         raise InputError(f"The protocol {chosen.name} needs {chosen.kind}, and {dataset.name} has {dataset.kind}.")
     if validation not in (None, "images", "classes", "none"):
         raise InputError(f"Validation holds out images, classes or none, not {validation!r}.")
-    if wish.round >= chosen.rounds:
-        has = f"rounds 0 to {chosen.rounds - 1}, not {wish.round}" if chosen.rounds > 1 else "no rounds"
+    if options.fold >= chosen.folds:
+        has = f"folds 0 to {chosen.folds - 1}, not {options.fold}" if chosen.folds > 1 else "no folds"
         raise InputError(f"The protocol {chosen.name} has {has}.")
 
 
 def default_protocol(dataset: Dataset) -> str:
-    """Return the name of what a data set would expect: the paper's protocol if there is one, or else a hold-out."""
-    if f"{dataset.name}-paper" in _PROTOCOLS:
+    """Return the name of the default protocol of a data set: the paper's if there is one, or else a hold-out.
+
+    Examples
+    --------
+    >>> from proxyhash.data import load_dataset
+    >>> default_protocol(load_dataset("digits"))
+    'holdout'
+    """
+    if f"{dataset.name}-paper" in PROTOCOLS:
         return f"{dataset.name}-paper"
     return "multi-label" if dataset.kind == "tags" else "holdout"
 
 
-def _fits(candidate: Protocol, dataset: str) -> bool:
-    if candidate.datasets:
-        return dataset in candidate.datasets
-    # A general protocol steps back where the data set has one of its own by that name.
-    return f"{dataset}-{candidate.name}" not in _PROTOCOLS and (
-        dataset not in RECORDS or candidate.kind == RECORDS[dataset].kind
+def _fits(protocol: Protocol, dataset: str) -> bool:
+    if protocol.datasets:
+        return dataset in protocol.datasets
+    # A general protocol is not listed where the data set has one of its own by that name.
+    return f"{dataset}-{protocol.name}" not in PROTOCOLS and (
+        dataset not in DATASETS or protocol.kind == DATASETS[dataset].kind
     )

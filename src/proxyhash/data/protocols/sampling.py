@@ -1,4 +1,4 @@
-"""Choosing images by a seed, so that every class or tag has its share. The choices never change between versions."""
+"""Random samples of images by class or tag, which never change between versions."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,38 +6,40 @@ from numpy.typing import NDArray
 from proxyhash.data.images import Indices
 from proxyhash.utils.random import permutation
 
+PUBLISHED_SEED = 2019  # of all published protocols, whatever the seed of a run
+
 Labels = NDArray[np.int64]
 Tags = NDArray[np.bool_]
 
 
-def shuffled(indices: Indices, seed: int, *purpose: str | int) -> Indices:
+def shuffle(indices: Indices, seed: int, *purpose: str | int) -> Indices:
     """Return the indices in a fixed random order."""
     return indices[permutation(len(indices), seed, *purpose)]
 
 
-def per_class(indices: Indices, labels: Labels, count: int, seed: int, *purpose: str | int) -> Indices:
+def sample_per_class(indices: Indices, labels: Labels, count: int, seed: int, *purpose: str | int) -> Indices:
     """Return `count` images of each class, or all of a class that has fewer; sorted."""
-    order = shuffled(indices, seed, *purpose)
+    order = shuffle(indices, seed, *purpose)
     return np.sort(order[_rank_in_class(labels[order]) < count])
 
 
-def stratified_share(indices: Indices, labels: Labels, share: float, seed: int, *purpose: str | int) -> Indices:
+def sample_stratified(indices: Indices, labels: Labels, share: float, seed: int, *purpose: str | int) -> Indices:
     """Return about `share` of each class, sorted: at least one image of each class that has two, and never a whole class."""
-    order = shuffled(indices, seed, *purpose)
+    order = shuffle(indices, seed, *purpose)
     _, inverse, sizes = np.unique(labels[order], return_inverse=True, return_counts=True)
     wanted = np.minimum(np.maximum(1, np.round(sizes * share)), sizes - 1)
     return np.sort(order[_rank_in_class(labels[order]) < wanted[inverse]])
 
 
-def random_share(indices: Indices, share: float, seed: int, *purpose: str | int) -> Indices:
+def sample_fraction(indices: Indices, share: float, seed: int, *purpose: str | int) -> Indices:
     """Return about `share` of the images, sorted: at least one of two, and never all."""
     count = int(min(max(1, round(len(indices) * share)), len(indices) - 1)) if len(indices) else 0
-    return np.sort(shuffled(indices, seed, *purpose)[:count])
+    return np.sort(shuffle(indices, seed, *purpose)[:count])
 
 
-def per_tag(indices: Indices, tags: Tags, count: int, seed: int, *purpose: str | int) -> Indices:
+def sample_per_tag(indices: Indices, tags: Tags, count: int, seed: int, *purpose: str | int) -> Indices:
     """Return `count` images for each tag, rarest tag first, no image twice; sorted. `tags` (N, T) is indexed by image."""
-    order = shuffled(indices, seed, *purpose)
+    order = shuffle(indices, seed, *purpose)
     taken = np.zeros(len(order), bool)
     held = tags[order]
     for tag in np.argsort(held.sum(0), kind="stable"):

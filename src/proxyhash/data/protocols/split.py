@@ -1,4 +1,4 @@
-"""What a protocol decides: which images train, which tune, which ask and which are searched."""
+"""Index sets of a split: training, validation, queries and database."""
 
 import hashlib
 from dataclasses import dataclass, fields, replace
@@ -13,8 +13,8 @@ _SETS = ("train", "validation", "validation_database", "query", "database")
 
 
 @dataclass(frozen=True)
-class Cut:
-    """What a protocol's own rule gives: the training set still whole, and a note on what it had to decide."""
+class SplitIndices:
+    """Index sets of a protocol's rule, before validation is held out, and a note on its choices."""
 
     train: Indices
     query: Indices
@@ -59,7 +59,7 @@ class Split:
             digest.update(f"{name}:{len(indices)};".encode() + indices.tobytes())
         return digest.hexdigest()[:16]
 
-    def record(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, object]:
         """Return what a result must say about its protocol."""
         facts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*_SETS, "classes")}
         sizes = {name: len(getattr(self, name)) for name in _SETS}

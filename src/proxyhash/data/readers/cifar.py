@@ -5,31 +5,31 @@ from typing import Any
 
 import numpy as np
 
-from proxyhash.data.catalog import Record
-from proxyhash.data.dataset import PARTS, Dataset
+from proxyhash.data.catalog import DatasetInfo
+from proxyhash.data.dataset import SPLITS, Dataset
 from proxyhash.data.images import ArrayImages
 from proxyhash.data.locations import check_files
-from proxyhash.data.safe_pickle import read_pickle
+from proxyhash.data.safe_pickle import load_pickle
 from proxyhash.labels import ClassLabels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
 
-def load_cifar(record: Record, folder: Path, progress: Progress = no_progress) -> Dataset:
+def load_cifar(record: DatasetInfo, folder: Path, progress: Progress = no_progress) -> Dataset:
     """Read the files of `record` from `folder`, once their checksums are right: train part first, then the queries."""
     check_files(record, folder, progress)
     names = [name for name, _ in record.files]
-    meta = read_pickle(folder / next(name for name in names if "meta" in name))
+    meta = load_pickle(folder / next(name for name in names if "meta" in name))
     batches = [name for name in names if "meta" not in name]
-    tables = [read_pickle(folder / name) for name in batches]
+    tables = [load_pickle(folder / name) for name in batches]
     pixels = np.concatenate([_pixels(table, folder / name) for table, name in zip(tables, batches, strict=True)])
     labels = np.concatenate([_first(table, folder, "fine_labels", "labels") for table in tables]).astype(np.int64)
     parts = np.repeat(
-        [PARTS.index("query" if "test" in name else "train") for name in batches], [len(t["data"]) for t in tables]
+        [SPLITS.index("query" if "test" in name else "train") for name in batches], [len(t["data"]) for t in tables]
     )
     class_names = tuple(str(name) for name in _first(meta, folder, "fine_label_names", "label_names"))
     return Dataset(
-        record.name, ArrayImages(pixels, record.name), ClassLabels(labels, class_names), parts=parts.astype(np.int8)
+        record.name, ArrayImages(pixels, record.name), ClassLabels(labels, class_names), splits=parts.astype(np.int8)
     )
 
 

@@ -18,4 +18,4 @@ def load_digits() -> Dataset:
     gray = np.round(digits.images * (255 / 16)).astype(np.uint8)
     labels = ClassLabels(digits.target.astype(np.int64), tuple(str(name) for name in digits.target_names))
     pixels = np.repeat(gray[..., None], 3, axis=3)
-    return Dataset("digits", ArrayImages(pixels, "digits"), labels, mirrors=False)
+    return Dataset("digits", ArrayImages(pixels, "digits"), labels, flip_safe=False)

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from proxyhash.data.dataset import NO_PART, PARTS, Dataset, Part
+from proxyhash.data.dataset import NO_SPLIT, SPLITS, Dataset, SplitName
 from proxyhash.data.images import FileImages
-from proxyhash.data.readers.listing import checked_root, folder_name, image_files, subfolders
-from proxyhash.data.skipped import Problems
+from proxyhash.data.readers.listing import dataset_name, list_images, list_subfolders, resolve_root
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.labels import ClassLabels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
-PART_NAMES: dict[str, Part] = {
+SPLIT_NAMES: dict[str, SplitName] = {
     "train": "train",
     "training": "train",
     "test": "query",
@@ -30,11 +30,11 @@ EMPTY_CLASS = "class without images"
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ImageFolder:
     """A folder whose images share a part and a class."""
 
     folder: str
-    part: int = NO_PART
+    split: int = NO_SPLIT
     label: str = ""
 
 
@@ -47,41 +47,41 @@ def load_folder(
     progress: Progress = no_progress,
 ) -> Dataset:
     """List a folder of images, or `only` some of the folders inside; nothing is decoded yet."""
-    root, problems = checked_root(path), Problems(strict)
+    root, problems = resolve_root(path), SkippedItems(strict)
     names: list[str] = []
     labels: list[str] = []
     parts: list[int] = []
-    places = _places(root, subfolders(root) if only is None else only)
+    places = _image_folders(root, list_subfolders(root) if only is None else only)
     for number, place in enumerate(places):
         progress("listing images", number / len(places))
         # Beside class folders, images have no label; inside of one, all below it belong to the class.
-        found = list(image_files(root, place.folder, problems, deep=bool(place.label)))
+        found = list(list_images(root, place.folder, problems, deep=bool(place.label)))
         if place.label and not found:
             problems.add(EMPTY_CLASS, place.folder)
         names += found
         labels += [place.label] * len(found)
-        parts += [place.part] * len(found)
+        parts += [place.split] * len(found)
     progress("listing images", 1.0)
     if not names:
         raise InputError(f"{path} holds no images; class folders (cats/1.jpg), or images, or a metadata.csv are expected.")
     return Dataset(
-        name or folder_name(root),
+        name or dataset_name(root),
         FileImages(root, names),
         ClassLabels.from_names(labels) if any(labels) else None,
-        parts=np.array(parts, np.int8),
-        problems=problems,
+        splits=np.array(parts, np.int8),
+        skipped=problems,
     )
 
 
-def _places(root: Path, folders: Sequence[str]) -> list[_Place]:
+def _image_folders(root: Path, folders: Sequence[str]) -> list[_ImageFolder]:
     """Return the folders to look into: those of classes, below those of parts if that is what the root holds."""
-    parts = {folder: PARTS.index(PART_NAMES[folder.lower()]) for folder in folders if folder.lower() in PART_NAMES}
-    classes = {folder: subfolders(root, folder) for folder in parts}
+    parts = {folder: SPLITS.index(SPLIT_NAMES[folder.lower()]) for folder in folders if folder.lower() in SPLIT_NAMES}
+    classes = {folder: list_subfolders(root, folder) for folder in parts}
     if len(parts) < len(folders):
         _check_unmixed(root, [folder for folder in parts if classes[folder]], [f for f in folders if f not in parts])
-        return [_Place(""), *(_Place(label, NO_PART, label) for label in folders)]
-    inside = [_Place(f"{folder}/{label}", part, label) for folder, part in parts.items() for label in classes[folder]]
-    return [_Place(""), *(_Place(folder, part) for folder, part in parts.items()), *inside]
+        return [_ImageFolder(""), *(_ImageFolder(label, NO_SPLIT, label) for label in folders)]
+    inside = [_ImageFolder(f"{folder}/{label}", part, label) for folder, part in parts.items() for label in classes[folder]]
+    return [_ImageFolder(""), *(_ImageFolder(folder, part) for folder, part in parts.items()), *inside]
 
 
 def _check_unmixed(root: Path, parts: list[str], others: list[str]) -> None:

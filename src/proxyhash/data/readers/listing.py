@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from proxyhash.data.catalog import RECORDS
+from proxyhash.data.catalog import DATASETS
 from proxyhash.data.decoding import EXTENSIONS
-from proxyhash.data.skipped import Problems
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.utils.errors import InputError
 
 OUTSIDE = "outside the folder"
@@ -15,7 +15,7 @@ LINKED_FOLDER = "link to a folder, not entered"
 BROKEN = "link to nothing"
 
 
-def checked_root(path: Path) -> Path:
+def resolve_root(path: Path) -> Path:
     """Return the folder with all links resolved."""
     try:
         root = path.expanduser().resolve(strict=True)
@@ -27,12 +27,12 @@ def checked_root(path: Path) -> Path:
         return root
 
 
-def folder_name(root: Path) -> str:
+def dataset_name(root: Path) -> str:
     """Return what a data set in a folder is called: like the folder, but never like a published data set."""
-    return f"folder {root.name}" if root.name in RECORDS or not root.name else root.name
+    return f"folder {root.name}" if root.name in DATASETS or not root.name else root.name
 
 
-def image_files(root: Path, folder: str, problems: Problems, *, deep: bool = True) -> Iterator[str]:
+def list_images(root: Path, folder: str, problems: SkippedItems, *, deep: bool = True) -> Iterator[str]:
     """Yield the image files in `root / folder`, and at any depth below if `deep`, relative to `root`, in the order of names.
 
     Hidden files and files of other kinds are passed over; links that lead out of `root` are counted and skipped. Folders
@@ -52,10 +52,10 @@ def image_files(root: Path, folder: str, problems: Problems, *, deep: bool = Tru
                 names.append(relative)
     yield from sorted(names)
     for subfolder in sorted(folders) if deep else ():
-        yield from image_files(root, subfolder, problems)
+        yield from list_images(root, subfolder, problems)
 
 
-def subfolders(root: Path, folder: str = "") -> list[str]:
+def list_subfolders(root: Path, folder: str = "") -> list[str]:
     """Return the names of the folders directly inside, sorted, without hidden ones and links."""
     with _entries(root / folder) as entries:
         found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")]

@@ -8,11 +8,11 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from proxyhash.data.dataset import NO_PART, PARTS, Dataset
+from proxyhash.data.dataset import NO_SPLIT, SPLITS, Dataset
 from proxyhash.data.images import FileImages
-from proxyhash.data.readers.folder import PART_NAMES
-from proxyhash.data.readers.listing import OUTSIDE, checked_root, folder_name, is_inside
-from proxyhash.data.skipped import Problems
+from proxyhash.data.readers.folder import SPLIT_NAMES
+from proxyhash.data.readers.listing import OUTSIDE, dataset_name, is_inside, resolve_root
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
@@ -26,22 +26,22 @@ NAMELESS = "row without a file name"
 @dataclass(frozen=True)
 class _Row:
     name: str
-    part: int
+    split: int
     text: str  # the label, or all tags
 
 
 def load_metadata(path: Path, *, strict: bool = False, progress: Progress = no_progress) -> Dataset:
     """Read the table and find its files; nothing is decoded yet."""
-    root, problems = checked_root(path), Problems(strict)
+    root, problems = resolve_root(path), SkippedItems(strict)
     rows = list(_usable_rows(root, problems, progress))
     if not rows:
         why = f" ({'; '.join(problems.sentences())})" if problems else ""
         raise InputError(f"{root / METADATA} names no image that is there{why}.")
     images = FileImages(root, [row.name for row in rows])
-    parts = np.array([row.part for row in rows], np.int8)
+    parts = np.array([row.split for row in rows], np.int8)
     texts = [row.text for row in rows]
     labels = parse_tags(texts) if "tags" in _header(root) else ClassLabels.from_names(texts)
-    return Dataset(folder_name(root), images, labels if labels.names else None, parts=parts, problems=problems)
+    return Dataset(dataset_name(root), images, labels if labels.names else None, splits=parts, skipped=problems)
 
 
 def parse_tags(texts: list[str]) -> TagLabels:
@@ -69,7 +69,7 @@ def _columns(header: Iterable[str]) -> list[str]:
     return [name.strip().lower() for name in header]
 
 
-def _usable_rows(root: Path, problems: Problems, progress: Progress) -> Iterator[_Row]:
+def _usable_rows(root: Path, problems: SkippedItems, progress: Progress) -> Iterator[_Row]:
     """Yield the rows whose file is there and inside the folder, each file once."""
     table, seen = root / METADATA, set()
     for line, row, fraction in _table(table):
@@ -85,7 +85,7 @@ def _usable_rows(root: Path, problems: Problems, progress: Progress) -> Iterator
             problems.add(MISSING, name)
         else:
             seen.add(name)
-            yield _Row(name, _part(row, name, table), (row.get("label") or row.get("tags") or "").strip())
+            yield _Row(name, _split(row, name, table), (row.get("label") or row.get("tags") or "").strip())
     progress(f"reading {METADATA}", 1.0)
 
 
@@ -125,13 +125,13 @@ def _check_columns(table: Path, columns: list[str]) -> None:
         raise InputError(f"{table} has both label and tags; keep the column that says which images are alike.")
 
 
-def _part(row: dict[str, str | None], name: str, table: Path) -> int:
+def _split(row: dict[str, str | None], name: str, table: Path) -> int:
     """Return the part that the column `split` names, or else the one that the file's first folder names."""
     if "split" in row:
         split = (row["split"] or "").strip().lower()
-        if split and split not in PART_NAMES:
-            known = ", ".join(PART_NAMES)
+        if split and split not in SPLIT_NAMES:
+            known = ", ".join(SPLIT_NAMES)
             raise InputError(f"{table} puts {name} into the split {split!r}, which is none of {known}.")
-        return PARTS.index(PART_NAMES[split]) if split else NO_PART
+        return SPLITS.index(SPLIT_NAMES[split]) if split else NO_SPLIT
     folder = name.split("/", 1)[0].lower() if "/" in name else ""
-    return PARTS.index(PART_NAMES[folder]) if folder in PART_NAMES else NO_PART
+    return SPLITS.index(SPLIT_NAMES[folder]) if folder in SPLIT_NAMES else NO_SPLIT

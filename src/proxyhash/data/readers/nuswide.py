@@ -5,18 +5,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.data.catalog import Record
+from proxyhash.data.catalog import DatasetInfo
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import FileImages
 from proxyhash.data.readers.listing import OUTSIDE
 from proxyhash.data.readers.metadata import MISSING
-from proxyhash.data.skipped import Problems
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.labels import TagLabels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
 
-def load_nuswide(record: Record, folder: Path, *, strict: bool = False, progress: Progress = no_progress) -> Dataset:
+def load_nuswide(record: DatasetInfo, folder: Path, *, strict: bool = False, progress: Progress = no_progress) -> Dataset:
     """Return the images that have one of the most frequent tags (21 of 81), and these tags."""
     listed = [
         line.replace("\\", "/") for line in _lines(_one_of(record, folder, "ImageList/Imagelist.txt", "Imagelist.txt"))
@@ -28,14 +28,14 @@ def load_nuswide(record: Record, folder: Path, *, strict: bool = False, progress
     tags = np.stack([_flags(path, len(listed)) for path in files], axis=1)
     names = tuple(path.stem.removeprefix("Labels_") for path in files)
     images = _one_of(record, folder, "Flickr", "images", "Images")
-    problems = Problems(strict)
+    problems = SkippedItems(strict)
     present, paths = _present(images, listed, np.asarray(tags.any(1)), problems, progress)
-    whole = Dataset(record.name, FileImages(images, paths), TagLabels(tags[present], names), problems=problems)
-    return whole.with_frequent_tags(min(record.classes, len(names)))
+    whole = Dataset(record.name, FileImages(images, paths), TagLabels(tags[present], names), skipped=problems)
+    return whole.with_frequent_tags(min(record.num_classes, len(names)))
 
 
 def _present(
-    images: Path, listed: list[str], tagged: NDArray[np.bool_], problems: Problems, progress: Progress
+    images: Path, listed: list[str], tagged: NDArray[np.bool_], problems: SkippedItems, progress: Progress
 ) -> tuple[NDArray[np.int64], list[str]]:
     """Return which tagged images are there, and where: in folders as listed, or all in one."""
     flat = not any((images / folder).is_dir() for folder in {name.split("/", 1)[0] for name in listed})
@@ -56,7 +56,7 @@ def _present(
     return np.array(present, np.int64), paths
 
 
-def _one_of(record: Record, folder: Path, *candidates: str) -> Path:
+def _one_of(record: DatasetInfo, folder: Path, *candidates: str) -> Path:
     for candidate in candidates:
         if (folder / candidate).exists():
             return folder / candidate

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.data.crop import Part
-from proxyhash.data.decoding import EXTENSIONS, Fit, NamedBytes, Pixels, decode_part, decode_pixels, decode_square
+from proxyhash.data.crop import CropBox
+from proxyhash.data.decoding import EXTENSIONS, Fit, NamedBytes, Pixels, decode_crop, decode_pixels, decode_square
 from proxyhash.data.images import Indices
 from proxyhash.utils.errors import InputError
 
@@ -17,7 +17,7 @@ LABEL = ".cls"
 
 
 @dataclass(frozen=True)
-class Member:
+class TarMember:
     """Where a file lies in a tar file."""
 
     name: str
@@ -30,7 +30,7 @@ class TarImages:
     """The images of a tar file, in its order, read where they lie; nothing is unpacked."""
 
     path: Path
-    members: tuple[Member, ...]
+    members: tuple[TarMember, ...]
 
     def __len__(self) -> int:
         """Return N."""
@@ -48,11 +48,11 @@ class TarImages:
         """Decode the image as (side, side, 3)."""
         return decode_square(self._bytes(index), side, fit)
 
-    def read_part(self, index: int, part: Part, out: NDArray[np.float32]) -> None:
+    def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
         """Decode a part of the image to `out` (size, size, 3)."""
-        decode_part(self._bytes(index), part, out)
+        decode_crop(self._bytes(index), box, out)
 
-    def stored(self, indices: Indices) -> None:  # noqa: ARG002
+    def pixels_in_memory(self, indices: Indices) -> None:  # noqa: ARG002
         """Return nothing: files are decoded one by one."""
         return
 
@@ -78,7 +78,7 @@ def open_tar(path: Path) -> tuple[TarImages, list[tuple[str, ...]]]:
     """List a tar file by its headers; return its images, and each one's class if there is a .cls file beside it."""
     try:
         with tarfile.open(path, "r:") as tar:
-            files = [Member(member.name, member.offset_data, member.size) for member in tar if member.isfile()]
+            files = [TarMember(member.name, member.offset_data, member.size) for member in tar if member.isfile()]
     except (tarfile.TarError, OSError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{path} is not a tar file that can be read, without compression: {reason}.") from error
@@ -94,12 +94,12 @@ def _sample(name: str) -> str:
     return str(path.parent / path.name.partition(".")[0])
 
 
-def _label(path: Path, member: Member | None) -> tuple[str, ...]:
+def _label(path: Path, member: TarMember | None) -> tuple[str, ...]:
     text = "" if member is None or member.size > 4096 else _read(path, member).decode("utf-8", "replace").strip()
     return (text,) if text else ()
 
 
-def _read(path: Path, member: Member) -> bytes:
+def _read(path: Path, member: TarMember) -> bytes:
     with path.open("rb") as handle:
         handle.seek(member.start)
         return handle.read(member.size)

@@ -1,4 +1,4 @@
-"""Image networks q(x) by name: `create_backbone("efficientnet_lite0")`."""
+"""Backbones q(x) by name."""
 
 from importlib.util import find_spec
 
@@ -7,10 +7,15 @@ from proxyhash.utils.errors import InputError
 if find_spec("torch") is None:
     raise InputError('Networks need torch; run pip install "proxyhash[train]".')
 
-# Importing a file registers the networks in it.
+# Importing a module registers its networks.
 from proxyhash.models.backbones import alexnet, convnet, efficientnet_lite  # noqa: F401
-from proxyhash.models.backbones.base import Backbone
-from proxyhash.models.backbones.facts import Facts
-from proxyhash.models.backbones.registry import create_backbone, list_backbones, trained_on
+from proxyhash.models.backbones.base import (
+    Backbone,
+    BackboneConfig,
+    create_backbone,
+    list_backbones,
+    pretraining_data,
+    register_backbone,
+)
 
-__all__ = ["Backbone", "Facts", "create_backbone", "list_backbones", "trained_on"]
+__all__ = ["Backbone", "BackboneConfig", "create_backbone", "list_backbones", "pretraining_data", "register_backbone"]

@@ -1,11 +1,18 @@
-"""AlexNet (Krizhevsky 2014, "one weird trick"), the paper's backbone in the layout of torchvision's weights."""
+"""AlexNet (Krizhevsky 2014, "one weird trick"), in the layout of torchvision's weights."""
+
+from pathlib import Path
 
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.base import Backbone, initialize
-from proxyhash.models.backbones.facts import IMAGENET_MEAN, IMAGENET_STD, Facts
-from proxyhash.models.backbones.registry import Brief, backbone
-from proxyhash.models.backbones.weights import State, load_strictly, official_file, read_state
+from proxyhash.models.backbones.base import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    Backbone,
+    BackboneConfig,
+    init_weights,
+    register_backbone,
+)
+from proxyhash.models.backbones.weights import StateDict, load_state, official_file, read_state
 
 URL = "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth"
 SHA256 = "7be5be79"  # torchvision's file names end in the beginning of their checksum
@@ -18,8 +25,8 @@ class AlexNet(Backbone):
     The paper cuts images of 227 pixels, torchvision's weights were trained with 224; pooling to 6 x 6 accepts both.
     """
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def __init__(self, config: BackboneConfig) -> None:
+        super().__init__(config)
         self.features = nn.Sequential(
             nn.Conv2d(3, 64, 11, stride=4, padding=2),
             nn.ReLU(inplace=True),
@@ -38,10 +45,10 @@ class AlexNet(Backbone):
         )
         self.classifier = nn.Sequential(
             nn.Dropout(DROPOUT),
-            nn.Linear(256 * 6 * 6, facts.width),
+            nn.Linear(256 * 6 * 6, config.num_features),
             nn.ReLU(inplace=True),
             nn.Dropout(DROPOUT),
-            nn.Linear(facts.width, facts.width),
+            nn.Linear(config.num_features, config.num_features),
             nn.ReLU(inplace=True),
         )
 
@@ -52,18 +59,20 @@ class AlexNet(Backbone):
         return features
 
 
-def without_fc8(state: State) -> State:
+def drop_classifier(state: StateDict) -> StateDict:
     """Return torchvision's tensors without the layer of ImageNet's 1000 classes."""
     return {name: tensor for name, tensor in state.items() if name not in ("classifier.6.weight", "classifier.6.bias")}
 
 
-@backbone("alexnet", trained_on="ILSVRC-2012")
-def alexnet(brief: Brief) -> AlexNet:
+@register_backbone("alexnet", pretraining="ILSVRC-2012")
+def alexnet(pretrained: bool, weights: Path | None) -> AlexNet:
     """Return the network with torchvision's weights, or random ones."""
-    state = read_state(official_file(URL, SHA256, brief.weights), SHA256) if brief.pretrained else None
-    network = AlexNet(Facts("alexnet", 224, IMAGENET_MEAN, IMAGENET_STD, 4096, "ILSVRC-2012" if brief.pretrained else None))
+    state = read_state(official_file(URL, SHA256, weights), SHA256) if pretrained else None
+    network = AlexNet(
+        BackboneConfig("alexnet", 224, IMAGENET_MEAN, IMAGENET_STD, 4096, "ILSVRC-2012" if pretrained else None)
+    )
     if state is not None:
-        load_strictly(network, without_fc8(state))
+        load_state(network, drop_classifier(state))
     else:
-        initialize(network)
+        init_weights(network)
     return network

@@ -1,10 +1,10 @@
-"""A network small enough to learn handwritten digits in seconds, for demos and tests."""
+"""Small convolutional network for demos and tests."""
+
+from pathlib import Path
 
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.base import Backbone, initialize
-from proxyhash.models.backbones.facts import Facts
-from proxyhash.models.backbones.registry import Brief, backbone
+from proxyhash.models.backbones.base import Backbone, BackboneConfig, init_weights, register_backbone
 from proxyhash.utils.errors import InputError
 
 GRAY = (127.5,) * 3
@@ -12,10 +12,10 @@ CHANNELS = 64
 
 
 class ConvNet(Backbone):
-    """Three convolutions; the mean over each quarter of the image keeps a little of where things are."""
+    """Three convolutions and the mean over each quarter of the image, which keeps some position."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def __init__(self, config: BackboneConfig) -> None:
+        super().__init__(config)
         self.layers = nn.Sequential(
             *_layer(3, 32, stride=1),
             *_layer(32, CHANNELS, stride=2),
@@ -38,11 +38,11 @@ def _layer(inputs: int, outputs: int, stride: int) -> tuple[nn.Module, ...]:
     )
 
 
-@backbone("convnet", trained_on=None)
-def convnet(brief: Brief) -> ConvNet:
+@register_backbone("convnet", pretraining=None)
+def convnet(pretrained: bool, weights: Path | None) -> ConvNet:  # noqa: ARG001  builders share a signature
     """Return the network with random weights: there are no others."""
-    if brief.pretrained:
+    if pretrained:
         raise InputError("There are no pretrained weights for convnet; create it with pretrained=False.")
-    network = ConvNet(Facts("convnet", 8, GRAY, GRAY, 4 * CHANNELS))
-    initialize(network)
+    network = ConvNet(BackboneConfig("convnet", 8, GRAY, GRAY, 4 * CHANNELS))
+    init_weights(network)
     return network

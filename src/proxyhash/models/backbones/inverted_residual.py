@@ -6,7 +6,7 @@ from torch.nn.functional import conv2d, pad, relu6
 EPSILON = 1e-3  # of batch normalization, as the weights were trained
 
 
-class SameConv2d(nn.Conv2d):
+class Conv2dSame(nn.Conv2d):
     """A convolution padded like TensorFlow's SAME, which the weights were trained with.
 
     It differs from torch's padding where a stride of 2 meets an even side: TensorFlow pads one less on the left and top.
@@ -33,14 +33,14 @@ class SameConv2d(nn.Conv2d):
         return conv2d(pad(input, (border,) * 4), self.weight, None, 1, kernel // 2 - border, groups=self.groups)
 
 
-class ConvNorm(nn.Module):
+class ConvBnAct(nn.Module):
     """Convolution, batch normalization and, unless `linear`, ReLU6."""
 
     def __init__(
         self, inputs: int, outputs: int, kernel: int, stride: int, momentum: float, *, groups: int = 1, linear: bool = False
     ) -> None:
         super().__init__()
-        self.conv = SameConv2d(inputs, outputs, kernel, stride, groups)
+        self.conv = Conv2dSame(inputs, outputs, kernel, stride, groups)
         self.norm = nn.BatchNorm2d(outputs, eps=EPSILON, momentum=momentum)
         self.linear = linear
 
@@ -50,15 +50,15 @@ class ConvNorm(nn.Module):
         return outputs if self.linear else relu6(outputs, inplace=True)
 
 
-class MobileBlock(nn.Module):
+class InvertedResidual(nn.Module):
     """Widen, convolve each channel by itself, narrow; and add the input where the shapes agree (MobileNetV2's block)."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int, momentum: float) -> None:
         super().__init__()
         inner = inputs * expansion
-        self.expand = ConvNorm(inputs, inner, 1, 1, momentum) if expansion > 1 else nn.Identity()
-        self.depthwise = ConvNorm(inner, inner, kernel, stride, momentum, groups=inner)
-        self.project = ConvNorm(inner, outputs, 1, 1, momentum, linear=True)
+        self.expand = ConvBnAct(inputs, inner, 1, 1, momentum) if expansion > 1 else nn.Identity()
+        self.depthwise = ConvBnAct(inner, inner, kernel, stride, momentum, groups=inner)
+        self.project = ConvBnAct(inner, outputs, 1, 1, momentum, linear=True)
         self.residual = stride == 1 and inputs == outputs
 
     def forward(self, images: Tensor) -> Tensor:

@@ -1,23 +1,24 @@
-"""Any model of timm, under `timm/NAME`."""
+"""Models of timm, by the names `timm/NAME`."""
 
 import pickle
+from difflib import get_close_matches
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.base import Backbone
-from proxyhash.models.backbones.facts import Facts, PerChannel
-from proxyhash.models.backbones.registry import TIMM_PREFIX, Brief, Build, closest
+from proxyhash.models.backbones.base import TIMM_PREFIX, Backbone, BackboneBuilder, BackboneConfig, PerChannel
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.registry import suggest
 
 
 class TimmBackbone(Backbone):
     """A model of timm without its classifier."""
 
-    def __init__(self, facts: Facts, model: nn.Module) -> None:
-        super().__init__(facts)
+    def __init__(self, config: BackboneConfig, model: nn.Module) -> None:
+        super().__init__(config)
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor:
@@ -26,42 +27,47 @@ class TimmBackbone(Backbone):
         return features
 
 
-def builder(name: str) -> Build:
+def builder(name: str) -> BackboneBuilder:
     """Return what builds timm's model `name`, e.g. "resnet18" or "resnet18.a1_in1k"."""
     timm = _import_timm()
     if not timm.is_model(name):
-        advice = closest(name, timm.list_models()) or "timm.list_models() lists them all"
-        raise InputError(f"timm has no model {name!r}; {advice}.")
+        raise InputError(f"timm has no model {name!r}; {_advice(name, timm.list_models())}")
 
-    def build(brief: Brief) -> TimmBackbone:
-        model = _pretrained(timm, name, brief) if brief.pretrained else timm.create_model(name, num_classes=0)
-        return TimmBackbone(_facts(name, model, brief), model)
+    def build(pretrained: bool, weights: Path | None) -> TimmBackbone:
+        model = _pretrained(timm, name, weights) if pretrained else timm.create_model(name, num_classes=0)
+        tag = model.pretrained_cfg.get("tag") or ""
+        return TimmBackbone(_config(name, model, pretraining(tag, weights) if pretrained else None), model)
 
     return build
 
 
-def _pretrained(timm: ModuleType, name: str, brief: Brief) -> Any:
+def _advice(name: str, known: list[str]) -> str:
+    """Suggest a close name; timm has too many models to list them all in an error."""
+    return suggest(name, known) if get_close_matches(name, known, n=1) else "timm.list_models() lists them all."
+
+
+def _pretrained(timm: ModuleType, name: str, weights: Path | None) -> Any:
     """Load the model with its classifier, which is then dropped: timm loads strictly only what is whole."""
-    overlay = {"file": str(brief.weights)} if brief.weights else None
+    overlay = {"file": str(weights)} if weights else None
     try:
         model = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay)
     except (OSError, RuntimeError, pickle.UnpicklingError) as error:
-        if brief.weights:
-            raise InputError(f"{brief.weights} does not hold the weights of timm's {name}; give its own file.") from error
+        if weights:
+            raise InputError(f"{weights} does not hold the weights of timm's {name}; give its own file.") from error
         raise InputError(f"timm cannot fetch weights for {name}; give their file (weights=PATH).") from error
     model.reset_classifier(0)
     return model
 
 
-def _facts(name: str, model: Any, brief: Brief) -> Facts:
+def _config(name: str, model: Any, pretrained_on: str | None) -> BackboneConfig:
     config = model.pretrained_cfg
-    return Facts(
+    return BackboneConfig(
         name=f"{TIMM_PREFIX}{name}",
         image_size=config["input_size"][-1],
         mean=_bytes(config["mean"]),
         std=_bytes(config["std"]),
-        width=getattr(model, "head_hidden_size", None) or model.num_features,
-        pretrained_on=pretraining(config.get("tag") or "", brief),
+        num_features=getattr(model, "head_hidden_size", None) or model.num_features,
+        pretrained_on=pretrained_on,
     )
 
 
@@ -70,12 +76,10 @@ def _bytes(fractions: PerChannel) -> PerChannel:
     return red, green, blue
 
 
-def pretraining(tag: str, brief: Brief) -> str | None:
+def pretraining(tag: str, weights: Path | None = None) -> str:
     """Read the data from timm's tag of the weights: "a1_in1k" is ImageNet alone, "in21k_ft_in1k" saw more before."""
-    if not brief.pretrained:
-        return None
-    if brief.weights:
-        return f"the file {brief.weights.name}"  # no checksum says what that file is
+    if weights:
+        return f"the file {weights.name}"  # no checksum says what that file is
     return "ILSVRC-2012" if tag.endswith("in1k") and "_ft_" not in tag else f"timm's {tag or 'default weights'}"
 
 

@@ -14,7 +14,7 @@ from proxyhash.data.download import download
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.paths import cache_root
 
-State = dict[str, Tensor]
+StateDict = dict[str, Tensor]
 
 
 def file_in_package(package: str, inside: str) -> Path:
@@ -42,7 +42,7 @@ def official_file(url: str, sha256: str, given: Path | None) -> Path:
     return path
 
 
-def read_state(path: Path, sha256: str) -> State:
+def read_state(path: Path, sha256: str) -> StateDict:
     """Return the tensors of a file whose SHA-256 begins with `sha256`."""
     try:
         content = path.read_bytes()  # once, so that what is verified is what is read
@@ -53,7 +53,7 @@ def read_state(path: Path, sha256: str) -> State:
     return _unpickled(content, path)
 
 
-def _unpickled(content: bytes, path: Path) -> State:
+def _unpickled(content: bytes, path: Path) -> StateDict:
     try:
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -63,7 +63,7 @@ def _unpickled(content: bytes, path: Path) -> State:
     return dict(state)
 
 
-def load_strictly(network: nn.Module, state: State) -> None:
+def load_state(network: nn.Module, state: StateDict) -> None:
     """Load `state` into `network`; every tensor must find its place, and every place its tensor."""
     places = {name: tensor.shape for name, tensor in network.state_dict().items()}
     shapes = {name: tensor.shape for name, tensor in state.items()}

@@ -1,26 +1,23 @@
 """Heads between features and codes, by name."""
 
-from proxyhash.models.heads.base import Head, HeadShape, Queries
-from proxyhash.models.heads.blocks import BlockHead
-from proxyhash.models.heads.divided import DividedHead
-from proxyhash.models.heads.linear import HashHead, LinearHead
-from proxyhash.models.heads.quantized import QuantisedHead, SoftmaxQuantisedHead, UnitQuantisedHead
-from proxyhash.models.heads.registry import describe_head, head_kind, make_head
-from proxyhash.models.heads.weighted import WeightedHead
+from proxyhash.models.heads.base import Head, HeadConfig, Queries, create_head, describe_head, register_head
+from proxyhash.models.heads.linear import ConcatHeads, DividedHead, HashHead, LinearHead, WeightedHead
+from proxyhash.models.heads.quantized import BlockHead, QuantizedHead, SoftmaxQuantizedHead, UnitQuantizedHead
 
 __all__ = [
     "BlockHead",
+    "ConcatHeads",
     "DividedHead",
     "HashHead",
     "Head",
-    "HeadShape",
+    "HeadConfig",
     "LinearHead",
-    "QuantisedHead",
+    "QuantizedHead",
     "Queries",
-    "SoftmaxQuantisedHead",
-    "UnitQuantisedHead",
+    "SoftmaxQuantizedHead",
+    "UnitQuantizedHead",
     "WeightedHead",
+    "create_head",
     "describe_head",
-    "head_kind",
-    "make_head",
+    "register_head",
 ]

@@ -1,20 +1,27 @@
-"""The paper's head, and the same without its tanh."""
+"""Heads whose codes are the signs of a linear map."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proxyhash.models.heads.base import Head, HeadShape, layers_before
-from proxyhash.models.heads.registry import PLAIN, head_kind
+from proxyhash.codes import binarize
+from proxyhash.codes.adc import weighted_hamming_tables
+from proxyhash.models.heads.base import DEFAULT_HEAD, Floats, Head, HeadConfig, hidden_layers, register_head
+
+MIN_SLICE = 50  # hidden units that each bit of a `DividedHead` reads at least, as the authors have it
+SATURATION = 0.4  # epsilon of `DividedHead`: a sigmoid farther than this from 1/2 counts as 0 or 1
 
 
-@head_kind("linear")
+@register_head("linear")
 class LinearHead(Head):
-    """u = L'q + b, not bounded: for losses that press on the pre-activations themselves, or squash them in their own way."""
+    """u = L'q + b, not bounded: for losses on the pre-activations."""
 
-    def __init__(self, shape: HeadShape) -> None:
-        super().__init__(shape)
-        layers, width = layers_before(shape)
-        self.layers = nn.Sequential(*layers, nn.Linear(width, shape.bits))
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__(config)
+        layers, width = hidden_layers(config)
+        self.layers = nn.Sequential(*layers, nn.Linear(width, config.bits))
 
     def forward(self, features: Tensor) -> Tensor:
         """Return u (N, bits)."""
@@ -22,10 +29,75 @@ class LinearHead(Head):
         return u
 
 
-@head_kind(PLAIN)
+@register_head(DEFAULT_HEAD)
 class HashHead(LinearHead):
-    """nu = tanh(L'q + b), for features q (N, width), with a hidden layer in between if its shape says so."""
+    """nu = tanh(L'q + b), the paper's head, for features q (N, in_features).
+
+    Examples
+    --------
+    >>> HashHead(HeadConfig(4, bits=8))(torch.zeros(3, 4)).shape
+    torch.Size([3, 8])
+    """
 
     def forward(self, features: Tensor) -> Tensor:
         """Return nu (N, bits), from -1 to 1."""
         return torch.tanh(self.layers(features))
+
+
+@register_head("weighted")
+class WeightedHead(LinearHead):
+    """u = L'q + b with signs as codes, compared by sum_k w_k [bits differ] with `weights` w (bits,) >= 0."""
+
+    metric = "weighted hamming"
+    weights: Tensor
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__(config)
+        self.register_buffer("weights", torch.ones(config.bits))
+
+    def encode_queries(self, outputs: Floats) -> Floats:
+        """Return the tables (Q, bits, 2) of the weighted distance."""
+        return weighted_hamming_tables(binarize(outputs), self.weights.cpu().numpy().astype(np.float64))
+
+
+@register_head("divided")
+class DividedHead(Head):
+    """The divide-and-encode head of NINH (Lai, Pan, Liu and Yan 2015): every bit reads its own slice of hidden units.
+
+    nu_k = 2 g(sigmoid(w_k' h_k + b_k)) - 1, where h_k is the k-th slice. g(s) is 0 below 1/2 - epsilon, 1 above
+    1/2 + epsilon, and s in between. Where g is flat, its gradient is replaced by that of s (our addition): a bit that has
+    saturated on the wrong side would not learn otherwise.
+    """
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__(config)
+        slice_dim = max(MIN_SLICE, config.hidden_dim // config.bits)
+        layers, width = hidden_layers(config, slice_dim * config.bits)
+        self.layers = nn.Sequential(*layers)
+        self.slices = nn.Parameter(torch.randn(config.bits, width // config.bits) / slice_dim**0.5)
+        self.bias = nn.Parameter(torch.zeros(config.bits))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return nu (N, bits), from -1 to 1."""
+        sliced = self.layers(features).unflatten(1, self.slices.shape)
+        soft = torch.sigmoid((sliced * self.slices).sum(2) + self.bias)
+        hard = torch.where((soft - 0.5).abs() > SATURATION, soft.round(), soft)
+        return 2 * (soft + (hard - soft).detach()) - 1
+
+
+class ConcatHeads(Head):
+    """Several heads on the same features (N, in_features), their outputs side by side."""
+
+    def __init__(self, heads: Sequence[Head]) -> None:
+        super().__init__(HeadConfig(heads[0].config.in_features, sum(head.config.bits for head in heads)))
+        self.heads = nn.ModuleList(heads)
+        self.widths = [head.out_features for head in heads]
+
+    @property
+    def out_features(self) -> int:
+        """Return the number of outputs of all heads."""
+        return sum(self.widths)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return the outputs of all heads (N, out_features)."""
+        return torch.cat([head(features) for head in self.heads], 1)

@@ -14,11 +14,10 @@ from PIL import Image
 
 from proxyhash import Index
 from proxyhash.cli.app import main
-from proxyhash.data import Problems
-from proxyhash.data.shards import list_pieces
-from proxyhash.models.code_shards import read_shard, shard_path
+from proxyhash.data import SkippedItems
+from proxyhash.data.shards import list_shards
+from proxyhash.models.code_shards import encode_shards, read_shard, shard_path
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.shard_encoding import encode_pieces
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.parallel import available_threads
 from proxyhash.utils.process_rank import ProcessRank, get_process_rank
@@ -37,8 +36,8 @@ def tar_of(photos: Path, path: Path) -> Path:
 
 
 def encoded(model: Path, source: Path, folder: Path, size: int = 5, rank: ProcessRank | None = None) -> tuple[int, int]:
-    done = encode_pieces(Hasher.load(model), list_pieces(source, size), folder, Problems(), rank=rank)
-    return done.written, done.there
+    done = encode_shards(Hasher.load(model), list_shards(source, size), folder, SkippedItems(), rank=rank)
+    return done.written, done.existing
 
 
 def all_codes(folder: Path) -> dict[str, bytes]:
@@ -104,10 +103,10 @@ def test_damage_other_models_and_changed_images_are_encoded_again(
 
 def test_images_that_cannot_be_read_are_counted(model: Path, photos: Path, tmp_path: Path) -> None:
     (photos / "cats" / "2.png").write_bytes(b"no picture")
-    problems = Problems()
-    encode_pieces(Hasher.load(model), list_pieces(photos, 100), tmp_path / "shards", problems)
+    problems = SkippedItems()
+    encode_shards(Hasher.load(model), list_shards(photos, 100), tmp_path / "shards", problems)
     shard = read_shard(shard_path(tmp_path / "shards", 0, 1))
-    assert (len(shard), shard.left_out, problems.counts["unreadable image"]) == (11, 1, 1)
+    assert (len(shard), shard.num_skipped, problems.counts["unreadable image"]) == (11, 1, 1)
 
 
 def test_two_processes_one_killed_and_started_again(model: Path, photos: Path, tmp_path: Path) -> None:
@@ -116,10 +115,10 @@ def test_two_processes_one_killed_and_started_again(model: Path, photos: Path, t
     slow = tmp_path / "slow.py"
     slow.write_text(
         "import sys, time\n"
-        "from proxyhash.models import shard_encoding\n"
+        "from proxyhash.models import code_shards\n"
         "from proxyhash.cli.app import main\n"
-        "write = shard_encoding.write_shard\n"
-        "shard_encoding.write_shard = lambda *given: (write(*given), print('written', flush=True), time.sleep(60))\n"
+        "write = code_shards.write_shard\n"
+        "code_shards.write_shard = lambda *given: (write(*given), print('written', flush=True), time.sleep(60))\n"
         "main(sys.argv[1:])\n"
     )
     command = ["encode", str(model), str(photos), "--shards", str(shards), "--shard-size", "2"]
@@ -133,12 +132,12 @@ def test_two_processes_one_killed_and_started_again(model: Path, photos: Path, t
         assert second.stdout.readline() == "written\n"
         second.send_signal(signal.SIGKILL)
         output, _ = first.communicate(timeout=120)
-    assert "Process 0 of 2: 3 shards written, 0 were there; 6 images encoded" in output
+    assert "Process 0 of 2: 3 shards written, 0 existed; 6 images encoded" in output
     assert len(list(shards.glob("0*.npz"))) == 4
     with pytest.raises(SystemExit):
         main(["index", "import", str(shards), "--index", str(tmp_path / "too early")])
     again = subprocess.run([*plain, *command], env=ranks[1], capture_output=True, text=True, check=True, timeout=120)
-    assert "Process 1 of 2: 2 shards written, 1 were there; 4 images encoded" in again.stdout
+    assert "Process 1 of 2: 2 shards written, 1 existed; 4 images encoded" in again.stdout
     assert all_codes(shards) == expected(model, photos)
     assert not list(shards.glob(".*"))
 
@@ -183,11 +182,11 @@ def test_sources_that_cannot_be_cut(tmp_path: Path) -> None:
     empty.write_text("# nothing\n")
     for path, reason in ((twice, "twice"), (mixed, "a list of each"), (empty, "no files"), (tmp_path / "no", "no folder")):
         with pytest.raises(InputError, match=reason):
-            list_pieces(path)
+            list_shards(path)
     broken = tmp_path / "broken.tar"
     broken.write_bytes(b"x" * 2000)
     with pytest.raises(InputError, match="not a tar file"):
-        list_pieces(broken)[0].load()
+        list_shards(broken)[0].load()
 
 
 def test_ranks_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
