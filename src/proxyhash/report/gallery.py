@@ -67,7 +67,7 @@ def make_gallery(
         answers = zip(others, near, right, strict=True)
         matched = (_thumb(dataset, int(other), int(bits), is_right) for other, bits, is_right in answers)
         rows.append((_thumb(dataset, int(image)), *matched))
-    return Gallery(f"{hasher.metadata['order']['method']}, {hasher.bits} bits", tuple(rows))
+    return Gallery(f"{hasher.metadata['config']['method']}, {hasher.bits} bits", tuple(rows))
 
 
 def _random_queries(dataset: Dataset, queries: int) -> Split:
