@@ -7,7 +7,6 @@ from typing import Literal
 
 from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -164,9 +163,7 @@ DIGITS = DatasetInfo(
     layout="",
 )
 
-DATASETS: Registry[DatasetInfo] = Registry("data set")
-for _info in (CIFAR10, CIFAR100, ILSVRC2012, NUSWIDE, DIGITS):
-    DATASETS.add(_info.name, _info)
+DATASETS = {info.name: info for info in (CIFAR10, CIFAR100, ILSVRC2012, NUSWIDE, DIGITS)}
 
 
 def list_datasets() -> list[str]:

@@ -239,7 +239,7 @@ def load_eval_data(
     hasher: Hasher,
     data: str | None = None,
     protocol: str | None = None,
-    round: int | None = None,
+    fold: int | None = None,
     *,
     data_dir: Path | None = None,
     progress: Progress = no_progress,
@@ -254,8 +254,8 @@ def load_eval_data(
         Another data set, by name or folder.
     protocol
         Another protocol.
-    round
-        Another round of a transfer protocol.
+    fold
+        Another fold of a transfer protocol.
     data_dir
         Folder to look for a named data set first.
     progress
@@ -280,5 +280,6 @@ def load_eval_data(
     dataset = dataset.with_frequent_tags(trained["tags"]) if trained["tags"] else dataset
     history = history or {"protocol": None, "seed": 0}
     protocol = protocol or (history["protocol"] if data is None else None)
-    number = trained["fold"] if round is None else round
-    return dataset, make_split(dataset, protocol, seed=history["seed"], fold=number, validation="none")
+    return dataset, make_split(
+        dataset, protocol, seed=history["seed"], fold=trained["fold"] if fold is None else fold, validation="none"
+    )
