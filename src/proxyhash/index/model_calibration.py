@@ -57,9 +57,7 @@ def calibrate_model(
     return found
 
 
-def _codes(
-    embed_batches: "EmbedBatches", dataset: Dataset, images: Indices, progress: Progress
-) -> tuple[Indices, Packed]:
+def _codes(embed_batches: "EmbedBatches", dataset: Dataset, images: Indices, progress: Progress) -> tuple[Indices, Packed]:
     """Return the readable images (n,) and their codes (n, bytes)."""
     batches = list(embed_batches(dataset.images, SkippedItems(), indices=images, progress=progress))
     readable = np.concatenate([indices for indices, _ in batches])

@@ -9,9 +9,9 @@ from proxyhash.data import Dataset, SkippedItems, load_dataset
 from proxyhash.evaluation.hasher import evaluate_hasher, load_eval_data
 from proxyhash.experiments import Grid, read_records, run_grid
 from proxyhash.index import Index
-from proxyhash.index.model_calibration import calibrate_model
 from proxyhash.index.folder_sync import add_folder
 from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.model_calibration import calibrate_model
 from proxyhash.index.upgrade import upgrade
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import EmbedBatches, Hasher
