@@ -42,7 +42,7 @@ def test_a_good_data_set_is_only_praised() -> None:
         "readable": 40,
         "classes": 2,
         "without label": 0,
-        "parts": {},
+        "splits": {},
     }
     assert finding(report, "20 to 20 images a class, 20 in the middle")
     assert report.protocol is not None
