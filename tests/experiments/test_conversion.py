@@ -11,32 +11,7 @@ from proxyhash.experiments.conversion import convert_folder
 from proxyhash.experiments.records import RECORDS_FILE
 from proxyhash.utils.errors import InputError
 
-OPTIM = {"epochs": 12, "batch": 256, "rate": 0.005, "backbone_rate": 0.0, "hidden": 1024, "seed": 0}
-OLD = {
-    "format": "proxyhash.record/1",
-    "key": "45e20f38acec",
-    "data": {"name": "cifar100", "tags": None, "backbone": "convnet", "image_size": None, "finetune": False},
-    "protocol": {"protocol": "transfer", "version": 1, "fingerprint": "2d2bc461ce55344d", "judged_on": "test"},
-    "trial": {
-        "label": "shclm:per_class=2",
-        "method": "shclm",
-        "settings": {"per_class": 2},
-        "lengths": [16],
-        "seed": 0,
-        "round": 1,
-        "plan": OPTIM,
-    },
-    "bits": 16,
-    "metrics": {
-        "map": 0.1 + 0.2,
-        "all": {"precision@1 [ties expected]": 1 / 3},
-        "binarisation_error": 0.05,
-        "accuracy": None,
-    },
-    "seconds": {"fit": 1.0, "all": 2.5},
-    "versions": {"python": "3.11"},
-    "machine": {"cores": 2},
-}
+OLD = json.loads((Path(__file__).parents[1] / "fixtures" / "record-0.1.json").read_text(encoding="utf-8"))
 TUNED = """# Chosen on what is held out of the training set, out of at most 6 tries of each method.
 
 # lsh: mAP 0.0376
@@ -53,7 +28,7 @@ rate = 0.015
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for name, seed in (("shclm-16-seed0-round1-45e20f38acec.json", 0), ("shclm-16-seed1-round1-55e20f38acec.json", 1)):
-        content = {**OLD, "trial": {**OLD["trial"], "seed": seed}}  # type: ignore[dict-item]
+        content = {**OLD, "trial": {**OLD["trial"], "seed": seed}}
         (tmp_path / "old" / "inside").mkdir(parents=True, exist_ok=True)
         (tmp_path / "old" / "inside" / name).write_text(json.dumps(content))
     (tmp_path / "old" / "inside" / "chosen-round-1.toml").write_text(TUNED)

@@ -129,13 +129,12 @@ def test_a_stopped_grid_goes_on_where_it_was(
 
 
 def test_settings_are_chosen_on_the_training_set(tmp_path: Path) -> None:
-    """A rehearsal asks with images of the training set, and has records of its own."""
-    (rehearsed,) = run_grid(replace(GRID, methods=("itq",), eval_on="validation"), tmp_path)
+    (validation,) = run_grid(replace(GRID, methods=("itq",), eval_on="validation"), tmp_path)
     (test,) = run_grid(replace(GRID, methods=("itq",)), tmp_path)
-    assert rehearsed.protocol["eval_on"] == "validation"
-    assert rehearsed.key != test.key
-    assert rehearsed.protocol["sizes"]["train"] == rehearsed.protocol["sizes"]["database"]
-    assert rehearsed.protocol["sizes"]["train"] + rehearsed.protocol["sizes"]["query"] == test.protocol["sizes"]["train"]
+    assert validation.protocol["eval_on"] == "validation"
+    assert validation.key != test.key
+    assert validation.protocol["sizes"]["train"] == validation.protocol["sizes"]["database"]
+    assert validation.protocol["sizes"]["train"] + validation.protocol["sizes"]["query"] == test.protocol["sizes"]["train"]
 
 
 def test_unseen_classes_are_also_classified(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with some items of a data set: counted, named, and fatal only if asked."""
+"""Items of a data set that cannot be used: counted, named, and an error only in strict mode."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -58,7 +58,7 @@ def refresh_card(folder: Path) -> Iterator[None]:
 
 def read_metrics(folder: Path) -> dict[str, Any]:
     """Return the saved metrics of a model, or an empty dictionary."""
-    return _read(folder / METRICS) or legacy_names.rename_metrics(_read(folder / legacy_names.METRICS_FILE))
+    return _read(folder / METRICS) or legacy_names.upgrade_metric_names(_read(folder / legacy_names.METRICS_FILE))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _measured(config: Mapping[str, Any], measured: Mapping[str, Any], calibratio
     yield "## What was measured"
     yield ""
     columns = {
-        "validation": legacy_names.rename_metrics(config["metadata"].get("validation") or {}),
+        "validation": legacy_names.upgrade_metric_names(config["metadata"].get("validation") or {}),
         "held-out queries": measured,
     }
     known = {name: values for name, values in columns.items() if "map" in values}

@@ -44,7 +44,7 @@ class Thumbnail(msgspec.Struct, frozen=True, tag=True):
 Job = Square | Crop | Thumbnail
 
 
-class Reply(msgspec.Struct, frozen=True):
+class DecodeReply(msgspec.Struct, frozen=True):
     """What became of a job: an error, or an array whose bytes follow."""
 
     error: str = ""
@@ -91,15 +91,15 @@ def do(job: Job, data: bytes, pixels: int) -> np.ndarray[tuple[int, ...], np.dty
     return _thumbnail(image, job.side)
 
 
-def _done(job: Job, data: bytes, pixels: int) -> tuple[Reply, bytes]:
+def _done(job: Job, data: bytes, pixels: int) -> tuple[DecodeReply, bytes]:
     try:
         array = do(job, data, pixels)
     except UnreadableImageError as error:
         without_memory = isinstance(error.__cause__, MemoryError)
-        return Reply(f"{NAME} takes too much memory to decode." if without_memory else str(error)), b""
+        return DecodeReply(f"{NAME} takes too much memory to decode." if without_memory else str(error)), b""
     except MemoryError:
-        return Reply(f"{NAME} takes too much memory to decode."), b""
-    return Reply("", array.shape, str(array.dtype)), array.tobytes()
+        return DecodeReply(f"{NAME} takes too much memory to decode."), b""
+    return DecodeReply("", array.shape, str(array.dtype)), array.tobytes()
 
 
 def _needed(job: Square | Crop) -> int:

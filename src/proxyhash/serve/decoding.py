@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from proxyhash.serve import decoder
-from proxyhash.serve.decoder import Job, Reply
+from proxyhash.serve.decoder import DecodeReply, Job
 from proxyhash.serve.http import RefusalError
 from proxyhash.serve.processes import Worker
 from proxyhash.serve.settings import Limits
@@ -24,7 +24,7 @@ def _done(worker: Worker, job: Job, data: bytes, seconds: float) -> Array:
     """Return what a job makes of an image; TimeoutError if that takes too long, EOFError if the process dies."""
     worker.wait(_START_SECONDS)  # to begin is not the fault of any image
     worker.ask(msgspec.json.encode(job), data)
-    reply = msgspec.json.decode(worker.answer(seconds, _MOST_BYTES), type=Reply)
+    reply = msgspec.json.decode(worker.answer(seconds, _MOST_BYTES), type=DecodeReply)
     content = worker.answer(seconds, _MOST_BYTES)
     if reply.error:
         raise RefusalError(422, reply.error)

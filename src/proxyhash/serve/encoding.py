@@ -27,7 +27,7 @@ class Picture:
     pixels: NDArray[Any]
 
 
-class Encoder:
+class ImageEncoder:
     """The model of an index, which may become another one while the service runs."""
 
     def __init__(self, index: LocalIndex) -> None:

@@ -39,7 +39,7 @@ class Query(msgspec.Struct, frozen=True, array_like=True):
         return self.k.bit_length(), self.radius, self.rerank, self.real, len(self.row)
 
 
-class Reply(msgspec.Struct, frozen=True, array_like=True):
+class SearchReply(msgspec.Struct, frozen=True, array_like=True):
     """A `SearchAnswer` as JSON, or the sentence that says why there is none; a `failure` is not the query's fault."""
 
     answer: bytes = b""
@@ -72,26 +72,26 @@ class Searcher:
         gc.collect()
         gc.freeze()  # what is here now stays, and need not be looked through again and again
 
-    def answer(self, queries: Sequence[Query]) -> list[Reply]:
+    def answer(self, queries: Sequence[Query]) -> list[SearchReply]:
         """Search with several queries, a scan for all that can share one."""
         groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for number, query in enumerate(queries):
             groups[query.plan].append(number)
-        replies = [Reply()] * len(queries)
+        replies = [SearchReply()] * len(queries)
         for numbers in groups.values():
             for number, reply in zip(numbers, self._safely([queries[number] for number in numbers]), strict=True):
                 replies[number] = reply
         return replies
 
-    def _safely(self, queries: Sequence[Query]) -> Sequence[Reply]:
+    def _safely(self, queries: Sequence[Query]) -> Sequence[SearchReply]:
         try:
             return self._one_scan(queries)
         except InputError as error:
-            return [Reply(refusal=str(error))] * len(queries)
+            return [SearchReply(refusal=str(error))] * len(queries)
         except Exception as error:
-            return [Reply(failure=f"{type(error).__name__}: {error}, in {', '.join(places(error))}")] * len(queries)
+            return [SearchReply(failure=f"{type(error).__name__}: {error}, in {', '.join(places(error))}")] * len(queries)
 
-    def _one_scan(self, queries: Sequence[Query]) -> list[Reply]:
+    def _one_scan(self, queries: Sequence[Query]) -> list[SearchReply]:
         first, bits = queries[0], self._index.bits
         rows = np.frombuffer(b"".join(query.row for query in queries), np.float32 if first.real else np.uint8)
         rows = rows.reshape(len(queries), -1)
@@ -104,7 +104,7 @@ class Searcher:
         codes = pack(binarize(rows)) if first.real else rows
         encode = msgspec.json.Encoder().encode
         return [
-            Reply(
+            SearchReply(
                 encode(
                     SearchAnswer(
                         code.tobytes().hex(),

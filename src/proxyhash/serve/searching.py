@@ -14,7 +14,7 @@ from proxyhash.serve.http import busy
 from proxyhash.serve.messages import Options, SearchAnswer
 from proxyhash.serve.metrics import resident
 from proxyhash.serve.processes import Worker
-from proxyhash.serve.searcher import Query, Reply
+from proxyhash.serve.searcher import Query, SearchReply
 from proxyhash.utils.errors import InputError
 
 WIDER = 8  # times as many items are looked through if too few had the label
@@ -26,7 +26,7 @@ class SearchProcess:
     def __init__(self, folder: Path, remembered: int, threshold: float) -> None:
         self._arguments = (str(folder), remembered, threshold)
         self._worker: Worker | None = None
-        self._decode = msgspec.msgpack.Decoder(list[Reply]).decode
+        self._decode = msgspec.msgpack.Decoder(list[SearchReply]).decode
         self.replaced = 0
 
     def start(self) -> None:
@@ -63,7 +63,7 @@ class SearchProcess:
             return [busy("The search was cut off; ask again in a moment.")] * len(queries)
 
 
-def _outcome(reply: Reply) -> bytes | Exception:
+def _outcome(reply: SearchReply) -> bytes | Exception:
     if reply.refusal:
         return InputError(reply.refusal)
     return RuntimeError(reply.failure) if reply.failure else reply.answer

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.decoding import Decoders
-from proxyhash.serve.encoding import Encoder, Picture
+from proxyhash.serve.encoding import ImageEncoder, Picture
 from proxyhash.serve.http import RefusalError, busy
 from proxyhash.serve.metrics import Metrics
 from proxyhash.serve.settings import Limits
@@ -20,7 +20,7 @@ class Uploads:
     """Images that clients send."""
 
     def __init__(self, index: LocalIndex, decoders: Decoders, limits: Limits, metrics: Metrics) -> None:
-        self._encoder, self._decoders, self._most, self._under_way = Encoder(index), decoders, limits.uploads, 0
+        self._encoder, self._decoders, self._most, self._under_way = ImageEncoder(index), decoders, limits.uploads, 0
         self._encodings: Batcher[Picture, NDArray[np.float32]] = Batcher(
             "encoding",
             self._encoder.embed,

@@ -102,7 +102,7 @@ def upgrade_model_metadata(record: Mapping[str, Any]) -> dict[str, Any]:
     if "lengths" in content:
         content["code_lengths"] = content.pop("lengths")
     if "round" in content.get("data", {}):
-        content["data"] = _rename(content["data"], {"round": "fold"})
+        content["data"] = _renamed(content["data"], {"round": "fold"})
     if "validation" in content:
         content["validation"] = upgrade_metric_names(content["validation"])
     return content
@@ -136,11 +136,6 @@ def upgrade_checkpoint(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 CHECKPOINT_KEYS = {"peak": "max_lr"}
-
-
-def upgrade_metric_names(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metrics by the names of today, from a log.jsonl or the `validation` of a model of release 0.1."""
-    return {name.replace("binarisation", "binarization"): value for name, value in metrics.items()}
 
 
 # --- Methods: settings, saved encoders ---
@@ -186,13 +181,10 @@ def upgrade_method_tensors(state: dict[str, Any], prefix: str) -> None:
 METRICS_FILE = "measured.json"
 """Name of metrics.json in the folder of a model."""
 
-METRIC_KEYS = {"binarisation_error": "binarization_error", "binarisation_histogram": "binarization_histogram"}
-"""Keys of metrics.json, of `validation` in config.json and of records."""
 
-
-def rename_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metrics under their present keys."""
-    return {METRIC_KEYS.get(key, key): value for key, value in metrics.items()}
+def upgrade_metric_names(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics with today's names, from a log, a record, or the metrics or the `validation` of a model."""
+    return {name.replace("binarisation", "binarization"): value for name, value in metrics.items()}
 
 
 # --- Proxies: proxy sets ---
@@ -260,15 +252,15 @@ def upgrade_record(content: Mapping[str, Any], current_format: str) -> dict[str,
     upgraded = {
         "format": current_format,
         "trial": upgrade_trial(content["trial"]),
-        "protocol": _rename(content["protocol"], RECORD_PROTOCOL),
-        "metrics": rename_metrics(content["metrics"]),
+        "protocol": _renamed(content["protocol"], RECORD_PROTOCOL),
+        "metrics": upgrade_metric_names(content["metrics"]),
     }
     return {name: value for name, value in content.items() if name != "key"} | upgraded
 
 
 def upgrade_trial(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the trial of a record in today's names."""
-    trial = _rename(content, RECORD_TRIAL)
+    trial = _renamed(content, RECORD_TRIAL)
     trial["settings"] = upgrade_method_settings(trial["method"], trial["settings"])
     trial["label"] = upgrade_label(trial["label"])
     trial["optim"] = None if trial["optim"] is None else upgrade_optim_config(trial["optim"])
@@ -279,7 +271,7 @@ def upgrade_recipe(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a recipe in today's names; one of release 0.1 has the key `data`."""
     if "data" not in content:
         return dict(content)
-    recipe = _rename(content, RECIPE)
+    recipe = _renamed(content, RECIPE)
     recipe["methods"] = list(map(upgrade_label, recipe["methods"]))
     recipe["optim"] = upgrade_optim_config(recipe.get("optim", {}))
     tables = recipe.get("settings", {}), recipe.get("optim_by_method", {})
@@ -323,10 +315,6 @@ def upgrade_tuned_settings(text: str) -> str:
         else:
             lines.append(line)
     return "\n".join(lines) + "\n"
-
-
-def _rename(mapping: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {names.get(name, name): value for name, value in mapping.items()}
 
 
 # --- Quickstart: state files ---

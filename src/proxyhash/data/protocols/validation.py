@@ -1,4 +1,4 @@
-"""What is held out of the training set to tune with: never a query, never an image of the final database alone."""
+"""Validation images held out of the training set: never a query, never an image that only the final database has."""
 
 import numpy as np
 

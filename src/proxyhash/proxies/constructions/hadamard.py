@@ -32,7 +32,7 @@ def hadamard(order: int) -> Signs | None:
 
 
 def _paley_one(order: int) -> Signs | None:
-    """Order q + 1 with q = 3 mod 4 the size of a field."""
+    """Return a matrix of order q + 1, with q = 3 mod 4 the size of a field."""
     q = order - 1
     if q % 4 != 3 or prime_power(q) is None:
         return None
@@ -42,7 +42,7 @@ def _paley_one(order: int) -> Signs | None:
 
 
 def _paley_two(order: int) -> Signs | None:
-    """Order 2 (q + 1) with q = 1 mod 4 the size of a field."""
+    """Return a matrix of order 2 (q + 1), with q = 1 mod 4 the size of a field."""
     q = order // 2 - 1
     if q % 4 != 1 or prime_power(q) is None:
         return None
