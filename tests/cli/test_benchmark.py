@@ -16,7 +16,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
 
 
-def test_a_table_with_the_spread_over_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_has_the_standard_deviation_over_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = f"{DIGITS} --methods lsh,itq:iterations=5 --seeds 2 -o {tmp_path}/records".split()
     main(command)
     first = capsys.readouterr()
@@ -31,7 +31,7 @@ def test_a_table_with_the_spread_over_seeds(tmp_path: Path, capsys: pytest.Captu
     assert (again.out, again.err) == (first.out, "")
 
 
-def test_rounds_are_tuned_one_by_one_and_make_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folds_are_tuned_one_by_one_and_make_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = "--dataset digits --backbone convnet --bits 8 --protocol transfer --folds 0,1 --methods itq-cca"
     main(f"tune {asked} -o {tmp_path}/tuning".split())
     said = capsys.readouterr().out
@@ -53,7 +53,7 @@ def test_rounds_are_tuned_one_by_one_and_make_one_row(tmp_path: Path, capsys: py
     assert "chosen-fold-2.toml: No such file or directory." in capsys.readouterr().err
 
 
-def test_options_change_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_override_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text('dataset = "digits"\nbackbone = "convnet"\nmethods = ["lsh", "itq"]\nbits = [8, 12]\n')
     main(f"benchmark --recipe {recipe} --bits 12 --eval-on validation --json -o {tmp_path}/records".split())
@@ -85,7 +85,9 @@ def test_mistakes_are_answered_with_one_sentence(
     assert not (tmp_path / "records").exists()
 
 
-def test_an_experiment_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_experiment_is_reproduced_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     small = Grid("digits", ("lsh", "itq"), (8,), backbone="convnet")
     monkeypatch.setattr(recipes, "read_recipe", lambda _: small)
     main(f"reproduce ablation --seeds 2 -o {tmp_path}/records".split())

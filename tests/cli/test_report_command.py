@@ -12,7 +12,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
 
 
-def test_a_page_with_a_gallery(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_with_a_gallery(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from proxyhash.models import hasher
 
     monkeypatch.setattr(hasher, "is_onnx_available", lambda: False)  # spares the seconds of an export

@@ -11,12 +11,12 @@ from proxyhash.utils.errors import InputError
 GRID = Grid("digits", ("lsh", "shclm"), (8, 16), seeds=2)
 
 
-def test_seeds_turn_slowest_and_each_length_is_a_trial() -> None:
+def test_seeds_vary_slowest_and_each_code_length_is_a_trial() -> None:
     met = [(trial.seed, trial.method, trial.code_lengths) for trial in GRID.trials()]
     assert met == [(seed, name, (bits,)) for seed in (0, 1) for name in ("lsh", "shclm") for bits in (8, 16)]
 
 
-def test_a_network_that_is_trained_whole_has_all_lengths() -> None:
+def test_finetuned_network_has_all_code_lengths() -> None:
     grid = Grid("digits", ("shclm",), (8, 16), folds=(0, 2), finetune=True)
     assert [(trial.code_lengths, trial.fold) for trial in grid.trials()] == [((8, 16), 0), ((8, 16), 2)]
     assert all(trial.optim.backbone_lr > 0 for trial in grid.trials())
@@ -39,13 +39,13 @@ def test_a_network_that_is_trained_whole_has_all_lengths() -> None:
         ({"settings": {"dpsh": {}}}, "The grid has settings for dpsh, which is not among its methods."),
     ],
 )
-def test_what_cannot_be_run_is_refused_before_anything_is(changes: dict[str, Any], sentence: str) -> None:
+def test_invalid_grid_is_refused(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError) as error:
         replace(GRID, **changes)
     assert sentence in str(error.value)
 
 
-def test_settings_make_rows_of_their_own() -> None:
+def test_settings_after_the_name_make_a_row() -> None:
     grid = Grid("digits", ("shclm", "shclm:triplet=2:loss=nca"), (8,), settings={"shclm": {"tau": 4.0}})
     plain, joint = grid.trials()
     assert (plain.method, plain.settings) == ("shclm", {"tau": 4.0})
@@ -57,7 +57,7 @@ def test_settings_make_rows_of_their_own() -> None:
         Grid("digits", ("shclm:depth=3",))
 
 
-def test_a_recipe_says_the_same(tmp_path: Path) -> None:
+def test_recipe_is_read_as_a_grid(tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text(
         'dataset = "digits"\nmethods = ["lsh", "shclm"]\nbits = [8, 16]\nseeds = 2\n'
@@ -77,7 +77,7 @@ def test_a_recipe_says_the_same(tmp_path: Path) -> None:
         ('dataset = "digits"\nmethods = ["lsh"]\noptim = 3', "Expected `object`, got `int` - at `$.optim`."),
     ],
 )
-def test_a_bad_recipe_is_refused_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+def test_invalid_recipe_is_refused_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text(text)
     with pytest.raises(InputError) as error:
@@ -85,12 +85,12 @@ def test_a_bad_recipe_is_refused_in_one_sentence(tmp_path: Path, text: str, sent
     assert sentence in str(error.value)
 
 
-def test_a_recipe_that_is_not_there() -> None:
+def test_missing_recipe_is_reported() -> None:
     with pytest.raises(InputError, match=r"Cannot read nowhere\.toml: No such file or directory\."):
         Grid.from_toml(Path("nowhere.toml"))
 
 
-def test_every_experiment_of_the_project_says_what_it_is_for() -> None:
+def test_every_recipe_has_trials_and_a_description() -> None:
     assert {"ablation", "cifar10", "cifar100", "ilsvrc2012", "nuswide", "tags"} <= list_recipes().keys()
     for name, path in list_recipes().items():
         assert list(read_recipe(name).trials())

@@ -35,7 +35,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Recor
     return folder, run_grid(GRID, folder)
 
 
-def test_records_say_what_was_run_and_measured(finished: tuple[Path, list[Record]]) -> None:
+def test_records_hold_settings_and_metrics(finished: tuple[Path, list[Record]]) -> None:
     folder, records = finished
     assert [record.trial["method"] for record in records] == ["lsh", "itq", "shclm"]
     lsh, itq, shclm = (record.metrics["map"] for record in records)
@@ -53,7 +53,7 @@ def test_records_say_what_was_run_and_measured(finished: tuple[Path, list[Record
     assert read_records(folder) == records
 
 
-def test_what_is_recorded_is_not_run_again(finished: tuple[Path, list[Record]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorded_trial_is_not_run_again(finished: tuple[Path, list[Record]], monkeypatch: pytest.MonkeyPatch) -> None:
     folder, records = finished
     ran: list[Trial] = []
     usual = TrialRunner.run
@@ -94,7 +94,7 @@ def test_stale_record_is_used_with_a_warning_and_computed_again_if_asked(tmp_pat
     assert run_grid(lsh, tmp_path) == [again]
 
 
-def test_a_stopped_grid_goes_on_where_it_was(
+def test_stopped_grid_resumes_from_its_checkpoint(
     finished: tuple[Path, list[Record]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped in the middle of the network's training: the others are kept, and the same network comes out."""
@@ -128,7 +128,7 @@ def test_a_stopped_grid_goes_on_where_it_was(
     assert [record.seconds["fit"] > 1000 for record in again] == [False, False, True], "what earlier processes spent counts"
 
 
-def test_settings_are_chosen_on_the_training_set(tmp_path: Path) -> None:
+def test_validation_uses_the_training_set_only(tmp_path: Path) -> None:
     (validation,) = run_grid(replace(GRID, methods=("itq",), eval_on="validation"), tmp_path)
     (test,) = run_grid(replace(GRID, methods=("itq",)), tmp_path)
     assert validation.protocol["eval_on"] == "validation"
@@ -145,7 +145,7 @@ def test_unseen_classes_are_also_classified(tmp_path: Path) -> None:
     assert records[0].protocol["fingerprint"] != records[1].protocol["fingerprint"]
 
 
-def test_models_are_kept_if_asked(tmp_path: Path) -> None:
+def test_models_are_saved(tmp_path: Path) -> None:
     grid = replace(GRID, methods=("shclm",), bits=(8, 12), finetune=True, optim={"epochs": 1})
     records = run_grid(grid, tmp_path / "records", models=tmp_path / "models")
     assert [record.bits for record in records] == [8, 12]
@@ -155,7 +155,7 @@ def test_models_are_kept_if_asked(tmp_path: Path) -> None:
         assert Hasher.load(folder).bits == record.bits
 
 
-def test_tags_are_not_classes(tmp_path: Path) -> None:
+def test_method_for_classes_is_refused_on_tags(tmp_path: Path) -> None:
     rows = [f"{number}.png,{'sea' if number % 2 else 'sea sky'}" for number in range(8)]
     (tmp_path / "metadata.csv").write_text("\n".join(["file_name,tags", *rows]))
     for number in range(8):

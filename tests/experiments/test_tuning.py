@@ -24,7 +24,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("tags", [False, True])
 @pytest.mark.parametrize("name", list_methods())
-def test_every_method_has_a_few_tries_that_it_can_make(name: str, tags: bool) -> None:
+def test_candidates_of_every_method_are_valid_trials(name: str, tags: bool) -> None:
     proposed = initial_candidates(name, tags=tags)
     proposed += lr_candidates(proposed[-1])
     assert 1 <= len(proposed) <= MAX_CANDIDATES
@@ -33,7 +33,7 @@ def test_every_method_has_a_few_tries_that_it_can_make(name: str, tags: bool) ->
         Trial(each.label, *parse_method(each.label), (8,), 0, 0, OptimConfig.frozen(**dict(each.optim)))
 
 
-def test_the_best_on_held_out_images_is_chosen(tmp_path: Path) -> None:
+def test_best_candidate_on_validation_is_chosen(tmp_path: Path) -> None:
     best = tune(GRID, tmp_path)[tmp_path / TUNED_FILE]
     records = read_records(tmp_path)
     assert {record.protocol["eval_on"] for record in records} == {"validation"}
@@ -52,7 +52,7 @@ def test_the_best_on_held_out_images_is_chosen(tmp_path: Path) -> None:
     assert best["itq-cca"].optim == ()
 
 
-def test_what_was_chosen_for_others_stays(tmp_path: Path) -> None:
+def test_settings_of_other_rows_stay(tmp_path: Path) -> None:
     tune(replace(GRID, methods=("lsh", "shclm")), tmp_path)
     before = (tmp_path / TUNED_FILE).read_text()
     tune(replace(GRID, methods=("itq-cca",)), tmp_path)
@@ -66,7 +66,7 @@ def test_what_was_chosen_for_others_stays(tmp_path: Path) -> None:
         assert again.count(name) == before.count(name) > 0, "its tries are listed once"
 
 
-def test_each_round_is_tuned_by_itself_on_classes_that_its_test_does_not_search(tmp_path: Path) -> None:
+def test_each_fold_is_tuned_on_classes_that_its_test_does_not_search(tmp_path: Path) -> None:
     grid = replace(GRID, methods=("lsh", "itq-cca"), protocol="transfer", folds=(1, 2))
     found = tune(grid, tmp_path)
     assert [path.name for path in found] == ["chosen-fold-1.toml", "chosen-fold-2.toml"]
@@ -85,7 +85,7 @@ def test_each_round_is_tuned_by_itself_on_classes_that_its_test_does_not_search(
         assert f"{record.metrics['map']:.4f}" in (tmp_path / f"chosen-fold-{number}.toml").read_text()
 
 
-def test_rounds_start_from_what_each_of_them_chose(tmp_path: Path) -> None:
+def test_each_fold_uses_its_own_tuned_settings(tmp_path: Path) -> None:
     grid = replace(GRID, methods=("itq-cca",), protocol="transfer", folds=(1, 2), seeds=1)
     for number in grid.folds:
         (tmp_path / f"chosen-fold-{number}.toml").write_text(f"[settings.itq-cca]\nridge = {number}.5\n")
@@ -95,7 +95,7 @@ def test_rounds_start_from_what_each_of_them_chose(tmp_path: Path) -> None:
         tuned_grids(replace(grid, folds=(1, 3)), tmp_path)
 
 
-def test_choices_are_named_by_their_folder_or_their_file(tmp_path: Path) -> None:
+def test_tuned_settings_are_read_from_a_folder_or_a_file(tmp_path: Path) -> None:
     (tmp_path / TUNED_FILE).write_text("[settings.shclm]\ntau = 4.0\n")
     expected = [replace(GRID, settings={"shclm": {"tau": 4.0}})]
     assert tuned_grids(GRID, tmp_path) == tuned_grids(GRID, tmp_path / TUNED_FILE) == expected
@@ -105,7 +105,7 @@ def test_choices_are_named_by_their_folder_or_their_file(tmp_path: Path) -> None
         tuned_grids(GRID, tmp_path)
 
 
-def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> None:
+def test_row_with_settings_is_tuned_by_itself(tmp_path: Path) -> None:
     joint = initial_candidates("shclm:triplet=1")
     assert [each.label.partition("triplet=1:")[2].split("=")[0] for each in joint] == ["margin"] * len(joint)
     assert initial_candidates("shclm", tags=True) != initial_candidates("shclm"), "tags want another tau"
@@ -131,7 +131,7 @@ def test_a_row_with_settings_of_its_own_is_tuned_by_itself(tmp_path: Path) -> No
     assert (bits.settings["loss"], bits.settings["tau"]) == ("bits", None), "what was tried, not what another row chose"
 
 
-def test_a_grid_starts_from_what_was_chosen(tmp_path: Path) -> None:
+def test_grid_uses_tuned_settings(tmp_path: Path) -> None:
     chosen = tmp_path / TUNED_FILE
     chosen.write_text(
         '[settings.shclm]\ntau = 4.0\nloss = "nca"\n[optim_by_method.shclm]\nlr = 0.001\n[settings.ksh]\nanchors = 9\n'

@@ -21,7 +21,7 @@ def asked(words: str, inside: str = "") -> str:
     return f"before\n<!-- records {words} -->\n{inside}<!-- end of records -->\nafter\n"
 
 
-def test_a_table_is_made_where_a_file_asks_for_it(folder: Path) -> None:
+def test_table_is_filled_between_its_comments(folder: Path) -> None:
     text = fill_tables(asked("mine rows=lsh,shclm"), folder)
     table = """
 | mAP, % | 16 bits | 32 bits |
@@ -35,25 +35,25 @@ def test_a_table_is_made_where_a_file_asks_for_it(folder: Path) -> None:
     assert fill_tables(asked("mine rows=lsh,shclm", "what was there\n"), folder) == text
 
 
-def test_with_several_metrics_rows_say_which(folder: Path) -> None:
+def test_rows_name_their_metric_if_there_are_several(folder: Path) -> None:
     text = fill_tables(asked("mine metrics=map,binarization_error"), folder)
     assert "| shclm: binarization error | **0.050 ± 0.000** | **0.050** |" in text
     assert "| lsh: mAP, % | 3.0 (paper 3.4) |" in text
     assert "lsh: binarization error" not in text
 
 
-def test_the_best_is_the_best_of_what_is_shown(folder: Path) -> None:
+def test_best_of_the_shown_rows_is_bold(folder: Path) -> None:
     RecordStore(folder / "mine").append(make_record("itq", 16, 0.9))
     assert "| shclm | **71.0" in fill_tables(asked("mine rows=lsh,shclm"), folder)
     assert "| shclm | 71.0" in fill_tables(asked("mine rows=itq,shclm"), folder)
 
 
-def test_every_table_of_a_file_is_made(folder: Path) -> None:
+def test_every_table_of_a_file_is_filled(folder: Path) -> None:
     text = fill_tables(asked("mine rows=lsh") + asked("mine rows=shclm"), folder)
     assert text.count("| lsh |") == text.count("| shclm |") == 1
 
 
-def test_a_file_without_tables_stays(folder: Path) -> None:
+def test_file_without_tables_is_unchanged(folder: Path) -> None:
     assert fill_tables("# Title\n\n<!-- records -->\n", folder) == "# Title\n\n<!-- records -->\n"
 
 
@@ -67,12 +67,12 @@ def test_a_file_without_tables_stays(folder: Path) -> None:
         ("mine title=ilsvrc", "has 0 with that title: none"),
     ],
 )
-def test_what_cannot_be_shown_is_refused(folder: Path, words: str, reason: str) -> None:
+def test_invalid_table_is_refused(folder: Path, words: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         fill_tables(asked(words), folder)
 
 
-def test_two_comparisons_do_not_become_one_table(folder: Path) -> None:
+def test_table_of_two_comparisons_is_refused(folder: Path) -> None:
     RecordStore(folder / "mine").append(make_record("itq", 16, 0.1, data={**RECORDS[0].data, "finetune": True}))
     with pytest.raises(InputError, match=r"has 2 with that title: .*fine-tuned.*frozen"):
         fill_tables(asked("mine"), folder)
@@ -80,7 +80,7 @@ def test_two_comparisons_do_not_become_one_table(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["README.md", *(path.name for path in sorted((ROOT / "docs").glob("*.md")))])
-def test_the_projects_own_tables_are_those_of_its_records(file: str) -> None:
+def test_tables_of_the_docs_match_the_records(file: str) -> None:
     path = ROOT / file if file == "README.md" else ROOT / "docs" / file
     text = path.read_text(encoding="utf-8")
     assert fill_tables(text, path.parent) == text, f"proxyhash report --fill {file} makes its tables anew"

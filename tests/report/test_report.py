@@ -16,7 +16,7 @@ from proxyhash.report.gallery import Gallery, Thumb
 from proxyhash.report.paper import paper_tables, paper_value
 
 
-def test_cells_hold_mean_spread_and_the_papers_number() -> None:
+def test_cells_hold_mean_std_and_the_papers_number() -> None:
     (comparison,) = compare(RECORDS)
     assert comparison.title == "cifar100: cifar100-paper@1, frozen convnet"
     assert comparison.code_lengths == [16, 32]
@@ -34,7 +34,7 @@ def test_cells_hold_mean_spread_and_the_papers_number() -> None:
     assert comparison.best(16, "binarization_error") == pytest.approx(0.05)
 
 
-def test_only_what_was_measured_alike_stands_in_one_table() -> None:
+def test_records_of_other_protocols_or_networks_are_other_comparisons() -> None:
     other = make_record("itq", 16, 0.1, protocol={"protocol": "cifar100-paper", "version": 1, "eval_on": "validation"})
     network = make_record("itq", 16, 0.1, data={**RECORDS[0].data, "finetune": True, "image_size": 112})
     titles = [comparison.title for comparison in compare([*RECORDS, other, network])]
@@ -49,7 +49,7 @@ def test_only_what_was_measured_alike_stands_in_one_table() -> None:
     assert cell.paper is None, "the paper took the test"
 
 
-def test_a_method_that_was_run_in_several_ways_has_several_rows() -> None:
+def test_differing_settings_make_several_rows() -> None:
     short, long = (
         {**make_record("shclm", 32, 0.5).trial, "optim": {"epochs": epochs, "seed": epochs}} for epochs in (3, 12)
     )
@@ -81,7 +81,7 @@ def test_the_papers_numbers() -> None:
     assert {"lsh", "itq", "shclm"} <= ours & set(list_methods())
 
 
-def test_what_each_round_chose_for_itself_is_one_row() -> None:
+def test_settings_tuned_per_fold_make_one_row() -> None:
     trial = make_record("shclm", 32, 0.5).trial
     tuned = [
         make_record("shclm", 32, 0.5 + number / 10, trial={**trial, "fold": number, "settings": {"tau": 4.0 + number}})
@@ -97,14 +97,14 @@ def test_what_each_round_chose_for_itself_is_one_row() -> None:
     assert list(comparison.rows) == ["shclm (tau 4.0)", "shclm (tau 5.0)"], "within a round it is another way"
 
 
-def test_the_joint_loss_is_a_row_of_its_own() -> None:
+def test_joint_loss_has_its_own_row_in_the_paper() -> None:
     assert paper_row(RECORDS[-1].trial) == "shclm+triplet"
     assert paper_row(RECORDS[0].trial) == "lsh"
     other = {**RECORDS[-1].trial, "settings": {"loss": "bits"}}
     assert paper_row(other) == "shclm:loss=bits", "the paper has no number for it"
 
 
-def test_markdown_has_the_best_in_bold() -> None:
+def test_markdown_shows_the_best_in_bold() -> None:
     text = to_markdown(compare(RECORDS))
     assert "| lsh | 3.0 (paper 3.4) | 5.0 (paper 4.7) |" in text
     assert "| shclm | **71.0 ± 1.4** (paper 71.1) | **76.0** (paper 75.6) |" in text
@@ -112,7 +112,7 @@ def test_markdown_has_the_best_in_bold() -> None:
     assert to_markdown(compare([make_record("a|b*c", 16, 0.5)])).count(r"a\|b\*c") == 1
 
 
-def test_csv_is_one_line_a_cell_and_no_formula() -> None:
+def test_csv_has_a_line_per_cell_and_no_formula() -> None:
     evil = make_record("=HYPERLINK(1)", 16, 0.5, data={**RECORDS[0].data, "name": "@sum"})
     rows = list(csv.DictReader(io.StringIO(to_csv(compare([*RECORDS, evil])))))
     assert {row["method"] for row in rows} == {"lsh", "shclm", "shclm:triplet=1", "'=HYPERLINK(1)"}
@@ -155,7 +155,7 @@ def page(tmp_path: Path) -> Elements:
     return elements
 
 
-def test_the_page_needs_no_network_and_runs_no_script(page: Elements) -> None:
+def test_page_needs_no_network_and_runs_no_script(page: Elements) -> None:
     assert page.open == []
     assert all(re.match(r"data:image/(svg\+xml|jpeg);base64,|#", source) for source in page.sources)
     assert "script" not in page.tags
@@ -165,7 +165,7 @@ def test_the_page_needs_no_network_and_runs_no_script(page: Elements) -> None:
     assert "A & B" in page.text
 
 
-def test_the_page_shows_tables_figures_and_what_was_found(page: Elements) -> None:
+def test_page_shows_tables_figures_and_galleries(page: Elements) -> None:
     text = " ".join(page.text.split())
     assert "71.0 ± 1.4 paper 71.1 (-0.1)" in text
     for caption in ("mAP by code length", "Distance of each proxy to its nearest", "Weights of the proxies, 32 bits"):
@@ -175,7 +175,7 @@ def test_the_page_shows_tables_figures_and_what_was_found(page: Elements) -> Non
     assert '"versions"' in text
 
 
-def test_retrieval_is_drawn_against_the_geometry_of_proxies() -> None:
+def test_map_is_plotted_against_the_geometry_of_proxies() -> None:
     floors = {"hclm": (4.0, None), "code": (6.0, None), "shclm": (4.0, 0.3), "scode": (6.0, 0.2), "joint": (5.0, 0.7)}
     records = [
         make_record(label, 16, 0.6, metrics={"map": 0.6, "all": {}, "proxies": _geometry(distance, correlation)})

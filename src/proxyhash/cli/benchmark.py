@@ -203,7 +203,7 @@ def tune(
 
 def _choices(heading: str, best: "dict[str, Candidate]") -> list[str]:
     rows = [(row, each.label, [f"{key}={value:g}" for key, value in each.optim]) for row, each in best.items()]
-    return [*([heading] if heading else []), *(f"{row}: {' '.join([label, *plan])}" for row, label, plan in rows)]
+    return [*([heading] if heading else []), *(f"{row}: {' '.join([label, *optim])}" for row, label, optim in rows)]
 
 
 def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None, batch_size: int | None = None) -> "Grid":
