@@ -115,6 +115,15 @@ def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
     assert keys(load_dataset(tmp_path / "link")) == ["a/1.png"]
 
 
+def test_a_folder_of_links_says_that_links_are_not_followed(tmp_path: Path) -> None:
+    write_images(tmp_path, ["elsewhere/cats/1.png"])
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "cats").symlink_to(tmp_path / "elsewhere" / "cats")
+    (tmp_path / "root" / "1.png").symlink_to(tmp_path / "elsewhere" / "cats" / "1.png")
+    with pytest.raises(InputError, match="holds only links, which are not followed"):
+        load_dataset(tmp_path / "root")
+
+
 def test_special_files_do_not_hang(tmp_path: Path) -> None:
     write_images(tmp_path, ["a/1.png"])
     os.mkfifo(tmp_path / "a" / "pipe.png")

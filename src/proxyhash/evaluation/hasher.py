@@ -46,7 +46,7 @@ class EncodedSplit:
     """
 
     queries: Queries
-    """What the queries are compared by: packed codes (Q, bytes), or tables (Q, M, k), see `codes.adc`."""
+    """Packed codes (Q, bytes), or tables (Q, M, k), see `codes.adc`, that are compared with the database."""
     query_codes: Packed
     """Packed codes (Q, bytes)."""
     database_codes: Packed
@@ -59,7 +59,7 @@ class EncodedSplit:
 
     @property
     def is_hamming(self) -> bool:
-        """Whether codes are compared by Hamming distance."""
+        """Return whether codes are compared by Hamming distance."""
         return self.queries.dtype == np.uint8
 
     @property
@@ -70,7 +70,7 @@ class EncodedSplit:
 
 @dataclass(frozen=True, eq=False)
 class EvalReport:
-    """Metrics of a hasher on a split. The first metric is the mAP of the protocol."""
+    """Metrics of a hasher on a split, see `evaluate_hasher`. The first metric is the mAP of the protocol."""
 
     metrics: list[Metric]
     split: Split
@@ -239,7 +239,7 @@ def load_eval_data(
     hasher: Hasher,
     data: str | None = None,
     protocol: str | None = None,
-    round: int | None = None,
+    fold: int | None = None,
     *,
     data_dir: Path | None = None,
     progress: Progress = no_progress,
@@ -254,8 +254,8 @@ def load_eval_data(
         Another data set, by name or folder.
     protocol
         Another protocol.
-    round
-        Another round of a transfer protocol.
+    fold
+        Another fold of a transfer protocol.
     data_dir
         Folder to look for a named data set first.
     progress
@@ -280,5 +280,6 @@ def load_eval_data(
     dataset = dataset.with_frequent_tags(trained["tags"]) if trained["tags"] else dataset
     history = history or {"protocol": None, "seed": 0}
     protocol = protocol or (history["protocol"] if data is None else None)
-    number = trained["fold"] if round is None else round
-    return dataset, make_split(dataset, protocol, seed=history["seed"], fold=number, validation="none")
+    return dataset, make_split(
+        dataset, protocol, seed=history["seed"], fold=trained["fold"] if fold is None else fold, validation="none"
+    )

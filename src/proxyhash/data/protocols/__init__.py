@@ -4,11 +4,24 @@ from proxyhash.data.protocols import general, published  # noqa: F401  they regi
 from proxyhash.data.protocols.registry import (
     HoldOut,
     Protocol,
+    SplitOptions,
     default_protocol,
     get_protocol,
     list_protocols,
     make_split,
+    register_protocol,
 )
-from proxyhash.data.protocols.split import Split
+from proxyhash.data.protocols.split import Split, SplitIndices
 
-__all__ = ["HoldOut", "Protocol", "Split", "default_protocol", "get_protocol", "list_protocols", "make_split"]
+__all__ = [
+    "HoldOut",
+    "Protocol",
+    "Split",
+    "SplitIndices",
+    "SplitOptions",
+    "default_protocol",
+    "get_protocol",
+    "list_protocols",
+    "make_split",
+    "register_protocol",
+]

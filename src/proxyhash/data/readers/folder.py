@@ -8,7 +8,7 @@ import numpy as np
 
 from proxyhash.data.dataset import NO_SPLIT, SPLITS, Dataset, SplitName
 from proxyhash.data.images import FileImages
-from proxyhash.data.readers.listing import dataset_name, list_images, list_subfolders, resolve_root
+from proxyhash.data.readers.listing import LINK_PROBLEMS, dataset_name, list_images, list_subfolders, resolve_root
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.labels import ClassLabels
 from proxyhash.utils.errors import InputError
@@ -31,7 +31,7 @@ EMPTY_CLASS = "class without images"
 
 @dataclass(frozen=True)
 class _ImageFolder:
-    """A folder whose images share a part and a class."""
+    """A folder whose images share a split and a class."""
 
     folder: str
     split: int = NO_SPLIT
@@ -46,31 +46,39 @@ def load_folder(
     only: Sequence[str] | None = None,
     progress: Progress = no_progress,
 ) -> Dataset:
-    """List a folder of images, or `only` some of the folders inside; nothing is decoded yet."""
-    root, problems = resolve_root(path), SkippedItems(strict)
+    """List a folder of images, or `only` some of its subfolders; nothing is decoded yet."""
+    root, skipped = resolve_root(path), SkippedItems(strict)
     names: list[str] = []
     labels: list[str] = []
-    parts: list[int] = []
-    places = _image_folders(root, list_subfolders(root) if only is None else only)
-    for number, place in enumerate(places):
-        progress("listing images", number / len(places))
-        # Beside class folders, images have no label; inside of one, all below it belong to the class.
-        found = list(list_images(root, place.folder, problems, deep=bool(place.label)))
-        if place.label and not found:
-            problems.add(EMPTY_CLASS, place.folder)
+    splits: list[int] = []
+    folders = _image_folders(root, list_subfolders(root) if only is None else only)
+    for number, folder in enumerate(folders):
+        progress("listing images", number / len(folders))
+        # Images beside class folders have no label; all images below a class folder belong to the class.
+        found = list(list_images(root, folder.folder, skipped, deep=bool(folder.label)))
+        if folder.label and not found:
+            skipped.add(EMPTY_CLASS, folder.folder)
         names += found
-        labels += [place.label] * len(found)
-        parts += [place.split] * len(found)
+        labels += [folder.label] * len(found)
+        splits += [folder.split] * len(found)
     progress("listing images", 1.0)
     if not names:
-        raise InputError(f"{path} holds no images; class folders (cats/1.jpg), or images, or a metadata.csv are expected.")
+        raise InputError(_no_images(path, skipped))
     return Dataset(
         name or dataset_name(root),
         FileImages(root, names),
         ClassLabels.from_names(labels) if any(labels) else None,
-        splits=np.array(parts, np.int8),
-        skipped=problems,
+        splits=np.array(splits, np.int8),
+        skipped=skipped,
     )
+
+
+def _no_images(path: Path, skipped: SkippedItems) -> str:
+    links = {kind: count for kind, count in skipped.counts.items() if kind in LINK_PROBLEMS}
+    if links:
+        counts = ", ".join(f"{kind}: {count:,}" for kind, count in links.items())
+        return f"{path} holds only links, which are not followed out of the folder or into other folders ({counts})."
+    return f"{path} holds no images; class folders (cats/1.jpg), or images, or a metadata.csv are expected."
 
 
 def _image_folders(root: Path, folders: Sequence[str]) -> list[_ImageFolder]:

@@ -1,4 +1,4 @@
-"""Listing the image files of a folder: streamed, in a fixed order, and never outside of it."""
+"""Image files of a folder, in a fixed order and never outside of it."""
 
 import os
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from proxyhash.utils.errors import InputError
 OUTSIDE = "outside the folder"
 LINKED_FOLDER = "link to a folder, not entered"
 BROKEN = "link to nothing"
+LINK_PROBLEMS = (OUTSIDE, LINKED_FOLDER, BROKEN)
 
 
 def resolve_root(path: Path) -> Path:
