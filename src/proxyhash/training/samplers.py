@@ -34,7 +34,7 @@ def class_balanced_batches(
     images, so a smaller class repeats images. Fewer than P groups, drawn at random, are left out of an epoch. A batch holds
     two groups of a class only if the class has more groups than there are batches.
     """
-    samples_per_class = check_int("per_class", samples_per_class, minimum=2)
+    samples_per_class = check_int("samples_per_class", samples_per_class, minimum=2)
     batch_size = check_int("batch_size", batch_size, minimum=samples_per_class)
     if batch_size % samples_per_class:
         raise InputError(
