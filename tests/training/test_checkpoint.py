@@ -10,7 +10,7 @@ from proxyhash.utils.errors import InputError
 SETTINGS_OF_RUN = {"config": {"bits": (8, 16), "optim": {"epochs": 3}}, "protocol": {"seed": 0}}
 
 
-def test_a_run_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
+def test_run_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
     checkpoints = CheckpointManager(tmp_path)
     checkpoints.start(SETTINGS_OF_RUN, resume=False)
     checkpoints.start(SETTINGS_OF_RUN, resume=True)
@@ -24,7 +24,7 @@ def test_a_run_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
             checkpoints.start(changed, resume=True)
 
 
-def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:
+def test_resume_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="There is no run to resume in"):
         CheckpointManager(tmp_path / "absent").start(SETTINGS_OF_RUN, resume=True)
     (tmp_path / SETTINGS).write_text("{")
@@ -32,7 +32,7 @@ def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:
         CheckpointManager(tmp_path).start(SETTINGS_OF_RUN, resume=True)
 
 
-def test_a_new_run_forgets_the_old_one(tmp_path: Path) -> None:
+def test_new_run_deletes_the_files_of_the_old_one(tmp_path: Path) -> None:
     for name in (CHECKPOINT, BEST, LOG):
         (tmp_path / name).write_text("old")
     CheckpointManager(tmp_path, can_write=False).start(SETTINGS_OF_RUN, resume=False)
@@ -41,7 +41,7 @@ def test_a_new_run_forgets_the_old_one(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == [SETTINGS]
 
 
-def test_the_log_keeps_what_the_checkpoint_knows(tmp_path: Path) -> None:
+def test_restore_drops_log_lines_after_the_checkpoint(tmp_path: Path) -> None:
     trainer = small_trainer(tmp_path)
     state = TrainerState(trainer.model, build_optimizer(trainer.model, trainer.optim))
     state.progress.epoch = 2

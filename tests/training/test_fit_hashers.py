@@ -29,7 +29,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["itq", "itq-cca", "lsh"])
-def test_a_head_gives_the_codes_of_the_fit(name: str) -> None:
+def test_head_gives_the_codes_of_the_encoder(name: str) -> None:
     encoder = fit_method(name, TrainingData.from_arrays(12, FEATURES, LABELS))
     assert isinstance(encoder, LinearEncoder)
     head = encoder.to_head()
@@ -41,14 +41,14 @@ def test_a_head_gives_the_codes_of_the_fit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ksh", "sdh"])
-def test_a_kernel_is_refused(name: str) -> None:
+def test_kernel_encoder_has_no_head(name: str) -> None:
     encoder = fit_method(name, TrainingData.from_arrays(8, FEATURES, LABELS))
     assert isinstance(encoder, LinearEncoder)
     with pytest.raises(InputError, match="a model cannot hold; compare it by benchmark"):
         encoder.to_head()
 
 
-def test_digits_with_a_protocol_and_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_itq_is_fitted_with_and_without_a_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digits = load_dataset("digits")
     config = TrainConfig(data="digits", bits=(8, 16), method="itq", backbone="convnet")
     hashers = train_hashers(digits, make_split(digits), config)
@@ -62,12 +62,12 @@ def test_digits_with_a_protocol_and_without(tmp_path: Path, monkeypatch: pytest.
     (everything,) = train_hashers(digits, None, TrainConfig(data="digits", bits=(8,), method="itq", backbone="convnet"))
     assert everything.class_names == ()
     assert "protocol" not in everything.metadata
-    with pytest.raises(InputError, match="was fitted without labels, so nothing says which images are alike"):
+    with pytest.raises(InputError, match="was fitted without labels, so relevance is unknown"):
         load_eval_data(everything)
     assert load_eval_data(everything, "digits")[1].protocol == "holdout"
 
 
-def test_labels_are_needed_by_those_that_learn_from_them() -> None:
+def test_supervised_method_without_a_split_is_refused() -> None:
     digits = load_dataset("digits")
     with pytest.raises(InputError, match="ITQ-CCA learns from labels, and digits is used without"):
         train_hashers(digits, None, TrainConfig(bits=(8,), method="itq-cca", backbone="convnet"))

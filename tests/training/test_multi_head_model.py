@@ -17,7 +17,7 @@ def build_model(method: str = "learned", lengths: tuple[int, ...] = (8, 12)) -> 
     return MultiHeadModel(trunk, [HashHead(HeadConfig(256, bits, hidden_dim=16)) for bits in lengths], objectives)
 
 
-def test_every_length_hashes_the_same_features() -> None:
+def test_heads_share_the_features_of_the_trunk() -> None:
     model = build_model().eval()
     pixels = torch.rand(5, 3, 8, 8) * 255
     short, long = model(pixels)
@@ -28,7 +28,7 @@ def test_every_length_hashes_the_same_features() -> None:
     torch.testing.assert_close(model.loss([short, long], targets, targets), (losses[0] + losses[1]) / 2)
 
 
-def test_each_part_has_its_rate_and_only_matrices_decay() -> None:
+def test_parameter_groups_have_their_lr_and_only_matrices_decay() -> None:
     model = build_model()
     optim = OptimConfig(lr=0.1, backbone_lr=0.01, weight_decay=0.5)
     optimizer = build_optimizer(model, optim)
@@ -49,7 +49,7 @@ def test_fixed_proxies_are_not_optimized() -> None:
     assert not optimized & {id(p) for p in model.objectives.parameters()}
 
 
-def test_the_average_follows_the_weights_and_copies_the_statistics() -> None:
+def test_ema_averages_parameters_and_copies_buffers() -> None:
     model = build_model(lengths=(8,))
     ema = ModelEma(model, 0.9)
     start = model.heads[0].layers[-1].weight.detach().clone()  # type: ignore[index, union-attr]
@@ -67,7 +67,7 @@ def test_the_average_follows_the_weights_and_copies_the_statistics() -> None:
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_frozen_statistics_belong_to_the_trunk_alone(frozen: bool) -> None:
+def test_freeze_bn_affects_the_trunk_only(frozen: bool) -> None:
     model = MultiHeadModel(
         nn.Sequential(nn.BatchNorm1d(4)), [HashHead(HeadConfig(4, 2, hidden_dim=3))], [], freeze_bn=frozen
     )

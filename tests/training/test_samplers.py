@@ -55,7 +55,7 @@ def test_balanced_batches_are_groups_of_one_class_and_miss_less_than_a_batch(
 
 
 @given(**CASES)
-def test_a_class_comes_back_in_a_batch_only_if_it_must(sizes: list[int], together: int, per_class: int, seed: int) -> None:
+def test_batch_repeats_a_class_only_if_necessary(sizes: list[int], together: int, per_class: int, seed: int) -> None:
     labels = labels_of(sizes, seed)
     if sum(-(-size // per_class) for size in sizes) < together:
         return
@@ -101,6 +101,6 @@ def test_small_classes_repeat_their_images() -> None:
         ([0, 0, 1, 1], 8, 2, "2 groups of 2 images do not fill a batch of 8"),
     ],
 )
-def test_what_cannot_be_batched_is_named(labels: list[int], batch_size: int, per_class: int, sentence: str) -> None:
+def test_invalid_batches_are_refused(labels: list[int], batch_size: int, per_class: int, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         class_balanced_batches(labels, batch_size, per_class, generator(0))

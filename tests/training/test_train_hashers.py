@@ -10,13 +10,13 @@ from proxyhash.training.inputs import resolve_transform
 
 
 @pytest.mark.parametrize("name", [None, "small"])
-def test_digits_are_never_mirrored(name: str | None) -> None:
+def test_transform_of_digits_does_not_flip(name: str | None) -> None:
     digits, backbone = load_dataset("digits"), create_backbone("convnet", pretrained=False)
     assert not resolve_transform(digits, backbone, name=name).flip
     assert resolve_transform(replace(digits, flip_safe=True), backbone, name=name).flip
 
 
-def test_what_cannot_be_read_is_in_no_part() -> None:
+def test_dropped_indices_are_in_no_part_of_the_split() -> None:
     split = make_split(load_dataset("digits"))
     gone = np.array([split.train[0], split.query[0], split.validation[0]])
     left = drop_indices(split, gone)

@@ -16,8 +16,7 @@ from proxyhash.data.transforms import get_transform
 from proxyhash.training.checkpoint import CHECKPOINT, LOG
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import ImageSource
-from proxyhash.training.interruption import InterruptHandler
-from proxyhash.training.trainer import TrainingStoppedError
+from proxyhash.training.trainer import InterruptHandler, TrainingStoppedError
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import generator
 
@@ -53,7 +52,7 @@ def log_of(folder: Path) -> list[dict[str, float]]:
      pytest.param(FROZEN, 1000.0, marks=pytest.mark.slow)],
     ids=["frozen", "fine-tuned", "fine-tuned, every step", "frozen, only epochs"],
 )  # fmt: skip
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, config: dict[str, Any], seconds: float) -> None:
+def test_killed_run_resumes_bit_exactly(tmp_path: Path, config: dict[str, Any], seconds: float) -> None:
     whole = small_trainer(tmp_path / "whole", **config).fit()
     step = int(generator(0, "killed at", int(seconds * 1e9)).integers(2, STEPS))
     done = stop_at(tmp_path / "killed", config | {"checkpoint_seconds": seconds}, "SIGKILL", step)
@@ -75,7 +74,7 @@ def test_ctrl_c_saves_between_steps(tmp_path: Path) -> None:
     assert log_of(tmp_path / "stopped") == log_of(tmp_path / "whole")
 
 
-def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
+def test_finished_run_takes_no_more_steps(tmp_path: Path) -> None:
     whole = small_trainer(tmp_path).fit()
     again = small_trainer(tmp_path)
     assert same_weights(again.fit(), whole)
@@ -83,7 +82,7 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     assert [entry["epoch"] for entry in log_of(tmp_path)] == [1, 2, 3]
 
 
-def test_the_best_epoch_is_used(tmp_path: Path) -> None:
+def test_weights_of_the_best_epoch_are_used(tmp_path: Path) -> None:
     trainer = small_trainer(tmp_path, hidden_dim=0)
     judged = iter([0.3, 0.9, 0.5])
     seen = []
@@ -129,7 +128,7 @@ def fail_at(trainer: RecordingTrainer, step: int, failure: torch.Tensor | Except
         ),
     ],
 )
-def test_what_stops_a_run_is_one_sentence_and_leaves_a_checkpoint(
+def test_failed_run_raises_one_sentence_and_can_be_resumed(
     tmp_path: Path, failure: torch.Tensor | Exception, sentence: str
 ) -> None:
     whole = small_trainer(tmp_path / "whole", **FINETUNED).fit()
@@ -142,7 +141,7 @@ def test_what_stops_a_run_is_one_sentence_and_leaves_a_checkpoint(
     assert same_weights(small_trainer(tmp_path / "stopped", **FINETUNED).fit(), whole)
 
 
-def test_a_gradient_that_is_not_finite_never_reaches_the_weights(tmp_path: Path) -> None:
+def test_gradient_that_is_not_finite_leaves_the_weights_alone(tmp_path: Path) -> None:
     trainer = small_trainer(tmp_path, grad_clip=0.0, checkpoint_seconds=1e-9)
     for weights in trainer.model.heads.parameters():
         weights.register_hook(lambda gradient: gradient * (torch.inf if len(trainer.losses) == 3 else 1))
@@ -160,7 +159,7 @@ def test_other_errors_are_not_hidden(tmp_path: Path) -> None:
         trainer.fit()
 
 
-def test_a_vanished_image_is_named_and_its_return_continues_the_run(tmp_path: Path) -> None:
+def test_run_with_a_missing_image_names_it_and_resumes(tmp_path: Path) -> None:
     pixels, _ = digits()
     for number, image in enumerate(pixels):
         Image.fromarray(image).save(tmp_path / f"{number}.png")
@@ -188,7 +187,7 @@ def test_a_vanished_image_is_named_and_its_return_continues_the_run(tmp_path: Pa
     assert same_weights(trainer("stopped").fit(), whole)
 
 
-def test_progress_says_how_it_goes(tmp_path: Path) -> None:
+def test_progress_reports_loss_speed_and_best_map(tmp_path: Path) -> None:
     trainer, heard = small_trainer(tmp_path), []
     trainer.progress = lambda work, fraction: heard.append((work, fraction))
     trainer.fit()
@@ -199,8 +198,8 @@ def test_progress_says_how_it_goes(tmp_path: Path) -> None:
     assert [fraction for _, fraction in heard] == sorted(fraction for _, fraction in heard)
 
 
-def test_classes_stand_side_by_side_where_triplets_are_formed(tmp_path: Path) -> None:
-    trainer = small_trainer(tmp_path, settings={"triplet": 1.0, "per_class": 4}, batch_size=34)
+def test_batches_hold_groups_of_a_class_for_triplets(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path, settings={"triplet": 1.0, "samples_per_class": 4}, batch_size=34)
     labels = trainer.train_subset.targets
     for batch in trainer._batches(0):
         assert len(batch) == 32
@@ -211,7 +210,7 @@ def test_classes_stand_side_by_side_where_triplets_are_formed(tmp_path: Path) ->
     assert len(whole) >= TRAIN
 
 
-def test_frozen_statistics_stay(tmp_path: Path) -> None:
+def test_freeze_bn_keeps_the_running_statistics(tmp_path: Path) -> None:
     for frozen in (True, False):
         trainer = small_trainer(tmp_path / str(frozen), **FINETUNED, epochs=1, freeze_bn=frozen)
         before = {name: tensor.clone() for name, tensor in trainer.model.trunk.state_dict().items()}
@@ -222,7 +221,7 @@ def test_frozen_statistics_stay(tmp_path: Path) -> None:
         assert not any(torch.equal(before[name], after[name]) for name in before if name.endswith("0.weight"))
 
 
-def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     small_trainer(tmp_path, epochs=1).fit()
     file = tmp_path / CHECKPOINT
     good = file.read_bytes()
@@ -252,7 +251,7 @@ def _usual_ctrl_c() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_usual_ctrl_c")
-def test_the_second_ctrl_c_acts_as_usual() -> None:
+def test_second_ctrl_c_interrupts_at_once() -> None:
     with InterruptHandler() as interruption:
         interruption.raise_if_requested("not yet")
         signal.raise_signal(signal.SIGINT)

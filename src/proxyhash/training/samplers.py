@@ -1,8 +1,7 @@
-"""Which images are seen together, as index arrays: an epoch's batches are a function of the labels and a random stream.
+"""Batches of an epoch as index arrays.
 
-Give each epoch a stream of its own, `proxyhash.utils.random.generator(seed, "batches", epoch)`, and training that stops
-can go on with the batches it would have seen. Triplets want several images of a class in a batch; for tagged sets plain
-`shuffled_batches` are right, because most images share a tag with many others anyway and belong to no one class.
+The batches are a function of the labels and a random generator: with `generator(seed, "batches", epoch)` a resumed run has
+the batches of the uninterrupted one. Tagged images belong to no single class and use `shuffled_batches`.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ Indices = NDArray[np.int64]
 def shuffled_batches(images: int, batch_size: int, random: np.random.Generator) -> list[Indices]:
     """Return every image 0..images-1 once, in batches of at most `batch_size` whose sizes differ by at most one.
 
-    Equal shares leave no tiny last batch, whose statistics would upset batch normalization.
+    Equal sizes avoid a tiny last batch with poor statistics for batch normalization.
     """
     images = check_int("images", images, minimum=1)
     batch_size = check_int("batch_size", batch_size, minimum=1)
@@ -29,14 +28,13 @@ def shuffled_batches(images: int, batch_size: int, random: np.random.Generator) 
 def class_balanced_batches(
     labels: ArrayLike, batch_size: int, samples_per_class: int, random: np.random.Generator
 ) -> list[Indices]:
-    """Return batches of P = batch_size / per_class classes with `per_class` images each, side by side, for `labels` (N,).
+    """Return batches of P = batch_size / samples_per_class classes with `samples_per_class` images each, for `labels` (N,).
 
-    A class's images are cut into groups of `per_class`; its last group is filled up with its first images, so a class
-    smaller than that repeats images. Every other image is seen once, but for fewer than P groups that fill no batch: these
-    sit the epoch out, others in each epoch. A batch holds a class twice only if the class has more groups than there are
-    batches, as when there are fewer than P classes.
+    The images of a class are cut into groups of `samples_per_class`. The last group of a class is filled with its first
+    images, so a smaller class repeats images. Fewer than P groups, drawn at random, are left out of an epoch. A batch holds
+    two groups of a class only if the class has more groups than there are batches.
     """
-    samples_per_class = check_int("per_class", samples_per_class, minimum=2)
+    samples_per_class = check_int("samples_per_class", samples_per_class, minimum=2)
     batch_size = check_int("batch_size", batch_size, minimum=samples_per_class)
     if batch_size % samples_per_class:
         raise InputError(
@@ -66,26 +64,26 @@ def _group_by_class(labels: NDArray[np.generic], size: int, random: np.random.Ge
     _, numbers = np.unique(labels, return_inverse=True)
     members = np.split(np.argsort(numbers, kind="stable"), np.cumsum(np.bincount(numbers))[:-1])
     counts = [-(-len(images) // size) for images in members]
-    # np.resize repeats from the start what is too short
+    # np.resize repeats an array from its start.
     groups = [np.resize(random.permutation(m), (count, size)) for m, count in zip(members, counts, strict=True)]
     return np.concatenate(groups), np.repeat(np.arange(len(members)), counts)
 
 
 def _stack_by_class(classes: Indices, height: int) -> list[Indices]:
-    """Stack the positions of each class in piles of at most `height`, which can be dealt one a batch."""
+    """Return the positions of each class in piles of at most `height`; a batch takes at most one position of a pile."""
     by_class = np.split(np.argsort(classes, kind="stable"), np.cumsum(np.bincount(classes))[:-1])
     return [stack[i : i + height] for stack in by_class for i in range(0, len(stack), height)]
 
 
 def _deal_batches(piles: list[Indices], batches: int, together: int, random: np.random.Generator) -> Iterator[Indices]:
-    """Yield `together` positions a batch, each from another pile, until all are empty.
+    """Yield the positions of each batch, each from another pile, until all are empty.
 
-    Piles are drawn in proportion to what they still hold, and those that must give to every batch to come always. There
-    are enough of them: they hold batches * together positions, none more than `batches`, and each round keeps that so.
+    Piles are drawn with probabilities proportional to their remaining size. A pile as high as the number of remaining
+    batches is always drawn, so all piles are empty at the end.
     """
     left = np.array([len(pile) for pile in piles])
     for to_come in range(batches, 0, -1):
-        # The first arrivals of exponential clocks with these rates are such a draw without replacement.
+        # The first arrivals of exponential clocks with these rates are a weighted draw without replacement.
         arrival = np.full(len(piles), np.inf)
         np.divide(random.exponential(size=len(piles)), left, out=arrival, where=left > 0)
         arrival[left == to_come] = -1

@@ -1,4 +1,4 @@
-"""The metrics of each epoch for TensorBoard."""
+"""TensorBoard output."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ from proxyhash.utils.errors import InputError
 
 
 def tensorboard_writer(folder: Path) -> Callable[[dict[str, float]], None]:
-    """Return what writes an epoch's metrics to `folder`; whoever reads it need not wait for the end."""
+    """Return a function that writes the metrics of an epoch to `folder` and flushes."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -17,10 +17,10 @@ def tensorboard_writer(folder: Path) -> Callable[[dict[str, float]], None]:
     except OSError as error:
         raise InputError(f"Cannot write {folder}: {error.strerror}.") from error
 
-    def listen(metrics: dict[str, float]) -> None:
+    def write(metrics: dict[str, float]) -> None:
         for name, value in metrics.items():
             if name != "epoch":
                 writer.add_scalar(name, value, int(metrics["epoch"]))
         writer.flush()
 
-    return listen
+    return write

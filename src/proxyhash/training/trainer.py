@@ -1,10 +1,14 @@
 """Training loop."""
 
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import FrameType
+from typing import Self
 
 import numpy as np
 import torch
@@ -16,7 +20,6 @@ from proxyhash.data.images import Indices
 from proxyhash.training.checkpoint import CheckpointManager, TrainerState, TrainProgress
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import InputSource
-from proxyhash.training.interruption import InterruptHandler
 from proxyhash.training.model import ModelEma, MultiHeadModel, build_optimizer, set_lr
 from proxyhash.training.samplers import class_balanced_batches, shuffled_batches
 from proxyhash.training.validation import embed_subset
@@ -38,6 +41,35 @@ class TrainSubset:
 
     indices: Indices
     targets: NDArray[np.int64] | NDArray[np.float32]
+
+
+class InterruptHandler:
+    """Context in which the first Ctrl-C only sets `is_requested`, so that a step is finished; a second one acts as usual."""
+
+    def __init__(self) -> None:
+        self.is_requested = False
+        self._previous_handler = signal.getsignal(signal.SIGINT)
+        self._is_main_thread = threading.current_thread() is threading.main_thread()  # Others cannot catch signals.
+
+    def __enter__(self) -> Self:
+        """Install the handler."""
+        if self._is_main_thread:
+            signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Restore the previous handler."""
+        if self._is_main_thread:
+            signal.signal(signal.SIGINT, self._previous_handler)
+
+    def raise_if_requested(self, message: str) -> None:
+        """Raise a `KeyboardInterrupt` if Ctrl-C was pressed."""
+        if self.is_requested:
+            raise KeyboardInterrupt(message)
+
+    def _handle(self, _: int, __: FrameType | None) -> None:
+        self.is_requested = True
+        signal.signal(signal.SIGINT, self._previous_handler)
 
 
 @dataclass

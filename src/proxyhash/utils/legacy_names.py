@@ -99,6 +99,8 @@ def upgrade_model_metadata(record: Mapping[str, Any]) -> dict[str, Any]:
     content = dict(record)
     if "order" in content:
         content["config"] = upgrade_train_config(content.pop("order"))
+    if "protocol" in content:
+        content["protocol"] = upgrade_split(content["protocol"])
     if "lengths" in content:
         content["code_lengths"] = content.pop("lengths")
     if "round" in content.get("data", {}):
@@ -113,6 +115,7 @@ def upgrade_run_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     content = dict(settings)
     if "order" in content:
         content["config"] = upgrade_train_config(content.pop("order"))
+        content["protocol"] = upgrade_split(content["protocol"])
     return content
 
 
@@ -350,5 +353,6 @@ def _quickstart_result(answer: Any) -> Any:
 
 def upgrade_split(split: Mapping[str, Any]) -> dict[str, Any]:
     """Return the description of a split (`Split.as_dict`) with today's words: a fold was called a round."""
-    note = re.sub(r"^((?:rehearsal: [^.]*\. )?)round (\d of 4)", r"\1fold \2", str(split.get("note", "")))
+    note = str(split.get("note", "")).replace("rehearsal: judged on", "evaluated on")
+    note = re.sub(r"\bround (\d of 4)", r"fold \1", note)
     return {**split, "note": note}
