@@ -19,13 +19,13 @@ def random_signs(classes: int, bits: int, seed: int = 0) -> np.ndarray:
 
 def test_annealing_separates_rows_and_keeps_fixed_ones() -> None:
     start = random_signs(20, 16)
-    start[1] = start[0]  # two fixed rows that coincide are nobody's business
+    start[1] = start[0]  # distances between fixed rows are ignored
     stages = [AnnealingStage(temperature, 1.0, 20_000) for temperature in np.geomspace(3, 0.3, 10)]
     found = anneal_bits(start, 5, stages, np.random.default_rng(1), fixed=6)
     np.testing.assert_array_equal(found[:6], start[:6])
-    apart = pairwise_distances(found)
-    np.fill_diagonal(apart, np.inf)
-    assert apart[6:].min() >= 5
+    distances = pairwise_distances(found)
+    np.fill_diagonal(distances, np.inf)
+    assert distances[6:].min() >= 5
     assert (np.abs(found) == 1).all()
 
 

@@ -20,7 +20,14 @@ _MAX_CANDIDATES = 10_000_000  # in the buffers of a thread: 100 MB
 
 @dataclass(frozen=True, eq=False)
 class Neighbors:
-    """Nearest items of each query, nearest first, ties by position: `distances` and `indices`, both (Q, k)."""
+    """Nearest items of each query, nearest first, ties by position: `distances` and `indices`, both (Q, k).
+
+    Examples
+    --------
+    >>> from proxyhash.codes import pack
+    >>> top_k(pack([[1, 1, 1]]), pack([[-1, 1, 1], [1, 1, 1]]), k=2)
+    Neighbors(2 of each of 1 queries, 0 to 1 bits)
+    """
 
     distances: NDArray[np.int16]
     indices: NDArray[np.int64]
@@ -33,7 +40,14 @@ class Neighbors:
 
 @dataclass(frozen=True, eq=False)
 class RangeSearchResult:
-    """Items within a radius, nearest first: `indices[starts[q]:starts[q + 1]]` for query q; `distances` likewise."""
+    """Items within a radius, nearest first: `indices[starts[q]:starts[q + 1]]` for query q; `distances` likewise.
+
+    Examples
+    --------
+    >>> from proxyhash.codes import pack
+    >>> range_search(pack([[1, 1, 1]]), pack([[-1, 1, 1], [1, 1, 1]]), radius=0)
+    RangeSearchResult(1 items for 1 queries)
+    """
 
     starts: NDArray[np.int64]
     distances: NDArray[np.int16]

@@ -46,7 +46,7 @@ class EncodedSplit:
     """
 
     queries: Queries
-    """What the queries are compared by: packed codes (Q, bytes), or tables (Q, M, k), see `codes.adc`."""
+    """Packed codes (Q, bytes), or tables (Q, M, k), see `codes.adc`, that are compared with the database."""
     query_codes: Packed
     """Packed codes (Q, bytes)."""
     database_codes: Packed
@@ -59,7 +59,7 @@ class EncodedSplit:
 
     @property
     def is_hamming(self) -> bool:
-        """Whether codes are compared by Hamming distance."""
+        """Return whether codes are compared by Hamming distance."""
         return self.queries.dtype == np.uint8
 
     @property
@@ -70,7 +70,7 @@ class EncodedSplit:
 
 @dataclass(frozen=True, eq=False)
 class EvalReport:
-    """Metrics of a hasher on a split. The first metric is the mAP of the protocol."""
+    """Metrics of a hasher on a split, see `evaluate_hasher`. The first metric is the mAP of the protocol."""
 
     metrics: list[Metric]
     split: Split

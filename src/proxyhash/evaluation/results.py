@@ -24,7 +24,7 @@ class Metric:
     without_relevant: int
     """Number of queries without a relevant item in the database."""
     no_relevant_note: str = "have no relevant item and count 0"
-    """How these queries are treated, in words."""
+    """Treatment of these queries, in words."""
 
     @property
     def value(self) -> float:
@@ -48,7 +48,13 @@ class Metric:
 
 @dataclass(frozen=True, eq=False)
 class PrecisionRecallCurve:
-    """Mean recall and mean precision (bits + 1,) when all items up to each distance are retrieved."""
+    """Mean recall and mean precision (bits + 1,) when all items up to each distance are retrieved.
+
+    Examples
+    --------
+    >>> PrecisionRecallCurve(recall=np.array([0.5, 1.0]), precision=np.array([1.0, 0.5]))
+    PrecisionRecallCurve(2 points, precision 1.0000 to 0.5000)
+    """
 
     recall: NDArray[np.float64]
     precision: NDArray[np.float64]

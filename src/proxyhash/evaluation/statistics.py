@@ -14,7 +14,13 @@ _MAX_DRAWS = 4_000_000
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Mean difference between two systems on the same queries, and its p-value."""
+    """Mean difference between two systems on the same queries, and its p-value.
+
+    Examples
+    --------
+    >>> PairedTest(difference=0.02, p_value=0.01).p_value < 0.05
+    True
+    """
 
     difference: float
     p_value: float

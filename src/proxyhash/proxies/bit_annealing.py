@@ -91,7 +91,7 @@ def _flip_stage(
     flips: int,
     state: np.uint64,
 ) -> np.uint64:
-    """Try `flips` random flips, keeping `columns` (d, C) and `apart` (C, C) up to date in place.
+    """Try `flips` random flips, keeping `columns` (d, C) and `distance` (C, C) up to date in place.
 
     A flip is accepted if it raises the energy by at most a threshold -T log u (Metropolis rule), drawn in advance. `state`
     is the state of a 64-bit xorshift generator; it is returned.
@@ -104,12 +104,12 @@ def _flip_stage(
         state ^= state << np.uint64(17)
         i = fixed + (((state >> np.uint64(44)) * np.uint64(classes - fixed)) >> np.uint64(20))
         k = (((state >> np.uint64(24)) & np.uint64(0xFFFFF)) * np.uint64(bits)) >> np.uint64(20)
-        mine, row, wish, column = columns[k, i], distance[i], targets[i], columns[k]
+        mine, row, target, column = columns[k, i], distance[i], targets[i], columns[k]
         change = nothing
         for j in range(classes):
             step = mine * column[j]  # equal bits will differ, which adds 1 to the distance
             short, after = max(nothing, min_distance - row[j]), max(nothing, min_distance - row[j] - step)
-            change += penalty * (after * after - short * short) + pull * (2 * step * (row[j] - wish[j]) + 1)
+            change += penalty * (after * after - short * short) + pull * (2 * step * (row[j] - target[j]) + 1)
         if change > thresholds[state & np.uint64(_THRESHOLDS - 1)]:
             continue
         for j in range(classes):

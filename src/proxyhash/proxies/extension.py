@@ -101,7 +101,7 @@ def _refine_new_corners(similarity: Floats, proxies: ProxySet, found: Floats, ra
 
     rows = np.concatenate((proxies.weights, found))
     kept = proxies.classes
-    apart = pairwise_distances(rows)
-    np.fill_diagonal(apart, np.inf)
-    min_distance = int(min(proxies.quality.min_distance, apart[kept:].min()))
+    distances = pairwise_distances(rows)
+    np.fill_diagonal(distances, np.inf)
+    min_distance = int(min(proxies.quality.min_distance, distances[kept:].min()))
     return refine_corners(similarity, rows, min_distance, random, fixed=kept)[kept:]

@@ -55,7 +55,7 @@ class ProxyKind:
 
     @property
     def uses_similarity(self) -> bool:
-        """Whether the proxies depend on the class similarity."""
+        """Return whether the proxies depend on the class similarity."""
         return self.without_similarity is not None
 
 

@@ -23,6 +23,8 @@ _FORMAT = "proxyhash.proxies/1"
 class ProxySet:
     """One proxy for each class: `weights` (C, d) float32, rows of norm sqrt(d), read-only.
 
+    Examples
+    --------
     >>> from proxyhash import design_proxies
     >>> proxies = design_proxies(classes=4, bits=8, kind="code")
     >>> proxies.classes, proxies.bits, int(proxies.quality.min_distance)
@@ -50,12 +52,12 @@ class ProxySet:
 
     @property
     def binary(self) -> bool:
-        """Whether every weight is +1 or -1."""
+        """Return whether every weight is +1 or -1."""
         return is_binary(self.weights)
 
     @property
     def trainable(self) -> bool:
-        """Whether these weights are initial values that training changes (kind `learned`)."""
+        """Return whether these weights are initial values that training changes (kind `learned`)."""
         return self.kind == "learned"
 
     def as_dict(self) -> dict[str, Any]:

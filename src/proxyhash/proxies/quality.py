@@ -18,7 +18,12 @@ class AssignmentQuality:
     """Agreement of proxies with a class similarity s.
 
     `objective` is sum_{i != j} s_ij (1 - w_i.w_j / d), eq. (class_assignment); `random` its mean over all permutations;
-    `bound` a value below which no permutation gets; `correlation` Pearson's, of s_ij and w_i.w_j over i < j.
+    `bound` a lower bound over all permutations; `correlation` Pearson's, of s_ij and w_i.w_j over i < j.
+
+    Examples
+    --------
+    >>> AssignmentQuality(objective=90.0, random=100.0, bound=80.0, correlation=0.6).share
+    0.5
     """
 
     objective: float
@@ -34,7 +39,14 @@ class AssignmentQuality:
 
 @dataclass(frozen=True, eq=False)
 class ProxyQuality:
-    """Geometry of a proxy set. Distances are in bits, d (1 - cos) / 2, for binary and real proxies."""
+    """Geometry of a proxy set. Distances are in bits, d (1 - cos) / 2, for binary and real proxies.
+
+    Examples
+    --------
+    >>> quality = measure_quality(np.array([[1.0, 1.0], [-1.0, -1.0]]))
+    >>> quality.min_distance, quality.distance_bound, quality.constant_bits
+    (2.0, 2.0, 0)
+    """
 
     min_distance: float
     """The smallest distance between two classes."""

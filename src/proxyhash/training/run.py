@@ -122,8 +122,7 @@ def load_training_data(
         )
     if not trains and (config.protocol == "none" or dataset.labels is None):
         return dataset, None
-    options = {"seed": config.seed, "round": config.fold, "validation": config.validation}
-    return dataset, make_split(dataset, config.protocol, **options)  # type: ignore[arg-type]
+    return dataset, make_split(dataset, config.protocol, seed=config.seed, fold=config.fold, validation=config.validation)
 
 
 def model_folders(output: Path, bits: tuple[int, ...]) -> list[Path]:

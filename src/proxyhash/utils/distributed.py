@@ -32,7 +32,7 @@ class DistributedContext:
 
     @property
     def is_main_process(self) -> bool:
-        """Whether this is the process that writes files and prints."""
+        """Return whether this is the process that writes files and prints."""
         return self.rank == 0
 
     def shard(self, count: int) -> slice:

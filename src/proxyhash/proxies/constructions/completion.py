@@ -26,9 +26,9 @@ def complete_code(old: Floats, new: int, random: np.random.Generator) -> Signs:
     reached = _smallest_new_distance(old, found)
     while True:
         better = _flip_bits(old, found, reached + 1, random)
-        if (apart := _smallest_new_distance(old, better)) <= reached:
+        if (distance := _smallest_new_distance(old, better)) <= reached:
             return found if reached > 0 else _unused_words(old, new)
-        found, reached = better, apart
+        found, reached = better, distance
 
 
 def affine_hull(words: Signs) -> Signs:

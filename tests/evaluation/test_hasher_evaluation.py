@@ -1,0 +1,54 @@
+import json
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import pytest
+
+from proxyhash import Hasher
+from proxyhash.codes import pack
+from proxyhash.data import load_dataset, make_split
+from proxyhash.evaluation import EncodedSplit, evaluate, evaluate_hasher
+from proxyhash.evaluation.hasher import embed_split, encode_split
+from proxyhash.utils.progress import no_progress
+
+
+@pytest.fixture(scope="module")
+def hasher(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Hasher:
+    return Hasher.load(Path(copytree(model, tmp_path_factory.mktemp("evaluated") / "model")))
+
+
+def test_a_hasher_and_its_codes_give_the_same_report(hasher: Hasher) -> None:
+    digits = load_dataset("digits")
+    split = make_split(digits, validation="none")
+    report = evaluate_hasher(hasher, digits, split)
+    embeddings, readable = embed_split(hasher, digits, split, no_progress)
+    assert readable.all()
+    encoded = encode_split(hasher, embeddings, split)
+    again = evaluate_hasher(encoded, digits, split)
+    assert again.as_dict() == report.as_dict()
+    labels = digits.require_labels().values
+    metrics = evaluate(encoded.query_codes, labels[split.query], encoded.database_codes, labels[split.database], split.top)
+    assert [metric.as_dict() for metric in metrics] == report.as_dict()["metrics"]
+    assert report.map == metrics[0].value
+
+
+def test_codes_without_a_hasher_have_no_metrics_of_embeddings() -> None:
+    digits = load_dataset("digits")
+    split = make_split(digits, validation="none")
+    signs = np.where(np.random.default_rng(0).random((len(digits), 8)) < 0.5, -1, 1)
+    q, db = pack(signs[split.query]), pack(signs[split.database])
+    report = evaluate_hasher(EncodedSplit(q, q, db, bits=8), digits, split, detailed=True)
+    assert (report.accuracy, report.binarization_error) == (None, None)
+    assert report.precision_recall is not None
+    assert report.classification is None, "training saw these classes"
+
+
+def test_saved_report_is_shown_by_the_card(hasher: Hasher) -> None:
+    digits = load_dataset("digits")
+    report = evaluate_hasher(hasher, digits, make_split(digits, validation="none"))
+    assert hasher.folder is not None
+    report.save(hasher.folder)
+    saved = json.loads((hasher.folder / "metrics.json").read_text())
+    assert saved == {"format": "proxyhash.metrics/1", **json.loads(json.dumps(report.as_dict()))}
+    assert f"| mAP | {report.map:.4f} |" in (hasher.folder / "README.md").read_text()
