@@ -41,7 +41,7 @@ class Transform:
     """How an image becomes (3, size, size): brought to a square of `side` by `fit`, cropped, flipped, scaled.
 
     Crops in training: `window` cuts size x size out of the square, `padded` moves the square over its mirrored border,
-    `area` cuts a random part of random shape. For testing, `window` and `area` cut the centre.
+    `area` cuts a random part of random shape. For testing, `window` and `area` cut the center.
     """
 
     name: str

@@ -122,7 +122,8 @@ def load_training_data(
         )
     if not trains and (config.protocol == "none" or dataset.labels is None):
         return dataset, None
-    return dataset, make_split(dataset, config.protocol, seed=config.seed, fold=config.fold, validation=config.validation)
+    options = {"seed": config.seed, "fold": config.fold, "validation": config.validation}
+    return dataset, make_split(dataset, config.protocol, **options)  # type: ignore[arg-type]
 
 
 def model_folders(output: Path, bits: tuple[int, ...]) -> list[Path]:

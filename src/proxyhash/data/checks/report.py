@@ -18,7 +18,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class DatasetReport:
-    """What a data set holds and what was found in it."""
+    """Summary of a data set, and the findings of its checks."""
 
     summary: dict[str, object]
     findings: tuple[Finding, ...]
