@@ -1,11 +1,11 @@
 """Benchmark of the Milvus index against pymilvus alone, of encoding by two processes, and of search cost by index size.
 
-python benchmarks/cluster.py                             everything, some minutes; needs the packages milvus and pymilvus
+python benchmarks/cluster.py                             everything, a few minutes; needs the packages milvus and pymilvus
 python benchmarks/cluster.py --only encoding             some of: inserts, search, encoding, growth
 python benchmarks/cluster.py --only growth --large       up to 100 million codes: minutes, and 4 GB of memory
 
-A Milvus server is started on this machine for the first two, and ended. Rounds of the two sides of a comparison take turns,
-and the best of each is compared: the machine may have other work.
+The first two sections start and stop a Milvus server on this machine. The two sides of a comparison run in alternation, and
+the best times are compared, because the machine may have other load.
 """
 
 import os
@@ -38,7 +38,7 @@ BITS = 64
 
 @contextmanager
 def server() -> Iterator[tuple[str, int]]:
-    """Start a Milvus server with its data in a temporary folder; give its address and the number of its process."""
+    """Start a Milvus server with its data in a temporary folder; yield its address and its process id."""
     import milvus
 
     with TemporaryDirectory() as folder:
@@ -57,13 +57,13 @@ def codes_and_keys(items: int, seed: int) -> tuple[Packed, list[str]]:
 
 
 def best_of(works: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Return the seconds of each work, the best of some rounds in which they take turns."""
+    """Return the best time of each function in seconds; the functions run in alternation."""
     rounds = [{name: timed(work)[1] for name, work in works.items()} for _ in range(ROUNDS)]
     return {name: min(times[name] for times in rounds) for name in works}
 
 
 def insert_rows() -> Iterator[Row]:
-    """Insert the same items into new collections of the same schema, by our layer and by pymilvus alone."""
+    """Insert the same items into new collections with the same schema, by our index and by pymilvus alone."""
     codes, keys = codes_and_keys(INSERTED, 1)
     numbers = count()
 
@@ -93,7 +93,7 @@ def insert_rows() -> Iterator[Row]:
 
 
 def search_rows() -> Iterator[Row]:
-    """Search the same collection with the same queries; without waiting for freshness, which would hide the difference."""
+    """Search the same collection with the same queries, with eventual consistency: waiting would hide the difference."""
     codes, keys = codes_and_keys(SEARCHED, 2)
     with (
         server() as (address, process),
@@ -102,7 +102,7 @@ def search_rows() -> Iterator[Row]:
         empty = _resident(process)
         _, seconds = timed(index.add, codes, keys)
         index.client.flush("photos")
-        time.sleep(15)  # segments that were just sealed are loaded anew
+        time.sleep(15)  # newly sealed segments are loaded again
         weight = (_resident(process) - empty) / SEARCHED
         note = f"with the caches of an add that has just ended; of an empty server {empty / 1e6:,.0f} MB are resident"
         yield Row("resident bytes an item in the server, with its key", weight, "", True, seconds, note=note)
@@ -114,7 +114,7 @@ def search_rows() -> Iterator[Row]:
 
 
 def _in_turn(one: Callable[[], object], other: Callable[[], object], times: int) -> tuple[float, float]:
-    """Return the seconds of two kinds of requests that take turns, the best of each: single ones fit between other work."""
+    """Return the best times in seconds of two kinds of requests in alternation; single requests avoid other load."""
     pairs = [(timed(one)[1], timed(other)[1]) for _ in range(times)]
     return min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)
 
@@ -129,7 +129,7 @@ def _ours(index: MilvusIndex, batch: int) -> None:
 
 
 def _direct(index: MilvusIndex, batch: int) -> None:
-    """Ask for the same fields, and look at every hit."""
+    """Request the same fields, and read every hit."""
     data = [query.tobytes() for query in codes_and_keys(batch, 3)[0]]
     found = index.client.search(
         "photos",
@@ -143,7 +143,7 @@ def _direct(index: MilvusIndex, batch: int) -> None:
 
 
 def encoding_rows() -> Iterator[Row]:
-    """Encode photographs by one process on all cores, and by two that share them; the time to start is not counted."""
+    """Encode photographs with one process on all cores, and with two processes; startup is not counted."""
     with TemporaryDirectory() as place:
         folder = Path(place)
         model, photos = _model(folder / "model"), _photos(folder / "photos")
@@ -157,7 +157,7 @@ def encoding_rows() -> Iterator[Row]:
 
 
 def _rate(model: Path, photos: Path, shards: Path, world: int) -> float:
-    """Return images a second of all processes together, as each reports its own."""
+    """Return the images per second of all processes together."""
     command = ["encode", str(model), str(photos), "--shards", str(shards), "--shard-size", "64"]
     start = [sys.executable, "-c", "import sys; from proxyhash.cli.app import main; main(sys.argv[1:])", *command]
     places = [{"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "RANK": str(rank)} for rank in range(world)]
@@ -167,7 +167,7 @@ def _rate(model: Path, photos: Path, shards: Path, world: int) -> float:
 
 
 def _model(folder: Path) -> Path:
-    """Save a hasher of the usual network with random weights: they take as long as others."""
+    """Save a hasher with the default backbone and random weights, which do not affect the speed."""
     from proxyhash.data.transforms import get_transform
     from proxyhash.models.backbones import create_backbone
     from proxyhash.models.hasher import Hasher
@@ -180,7 +180,7 @@ def _model(folder: Path) -> Path:
 
 
 def _photos(folder: Path) -> Path:
-    """Write smooth noise as JPEG files of the size of common thumbnails."""
+    """Write smooth noise as JPEG files in the size of thumbnails."""
     folder.mkdir()
     random = np.random.default_rng(4)
     for number in range(IMAGES):

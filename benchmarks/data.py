@@ -1,6 +1,6 @@
 """Time of reading and checking data; each pair of numbers is measured in one run on the same images.
 
-python benchmarks/data.py                   everything, some minutes on two cores
+python benchmarks/data.py                   everything, a few minutes on two cores
 python benchmarks/data.py --only memory     some of: memory, files, check
 """
 
@@ -31,7 +31,7 @@ from reporting import Row, options_of, run, timed
 
 BATCH = 128
 Size = tuple[int, int]
-PHOTOGRAPHS: tuple[tuple[Size, int], ...] = (((500, 375), 600), ((1600, 1200), 100))  # ImageNet's usual size, and a phone's
+PHOTOGRAPHS: tuple[tuple[Size, int], ...] = (((500, 375), 600), ((1600, 1200), 100))  # as in ImageNet, and of a phone
 FILES, CLASSES = 100_000, 100
 
 
@@ -40,7 +40,7 @@ def network() -> nn.Module:
 
 
 def memory_rows() -> Iterator[Row]:
-    """Batches of CIFAR's size, moved and mirrored, enlarged to 96 pixels, beside a training step on them."""
+    """Compare augmented CIFAR batches at 96 pixels with a training step on them."""
     torch.set_num_threads(1)
     pixels = np.random.default_rng(0).integers(0, 256, (10_000, 32, 32, 3), dtype=np.uint8)
     images, small = ArrayImages(pixels), get_transform("small", 96)
@@ -61,7 +61,7 @@ def memory_rows() -> Iterator[Row]:
 
 
 def processor_seconds(work: Callable[..., object], *arguments: object) -> float:
-    """Return the seconds that one core works: unlike those on the clock, they do not depend on what else is running."""
+    """Return the CPU seconds of one core, which depend less on other load than wall time."""
     begin = time.process_time()
     work(*arguments)
     return time.process_time() - begin
@@ -81,7 +81,7 @@ def training_step(model: nn.Module) -> Callable[[torch.Tensor], None]:
 
 
 def photograph(seed: int, size: Size = (500, 375)) -> Pixels:
-    """Smooth shapes with edges and some texture: it compresses like a photograph, to about 40 kB."""
+    """Return smooth shapes with edges and texture, which compress like a photograph, to about 40 kB."""
     random = np.random.default_rng(seed)
     rows, columns = np.mgrid[: size[1], : size[0]]
     coarse = Image.fromarray(random.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize(size, Image.Resampling.BICUBIC)
@@ -92,8 +92,8 @@ def photograph(seed: int, size: Size = (500, 375)) -> Pixels:
 
 
 def files_rows() -> Iterator[Row]:
-    """JPEG files at 224 pixels, beside what Pillow alone makes of them on as many threads: scaled too, and only decoded."""
-    torch.set_num_threads(1)  # the batches need none, and what they do not take is left to the decoders
+    """Compare batches of JPEG files at 224 pixels with Pillow alone on the same number of threads."""
+    torch.set_num_threads(1)  # torch needs no threads here; the cores are for the decoders
     for size, count in PHOTOGRAPHS:
         with tempfile.TemporaryDirectory() as folder:
             names = [f"{number}.jpg" for number in range(count)]
@@ -106,7 +106,7 @@ def _file_rows(images: FileImages, size: Size) -> Iterator[Row]:
     draws = draw_augment_params(len(images), 0, 0)
     for training in (True, False):
         runs = [_one_run(images, size, draws if training else None) for _ in range(8)][1:]
-        ours, decode, resize = (min(run[part] for run in runs) for part in range(3))  # the least disturbed of each
+        ours, decode, resize = (min(run[part] for run in runs) for part in range(3))  # the fastest of each
         use = "training" if training else "testing"
         name = f"JPEG of {size[0]} x {size[1]} at 224 pixels, {use}: over Pillow decoding and scaling"
         note = f"{len(images) / ours:.0f} images/s, Pillow {len(images) / resize:.0f}"
@@ -116,7 +116,7 @@ def _file_rows(images: FileImages, size: Size) -> Iterator[Row]:
 
 
 def _one_run(images: FileImages, size: Size, draws: AugmentParams | None) -> tuple[float, float, float]:
-    """Return the seconds of our batches, of Pillow decoding, and of Pillow decoding and scaling, one after the other."""
+    """Return the seconds of our batches, of Pillow decoding, and of Pillow decoding and scaling, in this order."""
     order: list[Indices] = np.array_split(np.arange(len(images)), max(1, len(images) // 60))
     paths = [images.path(index) for index in range(len(images))]
     left = (size[0] - size[1]) / 2
@@ -141,7 +141,7 @@ def _one_run(images: FileImages, size: Size, draws: AugmentParams | None) -> tup
 
 
 def check_rows() -> Iterator[Row]:
-    """A folder of many images, listed, cut and checked in a process of its own, so that its peak memory is its own."""
+    """List, split and check a folder of many images in a separate process, to measure its peak memory."""
     with tempfile.TemporaryDirectory() as folder:
         write_many(Path(folder))
         with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -152,7 +152,7 @@ def check_rows() -> Iterator[Row]:
 
 
 def write_many(root: Path) -> None:
-    """Write as many files; one a class is a picture of its own, the others are links to these."""
+    """Write files: one image per class, and links to it for the others."""
     for number in range(FILES):
         folder = root / f"class{number % CLASSES:03d}"
         path = folder / f"{number:06d}.jpg"
@@ -172,7 +172,7 @@ def _check(folder: str) -> tuple[float, float, float]:
 
 
 def peak_memory() -> float:
-    """Return the most memory that this process had, in MiB; the usual call counts what its parent had when it began."""
+    """Return the peak memory of this process in MiB; getrusage would include the parent process."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

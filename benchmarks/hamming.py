@@ -1,6 +1,6 @@
 """Speed of comparing codes, with alternatives measured in the same run on the same codes.
 
-python benchmarks/hamming.py                    everything, some minutes on two cores
+python benchmarks/hamming.py                    everything, a few minutes on two cores
 python benchmarks/hamming.py --only map,top     some of: map, real, imagenet, top, widths
 """
 
@@ -34,7 +34,7 @@ def clustered_codes(labels: NDArray[np.int64], bits: int, seed: int) -> Packed:
 
 
 def best_of(repeats: int, work: Callable[..., object], *arguments: object, **named: object) -> float:
-    """Return the least time of several runs, after one that compiles and warms up."""
+    """Return the best time of several runs, after a warm-up run that compiles."""
     work(*arguments, **named)
     return min(timed(work, *arguments, **named)[1] for _ in range(repeats))
 
@@ -80,7 +80,7 @@ def usual_script(
 
 
 def torch_histogram(q: torch.Tensor, q_labels: torch.Tensor, db: torch.Tensor, db_labels: torch.Tensor) -> torch.Tensor:
-    """Distances by matrix product, counts of items and of relevant items by scatter, a batch of queries at a time."""
+    """Compute mAP with distances by matrix products and histograms by scatter, for batches of queries."""
     bits, parts = q.shape[1], []
     for first in range(0, len(q), 100):
         part = slice(first, first + 100)
@@ -124,8 +124,8 @@ def by_sorting(tables: NDArray[np.float32], q_labels: NDArray[np.int64], db: Pac
 
 
 def imagenet_rows() -> Iterator[Row]:
-    """The paper's protocol: a database of 1,281,167 and 50,000 queries, of which some are measured for speed."""
-    spawn = multiprocessing.get_context("spawn")  # a process of its own, so that its peak memory is its own
+    """Measure the paper's protocol: 1,281,167 items and 50,000 queries, a part of them for the speed."""
+    spawn = multiprocessing.get_context("spawn")  # a separate process, to measure its peak memory
     rates = {}
     for threads, queries in ((1, 6_000), (available_threads(), 12_000)):
         with spawn.Pool(1) as pool:

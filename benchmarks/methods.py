@@ -27,7 +27,7 @@ SETTINGS: dict[str, dict[str, Any]] = {  # tuned on CIFAR-100, and slower settin
 
 
 def training_data(images: int) -> TrainingData:
-    """Return features around a center for each class, of the size of CIFAR-100's."""
+    """Return features around one center per class, with the size of CIFAR-100."""
     random = np.random.default_rng(0)
     labels = np.arange(images) % CLASSES
     centers = random.standard_normal((CLASSES, WIDTH), dtype=np.float32)
@@ -49,17 +49,17 @@ def memory_rows() -> Iterator[Row]:
     spawn = multiprocessing.get_context("spawn")
     pairs = 4 * IMAGES**2 / 1e9
     for title in ("itq", "itq-cca", "sdh", "ksh"):
-        with spawn.Pool(1) as pool:  # a process of its own, so that its peak memory is its own
+        with spawn.Pool(1) as pool:  # a separate process, to measure its peak memory
             peak, seconds = pool.apply(_peak, (title, IMAGES, SETTINGS[title]))
         note = f"features are {4 * IMAGES * WIDTH / 1e9:.2f} GB, a number for each pair would be {pairs:.0f} GB"
         yield Row(f"{title}, {IMAGES:,} x {WIDTH:,}: GB at peak", peak, "< 2.5", peak < 2.5, seconds, note=note)
 
 
 def _peak(method: str, images: int, settings: dict[str, Any]) -> tuple[float, float]:
-    """Return the peak memory of a fit in GB, features and all, and its seconds."""
+    """Return the peak memory of a fit in GB, including the features, and its seconds."""
     _, seconds = timed(fit_method, method, training_data(images), **settings)
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(lines["VmHWM"].split()[0]) * 1024 / 1e9, seconds  # getrusage would count the process that this one came from
+    return int(lines["VmHWM"].split()[0]) * 1024 / 1e9, seconds  # getrusage would include the parent process
 
 
 if __name__ == "__main__":

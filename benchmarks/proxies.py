@@ -1,6 +1,6 @@
 """Quality and design time of proxies: packings, codes and assignments against their targets.
 
-python benchmarks/proxies.py                      everything, some seven minutes on two cores
+python benchmarks/proxies.py                      everything, about seven minutes on two cores
 python benchmarks/proxies.py --json > results/proxies.json   the record
 python benchmarks/proxies.py --only tammes,hclm   some of: tammes, large, algebraic, hclm, code, joint, assignment
 python benchmarks/proxies.py --improve            search for better assignments than those stored, and store them
@@ -26,7 +26,7 @@ from reporting import Row, options_of, run, timed
 
 Matrix = NDArray[np.float64]
 
-# (classes, bits): the largest cosine to reach, seconds
+# (classes, bits): target of the largest cosine, seconds
 TAMMES = {
     (10, 16): (-1 / 9 + 1e-4, 5), (33, 32): (-1 / 32 + 1e-4, 5), (100, 64): (1e-4, 5), (256, 128): (1e-4, 5),
     (27, 6): (0.25 + 1e-3, 10), (56, 7): (1 / 3 + 1e-3, 10), (240, 8): (0.5 + 1e-3, 10),
@@ -35,8 +35,8 @@ TAMMES = {
 }  # fmt: skip
 LARGE = [(10_000, 128), (21_841, 128)]
 LARGE_SECONDS, LARGE_GIB = 180, 4
-ALGEBRAIC = {(750, 64): 0.125, (1000, 32): 0.25, (1000, 64): 0.125}  # the largest cosine to reach
-# (classes, bits): the minimal distance to reach; for (1000, 128) the target is 56, and 60 a stretch.
+ALGEBRAIC = {(750, 64): 0.125, (1000, 32): 0.25, (1000, 64): 0.125}  # target of the largest cosine
+# (classes, bits): target of the minimum distance; for (1000, 128) 56 is the target and 60 a stretch goal.
 CODE = {
     (10, 16): 8, (10, 24): 12, (10, 32): 17, (10, 48): 26, (21, 16): 8, (21, 32): 16, (21, 48): 24, (75, 16): 6,
     (75, 32): 14, (100, 16): 6, (100, 32): 14, (100, 64): 32, (750, 64): 28, (1000, 32): 12, (1000, 64): 28,
@@ -57,7 +57,7 @@ def tammes_rows() -> Iterator[Row]:
 
 
 def large_rows() -> Iterator[Row]:
-    spawn = multiprocessing.get_context("spawn")  # a process of its own, so that its peak memory is its own
+    spawn = multiprocessing.get_context("spawn")  # a separate process, to measure its peak memory
     for size in LARGE:
         with spawn.Pool(1) as pool:
             cosine, seconds, gib = pool.apply(_large, size)
@@ -104,13 +104,13 @@ def code_rows() -> Iterator[Row]:
 
 
 def joint_rows() -> Iterator[Row]:
-    """Compare with what the assignment alone gets out of the paper's corners and out of a code, at 100 classes."""
+    """Compare `joint` with an assignment of the paper's corners and of a code, at 100 classes."""
     design_proxies(10, 8, "joint", instance(2, 5, 8)[0])  # compiles
     for size, (min_distance, goal, limit) in JOINT.items():
         similarity, _ = instance(*size)
         classes, bits = len(similarity), size[2]
         for kind in ("joint", "shclm", "scode") if classes <= 100 else ("joint",):
-            STAGE_CACHE.clear()  # a cached packing would cost no time
+            STAGE_CACHE.clear()  # a cached packing would take no time
             least = min_distance if kind == "joint" else None
             proxies, seconds = timed(design_proxies, classes, bits, kind, similarity, min_distance=least)
             quality, target = proxies.quality, kind == "joint"
@@ -128,7 +128,7 @@ def joint_rows() -> Iterator[Row]:
 
 
 def instance(superclasses: int, members: int, bits: int) -> tuple[Matrix, Matrix]:
-    """Return the similarity (C, C) of classes in superclasses, and random corners (C, d) to give them.
+    """Return the similarity (C, C) of classes in superclasses, and random corners (C, d) to assign.
 
     Class means have a spectrum that falls like 1 / k, as those of an ImageNet network on CIFAR-100 do: the largest
     eigenvalues of the centered similarity are 1, 0.64, 0.58, 0.51, 0.42 there and here.
@@ -142,7 +142,7 @@ def instance(superclasses: int, members: int, bits: int) -> tuple[Matrix, Matrix
 
 
 def assignment_gain(similarity: Matrix, corners: Matrix, order: NDArray[np.int64]) -> float:
-    """Return how much better than the mean over all permutations `order` is."""
+    """Return the gain of `order` over the mean of all permutations."""
     pairs = len(corners) * (len(corners) - 1)
     random = (similarity.sum() - np.trace(similarity)) * cosine_sums(unit_rows(corners))[0] / pairs
     return gain(similarity, corners, order) - float(random)
@@ -174,7 +174,7 @@ def assignment_rows() -> Iterator[Row]:
 
 
 def improve() -> None:
-    """Search for far longer than a user would, and store what is better than the best known."""
+    """Search much longer than by default, and store assignments that are better than the best known."""
     best = json.loads(BEST_KNOWN.read_text()) if BEST_KNOWN.exists() else {}
     usual = assignment_annealing.swaps_per_stage
     for size, (times, seeds) in {(20, 5, 32): (5, 40), (50, 20, 64): (8, 2)}.items():

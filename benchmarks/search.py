@@ -1,10 +1,10 @@
 """Benchmark of a local index of ten million codes: opening, adding and searching, each pair of numbers in one run.
 
-python benchmarks/search.py                            everything, some minutes and 2 GB of disk
+python benchmarks/search.py                            everything, a few minutes and 2 GB of disk
 python benchmarks/search.py --only thousand,uniform    some of: storage, cifar, thousand, uniform
-python benchmarks/search.py --model MODEL              real codes for the part cifar, of a model that saw 75 classes:
+python benchmarks/search.py --model MODEL              real codes for the section cifar, of a model trained on 75 classes:
     proxyhash train cifar100 --protocol transfer --validation none --bits 64 -o MODEL
-Without a model, that part searches codes that are made to be like such codes.
+Without a model, this section uses synthetic codes with the same statistics.
 """
 
 import multiprocessing
@@ -28,12 +28,12 @@ ITEMS = 10_000_000
 MORE = 1_000_000
 SMALL = 300_000
 BITS = 64
-TURNS = 15  # of index and scan, one after the other: a machine is not equally fast for long
-TILE_NOISE = 0.05  # of the bits of every copy, where images are tiled to ten million
+TURNS = 15  # alternations of index and scan, because the speed of a machine varies
+TILE_NOISE = 0.05  # share of flipped bits in each copy, where images are tiled to ten million
 
 
 def flipped(packed: Packed, share: float, seed: int) -> Packed:
-    """Return codes with each bit flipped with a probability, piece by piece to spare memory."""
+    """Return codes with each bit flipped with a probability, in blocks to limit memory."""
     random = np.random.default_rng(seed)
     out = packed.copy()
     for first in range(0, len(out), 262_144):
@@ -57,7 +57,7 @@ def thousand_clusters(count: int, seed: int) -> Packed:
 
 
 def filled(folder: Path, stored: Packed, proxies: Packed | None) -> LocalIndex:
-    """Return an index of codes in memory, as reading its file would make it; keys would only cost time here."""
+    """Return an index of codes in memory, as if read from its file, without keys."""
     index = LocalIndex.open_folder(folder, bits=BITS)
     transactions.recluster_if_grown(index.store, stored, lambda: proxies)
     _, centroids = transactions.active_centroids(index.store)
@@ -72,12 +72,12 @@ def filled(folder: Path, stored: Packed, proxies: Packed | None) -> LocalIndex:
 
 
 def nearest(index: LocalIndex, queries: Packed, k: int = 10) -> Hits:
-    """Search the codes in memory, without looking items up."""
+    """Search the codes in memory, without reading items."""
     return index.snapshots.latest().nearest(np.ascontiguousarray(to_words(queries).T), k, with_codes=True)[0]
 
 
 def seconds_a_query(search: Callable[[Packed], object], queries: Packed, batch: int, count: int) -> float:
-    """Return the seconds that a query takes when different ones come in batches, the best of three rounds."""
+    """Return the seconds per query for batches of different queries, the best of three runs."""
     batches = [queries[first : first + batch] for first in range(0, count, batch)]
     return min(timed(lambda: [search(part) for part in batches])[1] for _ in range(3)) / count
 
@@ -130,7 +130,7 @@ def cifar_rows(model: Path | None, data_dir: Path | None) -> Iterator[Row]:
 
 
 def codes_of_images(model: Path, data_dir: Path | None) -> tuple[Packed, dict[str, Packed], Packed | None]:
-    """Return the codes of all training images, and those of 1,000 test images of learned and of unlearned classes."""
+    """Return the codes of all training images, and of 1,000 test images each of seen and of unseen classes."""
     from proxyhash.data import load_dataset
     from proxyhash.models.feature_cache import cached_features
     from proxyhash.models.hasher import Hasher
@@ -150,7 +150,7 @@ def codes_of_images(model: Path, data_dir: Path | None) -> tuple[Packed, dict[st
 
 
 def like_shclm() -> tuple[Packed, dict[str, Packed], Packed | None]:
-    """Codes of 50,000 images of 80 classes around sHCLM proxies, as far from them as those of CIFAR-100 were measured.
+    """Return codes of 50,000 images of 80 classes around sHCLM proxies, at the distances measured on CIFAR-100.
 
     An image of a class that was learned lies 11 bits from its proxy, give or take 4; one of a class that was not lies
     between two proxies, and near others of its class.
@@ -177,14 +177,14 @@ def _between(random: np.random.Generator, one: NDArray[np.bool_], other: NDArray
 
 
 def _around(random: np.random.Generator, centroids: NDArray[np.bool_], mean: float, spread: float) -> NDArray[np.bool_]:
-    """Flip about so many bits of each code, those first that flip easily: as in networks, some bits are less sure."""
+    """Flip about `flips` bits of each code; some bits flip more easily, as in networks."""
     counts = np.clip(np.round(random.normal(mean, spread, len(centroids))), 0, BITS)
     ease = random.random(centroids.shape) / np.linspace(0.4, 1.6, BITS)
     return np.asarray(centroids ^ (np.argsort(np.argsort(ease, axis=1), axis=1) < counts[:, None]))
 
 
 def storage_rows() -> Iterator[Row]:
-    """A file with keys: how fast it grows, opens, and how much memory it takes in a process of its own."""
+    """Measure adding to a file with keys, opening it, and its memory in a separate process."""
     with TemporaryDirectory() as place:
         folder = Path(place) / "i"
         with LocalIndex.open_folder(folder, bits=BITS) as index:
@@ -200,9 +200,9 @@ def storage_rows() -> Iterator[Row]:
         small = Path(place) / "small"
         with LocalIndex.open_folder(small, bits=BITS) as index:
             index.add(stored[:SMALL], keys(SMALL))
-        spawn = multiprocessing.get_context("spawn")  # processes of their own, so that their memory is their own
+        spawn = multiprocessing.get_context("spawn")  # separate processes, to measure their memory
         with spawn.Pool(1) as first, spawn.Pool(1) as one, spawn.Pool(1) as other:
-            first.apply(_opened, (str(small),))  # if kernels are not compiled yet, the compiler's memory is in here
+            first.apply(_opened, (str(small),))  # the first process includes the memory of the compiler
             _, little, _ = one.apply(_opened, (str(small),))
             seconds, resident, peak = other.apply(_opened, (str(folder),))
         yield Row("opening 10,000,000 codes: seconds", seconds, "< 2", seconds < 2, seconds)
@@ -213,7 +213,7 @@ def storage_rows() -> Iterator[Row]:
 
 
 def _opened(folder: str) -> tuple[float, int, int]:
-    """Return the seconds that opening takes, and the resident bytes that it leaves, and that there were at the peak."""
+    """Return the seconds of opening, the resident bytes afterwards, and the peak."""
     begun = time.perf_counter()
     index = LocalIndex.open_folder(Path(folder))
     index.snapshots.latest()

@@ -1,6 +1,6 @@
-"""The service under load, on this machine: clients, service and the library that it is compared with share its cores.
+"""The service under load; clients, service and the library it is compared with share the cores of this machine.
 
-python benchmarks/serve.py                       everything: 60 seconds of load, and some minutes of preparation
+python benchmarks/serve.py                       everything: 60 seconds of load, and a few minutes of preparation
 python benchmarks/serve.py --only codes,images   some of: codes, images
 python benchmarks/serve.py --short               10 seconds of load
 python benchmarks/serve.py --model MODEL         another model than EfficientNet-Lite0 with a head of random weights
@@ -35,7 +35,7 @@ SECONDS, SHORT, TURNS = 60.0, 10.0, 7
 
 @contextmanager
 def service(index: Path) -> Iterator[tuple[str, int]]:
-    """Serve an index in a process of its own; gives its address and its number."""
+    """Serve an index in a separate process; yield its address and its process id."""
     command = [sys.executable, "-c", "from proxyhash.cli.app import main; main()"]
     command += ["serve", str(index), "--port", "0", "--quiet"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ.copy())
@@ -61,7 +61,7 @@ def _is_ready(url: str) -> bool:
 async def client(
     url: str, requests: Sequence[bytes], first: int, until: float, times: list[float], errors: list[str]
 ) -> None:
-    """Send one request after another over one connection, and note how long each took."""
+    """Send requests over one connection, one after another, and record their times."""
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
     number = first
@@ -79,7 +79,7 @@ async def client(
 
 
 def load(url: str, requests: Sequence[bytes], clients: int, seconds: float) -> tuple[list[float], list[str], float]:
-    """Return the times of all requests that some clients sent at once, the errors, and the seconds that it took."""
+    """Return the times of all requests of concurrent clients, the errors, and the total seconds."""
     times: list[float] = []
     errors: list[str] = []
 
@@ -88,7 +88,7 @@ def load(url: str, requests: Sequence[bytes], clients: int, seconds: float) -> t
         work = [client(url, requests, 7 * number, until, times, errors) for number in range(clients)]
         await asyncio.gather(*work)
 
-    # Clients take what the service could use of the two cores, so they are as light as Python lets them be.
+    # Clients and service share two cores, so the clients do as little work as possible.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         _, spent = timed(runner.run, everyone())
     return times, errors, spent
@@ -100,7 +100,7 @@ def request(path: str, kind: str, body: bytes) -> bytes:
 
 
 def resident(process: int) -> float:
-    """Return the resident bytes of a process and of all that it has begun."""
+    """Return the resident bytes of a process and its children."""
     begun = [
         int(child) for task in Path(f"/proc/{process}/task").iterdir() for child in (task / "children").read_text().split()
     ]
@@ -110,7 +110,7 @@ def resident(process: int) -> float:
 
 
 def code_rows(seconds: float) -> Iterator[Row]:
-    """Single queries by many clients, against the library with as many queries in a batch."""
+    """Compare single queries of many clients with the library in batches of the same size."""
     random = np.random.default_rng(0)
     uniform = random.integers(0, 256, (ITEMS, BITS // 8), dtype=np.uint8)
     for name, stored in {"uniform codes": uniform, "codes around 1,000 centroids": _clustered(random, ITEMS)}.items():
@@ -126,7 +126,7 @@ def _clustered(random: np.random.Generator, count: int) -> np.ndarray:
 
 
 def _direct_rate(index: LocalIndex, queries: np.ndarray, seconds: float) -> float:
-    """Return the queries a second that the library answers in batches of as many as there are clients."""
+    """Return the queries per second of the library, in batches as large as the number of clients."""
     index.search(queries[:CLIENTS], K)
     done, begun = 0, time.perf_counter()
     while time.perf_counter() - begun < seconds:
@@ -140,7 +140,7 @@ def _served_rows(name: str, index: LocalIndex, queries: np.ndarray, seconds: flo
     bodies = [json.dumps({"code": query.tobytes().hex(), "k": K}).encode() for query in queries]
     requests = [request("/api/search/code", "application/json", body) for body in bodies]
     with service(index.folder) as (url, process):
-        load(url, requests, CLIENTS, min(5.0, seconds))  # fills what is filled once
+        load(url, requests, CLIENTS, min(5.0, seconds))  # fill the caches
         before = resident(process)
         times, errors, spent = load(url, requests, CLIENTS, seconds)
         growth = 100 * (resident(process) / before - 1)
@@ -160,13 +160,13 @@ def _served_rows(name: str, index: LocalIndex, queries: np.ndarray, seconds: flo
 def _turn(
     url: str, requests: Sequence[bytes], index: LocalIndex, queries: np.ndarray, seconds: float
 ) -> tuple[float, float]:
-    """Return queries a second of the service and of the library, one right after the other: the machine's speed changes."""
+    """Return the queries per second of service and library, measured directly after each other."""
     times, _, spent = load(url, requests, CLIENTS, seconds)
     return len(times) / spent, _direct_rate(index, queries, seconds)
 
 
 def image_rows(model: Path | None, seconds: float) -> Iterator[Row]:
-    """Searches by image, against the encoder alone on the same files."""
+    """Compare search by image with the encoder alone on the same files."""
     from proxyhash.models.hasher import Hasher
 
     with TemporaryDirectory() as place:
@@ -201,7 +201,7 @@ def image_rows(model: Path | None, seconds: float) -> Iterator[Row]:
 
 
 def _photographs(folder: Path) -> list[Path]:
-    """Write smooth random pictures of the size of photographs on the web."""
+    """Write smooth random images in the size of photographs on the web."""
     folder.mkdir()
     random = np.random.default_rng(0)
     files = []
@@ -215,7 +215,7 @@ def _photographs(folder: Path) -> list[Path]:
 
 
 def _untrained(folder: Path) -> Any:
-    """Return EfficientNet-Lite0 with a head of random weights: what encoding costs does not depend on them."""
+    """Return EfficientNet-Lite0 with a head of random weights, which do not affect the speed."""
     from proxyhash.data.transforms import get_transform
     from proxyhash.models.backbones import create_backbone
     from proxyhash.models.hasher import Hasher

@@ -1,6 +1,6 @@
-"""How fast images are encoded, what the trainer costs beside the network, and how much memory both take.
+"""Speed of encoding, overhead of the trainer over a bare loop, and memory of both.
 
-python benchmarks/training.py                      everything, some minutes on two cores
+python benchmarks/training.py                      everything, a few minutes on two cores
 python benchmarks/training.py --only encode,cache  some of: encode, finetune, cache
 """
 
@@ -45,7 +45,7 @@ def encode_rows() -> Iterator[Row]:
         export_onnx(network, Path(folder) / "model.onnx", 224)
         eager, onnx = TorchBackend(network), OnnxBackend(Path(folder) / "model.onnx")
         eager(pixels), onnx(pixels)  # warm up
-        # Turn by turn, so that whatever else the machine does slows both.
+        # Measured in alternation, so that other load affects both.
         times = [(timed(eager, pixels)[1], timed(onnx, pixels)[1]) for _ in range(5)]
     slow, fast = (min(column) for column in zip(*times, strict=True))
     note = f"{len(pixels) / fast:,.0f} and {len(pixels) / slow:,.0f} images/s, {available_threads()} threads"
@@ -53,7 +53,7 @@ def encode_rows() -> Iterator[Row]:
 
 
 def finetune_rows() -> Iterator[Row]:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:  # a process of its own, so that its peak memory is its own
+    with multiprocessing.get_context("spawn").Pool(1) as pool:  # a separate process, to measure its peak memory
         whole, bare, gib = pool.apply(_finetune)
     share = 100 * (whole / bare - 1)
     note = f"{STEPS} steps, {BATCH * STEPS / whole:.0f} images/s"
@@ -62,7 +62,7 @@ def finetune_rows() -> Iterator[Row]:
 
 
 def _finetune() -> tuple[float, float, float]:
-    """Return the seconds of an epoch, those of them in forward, loss, backward and step, and the process's peak in GiB."""
+    """Return the seconds of an epoch, the seconds in forward, loss, backward and step, and the peak memory in GiB."""
     keep_freed_memory()  # as `train_hashers` does
     random = np.random.default_rng(0)
     images = ArrayImages(random.integers(0, 256, (BATCH * STEPS, 32, 32, 3), dtype=np.uint8))
@@ -94,7 +94,7 @@ def _finetune() -> tuple[float, float, float]:
 
 
 class _Clock:
-    """Adds up the time that is spent inside some functions."""
+    """Sum of the time spent in some functions."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -122,7 +122,7 @@ def cache_rows() -> Iterator[Row]:
 
 
 def _use_cache(folder: str) -> tuple[float, float, float]:
-    """Return by how many MB the process's own memory grew, the seconds, and the size of the file in MB."""
+    """Return the growth of private memory in MB, the seconds, and the size of the file in MB."""
     dataset = Dataset("black", ArrayImages(np.zeros((CACHED, 8, 8, 3), np.uint8)))
     backbone, transform = create_backbone("convnet", pretrained=False).eval(), get_transform("small", 8)
     batches = np.array_split(np.random.default_rng(0).permutation(CACHED), CACHED // 256)
@@ -139,7 +139,7 @@ def _use_cache(folder: str) -> tuple[float, float, float]:
 
 
 def _own_memory() -> float:
-    """Return the memory in MB that is this process's own; a mapped file is not."""
+    """Return the private memory of this process in MB, without mapped files."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines["RssAnon"].split()[0]) * 1024 / 1e6
 
