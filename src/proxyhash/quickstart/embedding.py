@@ -6,7 +6,7 @@ import numpy as np
 
 from proxyhash.data import SkippedItems
 from proxyhash.data.images import Images, Indices
-from proxyhash.models.feature_cache import Features
+from proxyhash.models.feature_cache import CachedFeatures
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.runtime import Floats
 from proxyhash.utils.progress import Progress, no_progress
@@ -31,7 +31,7 @@ class CachedEmbedder:
         The features of these images.
     """
 
-    def __init__(self, hasher: Hasher, images: Images, features: Features) -> None:
+    def __init__(self, hasher: Hasher, images: Images, features: CachedFeatures) -> None:
         self.hasher = hasher
         self.features = features
         self._fingerprint = images.fingerprint()
