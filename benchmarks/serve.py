@@ -113,7 +113,7 @@ def code_rows(seconds: float) -> Iterator[Row]:
     """Single queries by many clients, against the library with as many queries in a batch."""
     random = np.random.default_rng(0)
     uniform = random.integers(0, 256, (ITEMS, BITS // 8), dtype=np.uint8)
-    for name, stored in {"uniform codes": uniform, "codes around 1,000 centres": _clustered(random, ITEMS)}.items():
+    for name, stored in {"uniform codes": uniform, "codes around 1,000 centroids": _clustered(random, ITEMS)}.items():
         queries = stored[random.integers(0, ITEMS, 2_000)] ^ np.packbits(random.random((2_000, BITS)) < 0.05, axis=1)
         with TemporaryDirectory() as place, LocalIndex.open_folder(Path(place) / "i", bits=BITS) as index:
             index.add(stored, [f"photos/{number:09d}.jpg" for number in range(ITEMS)])
@@ -121,8 +121,8 @@ def code_rows(seconds: float) -> Iterator[Row]:
 
 
 def _clustered(random: np.random.Generator, count: int) -> np.ndarray:
-    centres = random.integers(0, 256, (1_000, BITS // 8), dtype=np.uint8)
-    return centres[random.integers(0, 1_000, count)] ^ np.packbits(random.random((count, BITS)) < 0.05, axis=1)
+    centroids = random.integers(0, 256, (1_000, BITS // 8), dtype=np.uint8)
+    return centroids[random.integers(0, 1_000, count)] ^ np.packbits(random.random((count, BITS)) < 0.05, axis=1)
 
 
 def _direct_rate(index: LocalIndex, queries: np.ndarray, seconds: float) -> float:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.release_0_1 import FILES, copy_of, read_json, run_command
+from helpers.release_0_1 import FILES, StepCounter, copy_of, read_json, run_command, same_processor
 from proxyhash.utils.legacy_names import upgrade_label, upgrade_trial
 
 
@@ -77,3 +77,19 @@ def test_choices_are_read(tmp_path: Path) -> None:
     first, second = tuned_grids(folds, copy_of("chosen-rounds", tmp_path))
     assert (first.folds, second.folds) == ((0,), (1,))
     assert first.settings == {"itq-cca": {"ridge": 10.0}, "ksh": {"anchors": 1000}}
+
+
+def test_grid_that_was_stopped_goes_on(tmp_path: Path, photos: Path) -> None:
+    from dataclasses import replace
+
+    from proxyhash.experiments import Grid, run_grid
+    from proxyhash.experiments.records import RECORDS_FILE
+
+    folder, steps = copy_of("grids/under-way", tmp_path), StepCounter()
+    grid = replace(Grid.from_toml(folder / "recipe.toml"), dataset=str(photos))
+    (record,) = run_grid(grid, folder / "records", progress=steps)
+    assert steps.count == read_json("grids/under-way/expected.json")["steps_left"]
+    (expected,) = read_json("grids/under-way/expected.json")["records"]
+    assert record.trial["label"] == expected["label"]
+    assert record.metrics["map"] == pytest.approx(expected["map"], abs=1e-12 if same_processor() else 0.05)
+    assert [path.name for path in (folder / "records").iterdir()] == [RECORDS_FILE]

@@ -111,8 +111,8 @@ def test_a_stopped_grid_goes_on_where_it_was(
     assert len(read_records(tmp_path)) == 2
     (checkpoint,) = tmp_path.glob(f"{runner.WORK_FOLDER}/*/{CHECKPOINT}")
     content = torch.load(checkpoint, weights_only=True)
-    assert content["state"]["seconds"] > 0
-    content["state"]["seconds"] += 1000
+    assert content["progress"]["seconds"] > 0
+    content["progress"]["seconds"] += 1000
     torch.save(content, checkpoint)
     resumed: list[bool] = []
     usual = train_hashers

@@ -28,9 +28,9 @@ def test_npz_files_of_codes_are_read(tmp_path: Path) -> None:
         ("absent.npz", "There is no file"),
         ("none.npz", "has no array 'codes'; it holds other"),
         ("empty.npz", "holds no codes"),
-        ("pickled.npz", "cannot be read as .npz"),
+        ("pickled.npz", "holds pickled objects"),
         ("single.npy", "holds one array without a name"),
-        ("text.npz", "cannot be read as .npz"),
+        ("text.npz", "text.npz cannot be read as .npz"),
     ]:
         with pytest.raises(InputError, match=sentence):
             read_codes(tmp_path / name)

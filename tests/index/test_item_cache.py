@@ -60,5 +60,5 @@ def test_cache_stays_below_its_maximum_size(tmp_path: Path) -> None:
         for first in range(18):
             index.search(CODES[first : first + 2], 2)
             assert len(index.item_cache) <= 10
-        assert len(index.search(CODES, 20)[0]) == 20  # more than are remembered
+        assert len(index.search(CODES, 20)[0]) == 20  # more than the cache holds
         assert len(index.item_cache) <= 10

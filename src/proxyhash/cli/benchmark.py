@@ -1,4 +1,4 @@
-"""`proxyhash benchmark`: methods side by side, on the same features and by the same protocol."""
+"""`proxyhash benchmark` and `proxyhash tune`: comparisons of methods."""
 
 import json
 from dataclasses import asdict, replace
@@ -50,7 +50,7 @@ def benchmark(
 
       proxyhash benchmark --dataset cifar100 --methods itq,learned,shclm --bits 16,32,64 --seeds 3 -o results/mine
 
-    Stop it at any time: nothing finished is lost, and the same command goes on.
+    Stop it at any time: the same command continues.
 
     Parameters
     ----------
@@ -59,33 +59,33 @@ def benchmark(
     methods
         Names from `proxyhash methods`, with commas; with settings as in shclm:triplet=1.
     bits
-        Lengths, with commas; by default 16,32,64.
+        Code lengths, with commas; by default 16,32,64.
     seeds
-        How many times each is trained; by default once.
+        Number of trainings of each method; by default 1.
     protocol
-        How the data are cut; by default as the data set would expect.
+        The protocol; by default the usual one of the data set.
     folds
         The folds of a transfer protocol, with commas; by default the first, 0.
     tags
-        Keep only so many of the most frequent tags.
+        Keep only this many of the most frequent tags.
     backbone
-        The network that all share.
+        The network that all methods share.
     image_size
-        Pixels that it sees; by default what suits it.
+        Input size in pixels; by default that of the backbone.
     finetune
         Train the backbone too: one network with a head for each length.
     eval_on
-        Take the test, or rehearse on images held out of the training set, to choose settings.
+        Evaluate on the test set, or on validation data to choose settings.
     epochs
-        Passes of the methods that train networks.
+        Epochs of the methods that train networks.
     batch_size
         Images per step of these.
     recipe
-        A .toml file with any of this, and with settings of the methods; options given here change it.
+        A .toml file with any of this, and with settings of the methods; options override it.
     tuned
-        The folder, or the file, of what `proxyhash tune` chose.
+        A folder or a file that `proxyhash tune` wrote.
     data_dir
-        Where to look for a named data set first.
+        The first place to look for a named data set.
     models
         Save the trained models in this folder.
     rerun_stale
@@ -148,13 +148,13 @@ def tune(
     json_: Json = False,
     output: Annotated[Path, Parameter(alias="-o")],
 ) -> None:
-    """Choose settings of methods on images held out of the training set: every method gets the same small number of tries.
+    """Choose the settings of methods on validation data, with the same small number of candidates for each.
 
-    What was chosen is written to chosen.toml in the output folder, beside a record of every try, and used with:
+    The best settings are written to chosen.toml in the output folder, with a record of every candidate. Use them with:
 
       proxyhash benchmark ... --tuned FOLDER
 
-    The rounds of a transfer protocol are tuned one by one, each on classes that its own test does not search.
+    The folds of a transfer protocol are tuned one by one, each on classes that its own test does not search.
 
     Parameters
     ----------
@@ -163,25 +163,25 @@ def tune(
     methods
         Names from `proxyhash methods`, with commas.
     protocol
-        How the data are cut; by default as the data set would expect.
+        The protocol; by default the usual one of the data set.
     folds
         The folds of a transfer protocol, with commas; by default the first, 0.
     tags
-        Keep only so many of the most frequent tags.
+        Keep only this many of the most frequent tags.
     backbone
-        The network that all share.
+        The network that all methods share.
     epochs
-        Passes of the methods that train networks.
+        Epochs of the methods that train networks.
     recipe
-        A .toml file with any of this; options given here change it.
+        A .toml file with any of this; options override it.
     data_dir
-        Where to look for a named data set first.
+        The first place to look for a named data set.
     bits
-        The length that settings are chosen at, or several with commas: then the mean mAP decides.
+        The code length to tune at, or several with commas: then the mean mAP decides.
     json_
-        Print what was chosen as JSON.
+        Print the best settings as JSON.
     output
-        The folder of the records and of the choice.
+        The folder of the records and of the best settings.
     """
     from proxyhash.experiments.tuned import TUNED_FILE
     from proxyhash.experiments.tuning import tune as choose
@@ -235,7 +235,7 @@ def _line(record: "Record") -> str:
 
 
 def print_table(records: "list[Record]") -> None:
-    """Print mAP in percent, methods by lengths: the mean over seeds and rounds, and their spread."""
+    """Print mAP in percent, methods by code lengths: mean and standard deviation over seeds and folds."""
     from proxyhash.report import compare
     from proxyhash.report.export import format_cell
 

@@ -1,4 +1,4 @@
-"""`proxyhash report`: records as a page that people look at."""
+"""`proxyhash report`: tables and figures of records."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,8 +25,8 @@ def report(
 ) -> None:
     """Show records as tables and figures beside the paper's numbers: one page that needs no network.
 
-    The name of the output says what is written: .html, .md or .csv. With --fill, tables in a Markdown file of one's own are
-    made anew, wherever it says:
+    The suffix of the output decides the format: .html, .md or .csv. --fill updates the tables of a Markdown file, wherever
+    it has these comments:
 
       <!-- records results/mine metrics=map,accuracy rows=lsh,itq,shclm -->
       <!-- end of records -->
@@ -34,28 +34,27 @@ def report(
     Parameters
     ----------
     results
-        A folder of records that `proxyhash benchmark` made; folders inside it count too. Without one, the page shows
-        galleries only.
+        A folder of `proxyhash benchmark`; folders inside it are read too. Without it, the page has galleries only.
     fill
-        Markdown files to make the tables of anew, instead of a report.
+        Markdown files whose tables are updated, instead of a report.
     output
         The file to write.
     title
         Of the page.
     gallery
-        Models whose retrievals are shown as pictures, on the page.
+        Models whose retrieval examples are shown on the page.
     data_dir
-        Where to look for the data sets of those models.
+        The first place to look for the data sets of these models.
     json_
-        Print JSON: what was written, and how many results are in it.
+        Print the file and the number of results as JSON.
     """
     from proxyhash.experiments import read_records
     from proxyhash.report import compare, to_csv, to_markdown, write_page
     from proxyhash.report.gallery import load_gallery
 
     if fill:
-        changed = {str(file): _filled(file) for file in fill}
-        said = (f"The tables of {file} are {'made anew' if new else 'as they were'}." for file, new in changed.items())
+        changed = {str(file): _fill(file) for file in fill}
+        said = (f"The tables of {file} are {'updated' if new else 'unchanged'}." for file, new in changed.items())
         print_result({"changed": changed}, *said, as_json=json_)
         return
     writers = {".md": to_markdown, ".csv": to_csv}
@@ -81,16 +80,16 @@ def report(
     print_result(facts, f"{count:,} results are in {output}." if count else f"The pictures are in {output}.", as_json=json_)
 
 
-def _filled(file: Path) -> bool:
-    """Make the tables of a Markdown file anew, and return whether that changed it."""
+def _fill(file: Path) -> bool:
+    """Update the tables of a Markdown file, and return whether that changed it."""
     from proxyhash.report.markdown_tables import fill_tables
 
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read {file}: {error}.") from error
-    made = fill_tables(text, file.parent)
-    if made != text:
+    filled = fill_tables(text, file.parent)
+    if filled != text:
         with atomic_write(file) as temporary:
-            temporary.write_text(made, encoding="utf-8")
-    return made != text
+            temporary.write_text(filled, encoding="utf-8")
+    return filled != text

@@ -1,4 +1,4 @@
-"""`proxyhash reproduce`: the paper's experiments, each one command."""
+"""`proxyhash reproduce`: the paper's experiments."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ def reproduce(
       proxyhash reproduce --list
       proxyhash reproduce ablation -o results/ablation
 
-    It may be stopped; the same command goes on. `proxyhash benchmark --recipe` changes everything else.
+    Stop it at any time: the same command continues. `proxyhash benchmark --recipe` has options for everything else.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ def reproduce(
     dataset
         Run it on another data set: a name, or a folder.
     tags
-        Keep only so many of the most frequent tags.
+        Keep only this many of the most frequent tags.
     seeds
-        How many times each method is trained.
+        Number of trainings of each method.
     tuned
-        The folder, or the file, of what `proxyhash tune` chose.
+        A folder or a file that `proxyhash tune` wrote.
     data_dir
-        Where to look for a named data set first.
+        The first place to look for a named data set.
     models
         Save the trained models in this folder.
     rerun_stale

@@ -1,4 +1,4 @@
-"""Comparisons: a grid of methods, lengths and seeds, each result a record that says how it came to be."""
+"""Experiments: grids of methods, code lengths and seeds, and the records of their results."""
 
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record, read_records

@@ -1,4 +1,4 @@
-"""Grids of trials: shared settings, and the methods, code lengths, seeds and folds to compare."""
+"""Grids: the trials of a comparison."""
 
 import tomllib
 from collections.abc import Callable, Iterator
@@ -19,25 +19,66 @@ DEFAULT = "default"  # in TOML, which has no null
 
 @dataclass(frozen=True)
 class Grid:
-    """Methods x lengths x seeds x folds on one data set, by one protocol, on one backbone."""
+    """Methods x code lengths x seeds x folds on one data set, by one protocol, on one backbone.
+
+    Parameters
+    ----------
+    dataset
+        A name from `proxyhash datasets`, or a folder.
+    methods
+        Rows of the comparison: method names, with settings as in `shclm:triplet=1`.
+    bits
+        Code lengths.
+    seeds
+        Number of trainings of each row.
+    protocol
+        Name of the protocol; None for the usual one of the data set.
+    folds
+        Folds of a transfer protocol.
+    tags
+        Keep only this many of the most frequent tags; None for all.
+    backbone
+        The network that all methods share.
+    image_size
+        Input size in pixels; None for that of the backbone.
+    finetune
+        Train one network with a head per code length, instead of heads on frozen features.
+    eval_on
+        `test`, or `validation` to choose settings.
+    optim
+        Changes of the default `OptimConfig`.
+    settings, optim_by_method
+        Settings of methods, and changes of `optim`, by method or row.
+
+    Raises
+    ------
+    InputError
+        For a value that cannot be run, before anything is.
+
+    Examples
+    --------
+    >>> grid = Grid("digits", ("lsh", "shclm:triplet=1"), bits=(16, 32))
+    >>> [trial.title() for trial in grid.trials()][-1]
+    'shclm:triplet=1, 32 bits, seed 0'
+    """
 
     dataset: str
-    methods: tuple[str, ...]  # such as shclm, or with settings that make it another row, shclm:triplet=1
+    methods: tuple[str, ...]
     bits: tuple[int, ...] = (16, 32, 64)
     seeds: int = 1
-    protocol: str | None = None  # None: what the data set would expect
-    folds: tuple[int, ...] = (0,)  # of a transfer protocol
-    tags: int | None = None  # keep only so many of the most frequent
+    protocol: str | None = None
+    folds: tuple[int, ...] = (0,)
+    tags: int | None = None
     backbone: str = "efficientnet_lite0"
     image_size: int | None = None
-    finetune: bool = False  # one network with a head for each length, instead of heads on frozen features
+    finetune: bool = False
     eval_on: Literal["test", "validation"] = "test"
-    optim: dict[str, Any] = field(default_factory=dict)  # changes of the training plan
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # of methods by name, in all their rows, or of a row
-    optim_by_method: dict[str, dict[str, Any]] = field(default_factory=dict)  # changes of the plan for methods or rows
+    optim: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    optim_by_method: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run, before anything is."""
+        """Check all values."""
         self._check_shapes()
         for name, least, values in (("bits", 1, self.bits), ("seeds", 1, (self.seeds,)), ("folds", 0, self.folds)):
             for value in values:
@@ -68,15 +109,15 @@ class Grid:
                 raise InputError(f"{get_method(name).title} trains no network and cannot be fine-tuned.")
 
     def trials(self) -> Iterator[Trial]:
-        """Yield every training; the seeds turn slowest, so that what is cut short has all methods first."""
+        """Yield all trials; seeds vary slowest, so that an interrupted grid has results of every method."""
         lengths = [self.bits] if self.finetune else [(bits,) for bits in self.bits]
         for seed in range(self.seeds):
-            for number in self.folds:
+            for fold in self.folds:
                 for label in self.methods:
                     name, own = parse_method(label)
                     settings = {**_row_table(self.settings, name, label), **own}
                     for together in lengths:
-                        yield Trial(label, name, settings, together, seed, number, self.optim_config(label))
+                        yield Trial(label, name, settings, together, seed, fold, self.optim_config(label))
 
     def optim_config(self, label: str) -> OptimConfig:
         """Return the optimizer settings of a row."""

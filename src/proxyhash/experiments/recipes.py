@@ -1,4 +1,4 @@
-"""The experiments that come with the project, by name."""
+"""Recipes of the paper's experiments, which come with the package."""
 
 from pathlib import Path
 
@@ -6,13 +6,13 @@ from proxyhash.experiments.grid import Grid
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.registry import lookup
 
-_FOLDERS = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")  # in a wheel, in the repository
+_FOLDERS = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")  # in a wheel; in the repository
 
 
 def list_recipes() -> dict[str, Path]:
     """Return the recipes by name."""
-    for place in _FOLDERS:
-        if found := {path.stem: path for path in sorted(place.glob("*.toml"))}:
+    for folder in _FOLDERS:
+        if found := {path.stem: path for path in sorted(folder.glob("*.toml"))}:
             return found
     raise InputError("This installation has no recipes; install proxyhash again.")
 
@@ -23,7 +23,7 @@ def find_recipe(name: str) -> Path:
 
 
 def summary(path: Path) -> str:
-    """Return what a recipe is for: its comment before the first key."""
+    """Return the description of a recipe: its comment before the first key."""
     lines = path.read_text(encoding="utf-8").splitlines()
     head = lines[: next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))]
     return " ".join(line.removeprefix("#").strip() for line in head)

@@ -1,8 +1,10 @@
-"""Training and measuring the trials of a grid."""
+"""Training and evaluation of the trials of a grid."""
 
+import json
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,20 +25,21 @@ from proxyhash.models.backbones import create_backbone, pretraining_data
 from proxyhash.models.feature_cache import CachedFeatures, cached_features
 from proxyhash.models.hasher import Hasher, concat_hashers
 from proxyhash.models.runtime import Floats
-from proxyhash.training.checkpoint import CHECKPOINT, CheckpointManager
+from proxyhash.training.checkpoint import CHECKPOINT, SETTINGS, CheckpointManager
 from proxyhash.training.config import TrainConfig
 from proxyhash.training.features import fit_method
 from proxyhash.training.inputs import resolve_transform
 from proxyhash.training.train import train_hashers
 from proxyhash.utils.environment import machine, versions
+from proxyhash.utils.legacy_names import LEGACY_WORK_FOLDER, upgrade_run_settings
 from proxyhash.utils.progress import Progress
 
-WORK_FOLDER = ".in-progress"  # beside the records, for checkpoints
+WORK_FOLDER = ".in-progress"  # holds checkpoints, in the folder of the records
 
 
 @dataclass(frozen=True)
 class TrialRunner:
-    """Everything that the trials of a grid share."""
+    """Runs the trials of one grid, and keeps their records and checkpoints in one folder."""
 
     grid: Grid
     dataset: Dataset
@@ -59,21 +62,35 @@ class TrialRunner:
         return None if is_stale or len(found) < len(trial.code_lengths) else found
 
     def work_dir(self, trial: Trial) -> Path:
-        """Return where the checkpoints of a trial lie."""
+        """Return the folder of the checkpoints of a trial."""
         return self.folder / WORK_FOLDER / self._key(trial)
 
     def run(self, trial: Trial) -> Iterator[Record]:
-        """Train and measure."""
+        """Train a trial, evaluate it, and yield a record per code length."""
         fit = self._train if get_method(trial.method).trains else self._fit
+        self._adopt_legacy_run(trial)
         begun = time.monotonic() - CheckpointManager(self.work_dir(trial)).elapsed_seconds()
         for bits, metrics, fitted in fit(trial):
             seconds = {"fit": round(fitted - begun, 1), "all": round(time.monotonic() - begun, 1)}
             yield self._record(trial, bits, metrics, seconds)
 
     def _train(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
-        """Yield length, metrics and the time when the fit was done, for a network."""
-        split, grid, run = self.splits[trial.fold], self.grid, self.work_dir(trial)
-        config = TrainConfig(
+        """Train a network; yield code length, metrics and the time at which training ended."""
+        split, run = self.splits[trial.fold], self.work_dir(trial)
+        resume = (run / CHECKPOINT).is_file()
+        config = self._train_config(trial)
+        hashers = train_hashers(self.dataset, split, config, run, resume=resume, progress=self.progress)
+        fitted = time.monotonic()
+        self._save_models(hashers, trial)
+        embedded, readable = self._embed(hashers, split)
+        usable = drop_indices(split, np.flatnonzero(~readable))
+        for hasher, embeddings in zip(hashers, embedded, strict=True):
+            encoded = encode_split(hasher, embeddings, usable)
+            yield hasher.bits, record_metrics(encoded, self.dataset, usable), fitted
+
+    def _train_config(self, trial: Trial) -> TrainConfig:
+        grid = self.grid
+        return TrainConfig(
             data=grid.dataset,
             tags=grid.tags,
             fold=trial.fold,
@@ -87,35 +104,41 @@ class TrialRunner:
             seed=trial.seed,
             device="cpu",
         )
-        resume = (run / CHECKPOINT).is_file()
-        hashers = train_hashers(self.dataset, split, config, run, resume=resume, progress=self.progress)
-        fitted = time.monotonic()
-        self._save_models(hashers, trial)
-        embedded, readable = self._embed(hashers, split)
-        usable = drop_indices(split, np.flatnonzero(~readable))
-        for hasher, embeddings in zip(hashers, embedded, strict=True):
-            encoded = encode_split(hasher, embeddings, usable)
-            yield hasher.bits, record_metrics(encoded, self.dataset, usable), fitted
+
+    def _adopt_legacy_run(self, trial: Trial) -> None:
+        """Move the run folder that release 0.1 left of this trial, if there is one, to the trial's folder."""
+        if not get_method(trial.method).trains or self.work_dir(trial).exists():
+            return
+        config = json.loads(json.dumps(self._train_config(trial).weight_settings()))
+        for path in (self.folder / LEGACY_WORK_FOLDER).glob(f"*/{SETTINGS}"):
+            found = upgrade_run_settings(json.loads(path.read_text(encoding="utf-8")))
+            same_split = found["protocol"]["fingerprint"] == self._protocols[trial.fold]["fingerprint"]
+            if same_split and found["config"] == config:
+                self.work_dir(trial).parent.mkdir(exist_ok=True)
+                path.parent.replace(self.work_dir(trial))
+                with suppress(OSError):  # runs of other trials are still there
+                    path.parent.parent.rmdir()
+                return
 
     def _save_models(self, hashers: list[Hasher], trial: Trial) -> None:
-        """Save what was trained, if that is wanted."""
+        """Save the trained models if a folder for them is given."""
         if self.models is not None:
             for hasher in hashers:
                 name = self._record(trial, hasher.bits, {}, {}).name
                 hasher.save(self.models / name)
 
     def _embed(self, hashers: list[Hasher], split: Split) -> tuple[list[Floats], NDArray[np.bool_]]:
-        """Return nu of each length, in one pass over the images of the protocol, and which of these could be read."""
+        """Return the embeddings (N, outputs) of each code length, computed in one pass, and which images could be read."""
         whole = concat_hashers(hashers)
         with tempfile.TemporaryDirectory(prefix="proxyhash-") as folder:
             if self.grid.finetune:  # otherwise features are in the cache
                 whole.use_onnx(Path(folder) / "network.onnx")
-            nu, readable = embed_split(whole, self.dataset, split, self.progress)
+            embeddings, readable = embed_split(whole, self.dataset, split, self.progress)
         ends = np.cumsum([hasher.head.out_features for hasher in hashers])
-        return np.split(nu, ends[:-1], axis=1), readable
+        return np.split(embeddings, ends[:-1], axis=1), readable
 
     def _fit(self, trial: Trial) -> Iterator[tuple[int, dict[str, Any], float]]:
-        """Yield the same for a method without a network."""
+        """Fit a method without a network to features; yield the same."""
         features = self._features()
         split = drop_indices(self.splits[trial.fold], np.flatnonzero(~features.readable))
         dataset, train = self.dataset, split.train
@@ -125,10 +148,10 @@ class TrialRunner:
             data = TrainingData(bits, features.values[train], labels, seed=trial.seed, progress=self.progress)
             encoder = fit_method(trial.method, data, **trial.settings)
             fitted = time.monotonic()
-            asked = features.values[split.query]
+            queries = features.values[split.query]
             parts = np.array_split(split.database, 1 + len(split.database) // CHUNK_SIZE)
             codes = np.concatenate([encoder.encode(features.values[part]) for part in parts])
-            encoded = EncodedSplit(encoder.encode_queries(asked), encoder.encode(asked), codes, bits)
+            encoded = EncodedSplit(encoder.encode_queries(queries), encoder.encode(queries), codes, bits)
             yield bits, record_metrics(encoded, dataset, split), fitted
 
     def _features(self) -> CachedFeatures:
@@ -138,18 +161,20 @@ class TrialRunner:
         return cached_features(self.dataset, backbone, transform, progress=self.progress)
 
     def _key(self, trial: Trial) -> str:
-        return settings_key(self._data(), self._protocol(trial), self._trial(trial))
+        return settings_key(self._data(), self._protocols[trial.fold], self._trial(trial))
 
     def _data(self) -> dict[str, Any]:
         names = ("tags", "backbone", "image_size", "finetune")
         return {"name": self.dataset.name} | {name: getattr(self.grid, name) for name in names}
 
-    def _protocol(self, trial: Trial) -> dict[str, Any]:
-        return {**self.splits[trial.fold].as_dict(), "eval_on": self.grid.eval_on}
+    @cached_property
+    def _protocols(self) -> dict[int, dict[str, Any]]:
+        """Protocol of each fold; cached, because the fingerprint of a split takes time."""
+        return {fold: {**split.as_dict(), "eval_on": self.grid.eval_on} for fold, split in self.splits.items()}
 
     def _trial(self, trial: Trial) -> dict[str, Any]:
         return trial.as_dict(tags=self.dataset.kind == "tags")
 
     def _record(self, trial: Trial, bits: int, metrics: dict[str, Any], seconds: dict[str, float]) -> Record:
-        settings = self._data(), self._protocol(trial), self._trial(trial)
+        settings = self._data(), self._protocols[trial.fold], self._trial(trial)
         return Record(*settings, bits, metrics, seconds, versions(), machine())

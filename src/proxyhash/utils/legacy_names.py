@@ -247,6 +247,7 @@ RECORD_PROTOCOL = {"judged_on": "eval_on"}
 RECIPE = {"data": "dataset", "rounds": "folds", "judged_on": "eval_on", "plan": "optim", "plans": "optim_by_method"}
 
 DEFAULT_IN_TOML = '"default"'  # TOML has no null
+LEGACY_WORK_FOLDER = ".under-way"  # checkpoints of trials in progress, in the folder of the records
 LEGACY_TUNED_FOLD_FILE = "chosen-round-{}.toml"
 _TUNED_TABLE = re.compile(r'\[(settings|plans)\.(?:"(.+)"|([\w+-]+))\]')
 _TUNED_SCORE = re.compile(r"# ([^,\n]+?)((?:, \w+ \S+)*): mAP (\S+)")

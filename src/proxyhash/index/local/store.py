@@ -1,4 +1,4 @@
-"""SQLite file of an index: connection, transactions, and error messages.
+"""SQLite file of an index: transactions, and versions of its codes.
 
 Write-ahead logging lets several processes read while one writes; `synchronous=FULL` makes a commit survive a loss of power.
 """
@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from proxyhash.codes.bits import Packed
+from proxyhash.index.local.connection import READ_CACHE, connect, describe_error
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import INDEX_SCHEMA
 from proxyhash.utils.legacy_names import IndexNames as Sql
 
 APPLICATION_ID = 0x50584958  # "PXIX" in the header of the file marks a database as an index
 FORMAT_VERSION = 1
-_READ_CACHE, _WRITE_CACHE = -512, -32768  # page cache in KB; readers hold codes in memory, not pages
+_WRITE_CACHE = -32768  # page cache of a writer in KB
 _ROWS_PER_INSERT = 500  # takes a third of the time of single rows
 WAIT_SECONDS = 30.0  # that a writer waits for another one
 
@@ -40,7 +41,7 @@ class Store:
         self.path = path
         self._lock = threading.RLock()
         with self._translate_errors():
-            self._connection = _connect(path, wait)
+            self._connection = connect(path, wait)
             self._check()
 
     @classmethod
@@ -181,7 +182,7 @@ class Store:
                     self._connection.execute("ROLLBACK")
                 raise
             finally:
-                self._connection.execute(f"PRAGMA cache_size = {_READ_CACHE}")
+                self._connection.execute(f"PRAGMA cache_size = {READ_CACHE}")
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -221,60 +222,3 @@ class Store:
             raise
         except sqlite3.Error as error:
             raise InputError(describe_error(error, self.path)) from error
-
-
-def _connect(path: Path, wait: float) -> sqlite3.Connection:
-    if not path.is_file():
-        raise InputError(f"There is no index at {path.parent}: it has no {path.name}.")
-    connection = _open(f"{path.absolute().as_uri()}?mode=rw", wait)
-    if connection is None:  # a read-only folder: nobody can be writing there either, unless it has a log
-        connection = _open(f"{path.absolute().as_uri()}?mode=ro", wait)
-    if connection is None and not _has_log(path):
-        connection = _open(f"{path.absolute().as_uri()}?immutable=1", wait)
-    if connection is None:
-        raise InputError(
-            f"{path} cannot be opened: the folder cannot be written to, and holds a log that must be recovered."
-        )
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA cache_size = {_READ_CACHE}")
-    return connection
-
-
-def _open(uri: str, wait: float) -> sqlite3.Connection | None:
-    """Return a connection that can read, or None if the file system refuses it."""
-    connection = sqlite3.connect(uri, uri=True, timeout=wait, isolation_level=None, check_same_thread=False)
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError as error:
-        connection.close()
-        if error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
-            return None
-        raise
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
-
-
-def _has_log(path: Path) -> bool:
-    log = path.with_name(f"{path.name}-wal")
-    return log.is_file() and log.stat().st_size > 0
-
-
-_MESSAGES = {
-    ("SQLITE_BUSY", "SQLITE_LOCKED"): "Another process is writing to {path}; wait until it is done and try again.",
-    ("SQLITE_FULL",): "There is no space left for {path}; what was committed is safe, so make room and run it again.",
-    ("SQLITE_IOERR",): "The disk failed or is full while {path} was used ({name}); what was committed before is safe.",
-    ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"): "{path} cannot be written to; check who owns the folder.",
-    ("SQLITE_NOTADB",): "{path} is not an index: it is not a database at all, or its beginning is damaged.",
-    ("SQLITE_CORRUPT",): "{path} is damaged ({error}); build the index again from its images.",
-}
-
-
-def describe_error(error: sqlite3.Error, path: Path) -> str:
-    """Return an error of SQLite as one helpful sentence."""
-    name = getattr(error, "sqlite_errorname", "")
-    for kinds, text in _MESSAGES.items():
-        if name.startswith(kinds):
-            return text.format(path=path, name=name, error=error)
-    return f"{path} cannot be used: {error}."
