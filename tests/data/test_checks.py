@@ -129,8 +129,8 @@ def test_images_without_labels_can_be_checked(tmp_path: Path) -> None:
 def test_lonely_queries_are_counted() -> None:
     labels = np.array([0, 1] * 10 + [2, 2])
     data = replace(labeled_dataset("photos", labels, queries=2), images=pictures(22).images)
-    lonely = finding(check_dataset(data, make_split(data)), "nothing relevant in the database")
-    assert (lonely.level, lonely.count, lonely.examples) == ("warning", 2, ("image-000020", "image-000021"))
+    found = finding(check_dataset(data, make_split(data)), "nothing relevant in the database")
+    assert (found.level, found.count, found.examples) == ("warning", 2, ("image-000020", "image-000021"))
     tags = tagged_dataset("photos", 22, 3)
     values = tags.require_tags().values
     values[:, 2] = False

@@ -41,11 +41,11 @@ def test_batches_come_in_order_on_any_number_of_workers(files: FileImages, augme
 def test_each_image_is_its_own_file_s(files: FileImages) -> None:
     for batch in load_batches(files, BATCHES, PHOTO, workers=2):
         for index, image in zip(batch.indices, batch.images, strict=True):
-            centre = smooth_image(int(index)).astype(np.float64)  # 12 x 12, of which 10.5 x 10.5 are enlarged to 24 x 24
+            center = smooth_image(int(index)).astype(np.float64)  # 12 x 12, of which 10.5 x 10.5 are enlarged to 24 x 24
             places = np.clip(0.75 + (np.arange(24) + 0.5) * 10.5 / 24 - 0.5, 0, 11)
             first = np.minimum(places.astype(int), 10)
             share = (places - first)[:, None]
-            rows = centre[first] * (1 - share[..., None]) + centre[first + 1] * share[..., None]
+            rows = center[first] * (1 - share[..., None]) + center[first + 1] * share[..., None]
             expected = rows[:, first] * (1 - share) + rows[:, first + 1] * share
             np.testing.assert_allclose(image.permute(1, 2, 0).numpy(), expected, atol=0.01)
 

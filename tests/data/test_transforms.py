@@ -103,8 +103,8 @@ def test_testing_takes_the_centre_and_is_not_random(transform: Transform, side: 
     first = (side - kept) // 2
     found = transform.preprocess(images).permute(0, 2, 3, 1).numpy()
     for image, result in zip(images.numpy(), found, strict=True):
-        centre = image[first : first + kept, first : first + kept].astype(np.float64)
-        np.testing.assert_allclose(result, scaled(centre, transform.size) if kept != transform.size else centre, atol=0.01)
+        center = image[first : first + kept, first : first + kept].astype(np.float64)
+        np.testing.assert_allclose(result, scaled(center, transform.size) if kept != transform.size else center, atol=0.01)
 
 
 def test_an_area_crop_is_the_part_that_was_drawn() -> None:

@@ -92,7 +92,7 @@ def _write_images(folder: Path) -> None:
     """Write each digit once, to a folder of its class: dark on light, as on paper."""
     from proxyhash.data import ArrayImages
     from proxyhash.data.folder_export import write_image_folder
-    from proxyhash.data.readers.digits import load_digits
+    from proxyhash.data.readers.published import load_digits
 
     if not folder.exists():
         digits = load_digits()

@@ -1,4 +1,4 @@
-"""What can be wrong with a data set and a protocol, found before anything is trained."""
+"""Checks of a data set and of a split, before training."""
 
 from proxyhash.data.checks.check import check_dataset
 from proxyhash.data.checks.report import DatasetReport, Finding
