@@ -1,4 +1,4 @@
-"""What reading and checking data costs; each pair of numbers is measured in one run on the same images.
+"""Time of reading and checking data; each pair of numbers is measured in one run on the same images.
 
 python benchmarks/data.py                   everything, some minutes on two cores
 python benchmarks/data.py --only memory     some of: memory, files, check

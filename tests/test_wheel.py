@@ -1,4 +1,4 @@
-"""What pip installs is all that is needed: a wheel, in an environment of its own, far from the repository."""
+"""The wheel works in an environment of its own, without the repository."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What all benchmarks share: a row that knows its target, and one way to print a table or JSON."""
+"""Rows with targets, and their output as a table or JSON, for all benchmarks."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement beside what it must reach; a limit of None is not a target."""
+    """One measurement and its target; a time limit of None is not a target."""
 
     name: str
     measured: float
@@ -32,12 +32,12 @@ class Row:
 
     @property
     def in_time(self) -> bool:
-        """Whether it took no longer than it may."""
+        """Return True if the time limit is kept."""
         return self.seconds_limit is None or self.seconds <= self.seconds_limit
 
 
 def timed(work: Callable[..., Result], *arguments: Any, **named: Any) -> tuple[Result, float]:
-    """Return what `work` returns for these arguments and the seconds it took."""
+    """Return the result of `work` and the seconds it took."""
     begin = time.perf_counter()
     result = work(*arguments, **named)
     return result, time.perf_counter() - begin
@@ -46,10 +46,7 @@ def timed(work: Callable[..., Result], *arguments: Any, **named: Any) -> tuple[R
 def options_of(
     description: str | None, sections: Sequence[str], paths: Mapping[str, str] | None = None, **flags: str
 ) -> argparse.Namespace:
-    """Read the command line that all benchmarks share: --only some sections, and --json.
-
-    Further options with a path, and flags, come with their help.
-    """
+    """Parse the options of all benchmarks, --only and --json, and further path options and flags with their help texts."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(sections), help="comma-separated parts of the table")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -82,7 +79,7 @@ def report(title: str, rows: Iterable[Row], *, as_json: bool) -> None:
         print(json.dumps({"title": title, "machine": machine, "rows": [asdict(row) for row in measured]}, indent=2))
     else:
         console = Console()
-        console.width = max(console.width, 160)  # a table that is cut says nothing
+        console.width = max(console.width, 160)  # no truncated cells
         console.print(_table(title, measured))
 
 

@@ -1,6 +1,6 @@
-"""Turn labeled images into short binary codes that retrieve by meaning, and search them.
+"""Deep hashing in PyTorch: train binary codes for image retrieval, evaluate them exactly, search them by Hamming distance.
 
-A name is imported when it is first used: `import proxyhash` costs nothing, and who designs proxies need not wait for torch.
+Names are imported lazily, so torch loads only when it is needed.
 """
 
 from importlib import import_module
@@ -27,20 +27,20 @@ __all__ = [
     "tag_similarity",
 ]
 
-_HOMES = {"Hasher": "proxyhash.models.hasher", "Index": "proxyhash.index"}  # the others live in proxyhash.proxies
+_MODULES = {"Hasher": "proxyhash.models.hasher", "Index": "proxyhash.index"}  # the others are in proxyhash.proxies
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from its home."""
+    """Import a public name."""
     if name == "__version__":
         from importlib.metadata import version
 
         return version("proxyhash")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "proxyhash.proxies")), name)
+    return getattr(import_module(_MODULES.get(name, "proxyhash.proxies")), name)
 
 
 def __dir__() -> list[str]:
-    """List the public names, imported or not."""
+    """List the public names."""
     return sorted([*globals(), *__all__, "__version__"])

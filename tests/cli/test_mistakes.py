@@ -1,4 +1,4 @@
-"""What people do wrong: each gives one sentence on standard error that says what to do, exit code 2, and no traceback."""
+"""User errors: one sentence with a remedy on standard error, exit code 2, no traceback."""
 
 import errno
 import os

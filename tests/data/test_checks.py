@@ -126,7 +126,7 @@ def test_images_without_labels_can_be_checked(tmp_path: Path) -> None:
     assert finding(report, "no labels: it can be indexed")
 
 
-def test_lonely_queries_are_counted() -> None:
+def test_found_queries_are_counted() -> None:
     labels = np.array([0, 1] * 10 + [2, 2])
     data = replace(labeled_dataset("photos", labels, queries=2), images=pictures(22).images)
     found = finding(check_dataset(data, make_split(data)), "nothing relevant in the database")

@@ -40,7 +40,7 @@ def scaled(image: Floats, size: int) -> Floats:
 
 
 def slow(transform: Transform, image: NDArray[np.uint8], draw: NDArray[np.float32]) -> Floats:
-    """What `for_training` should do to one image."""
+    """Reference implementation of `for_training` for one image."""
     pixels = image.astype(np.float64)
     if transform.crop == "random_crop":
         pixels = scaled(pixels, transform.side) if len(pixels) != transform.side else pixels
@@ -98,7 +98,7 @@ def test_extreme_draws_stay_inside() -> None:
         (get_transform("photo", 28), 64, 56),
     ],
 )
-def test_testing_takes_the_centre_and_is_not_random(transform: Transform, side: int, kept: int) -> None:
+def test_testing_takes_the_center_and_is_not_random(transform: Transform, side: int, kept: int) -> None:
     images = squares(3, side)
     first = (side - kept) // 2
     found = transform.preprocess(images).permute(0, 2, 3, 1).numpy()

@@ -38,15 +38,15 @@ def test_new_corners_are_farther_than_random_ones() -> None:
     old = design_proxies(20, 24, "hclm", tammes_restarts=1, rotation_restarts=2)
     new = extend_proxies(old, 6)
     random = np.where(np.random.default_rng(0).random((6, 24)) < 0.5, -1.0, 1.0)
-    by_chance = np.concatenate((old.weights, random))
-    assert new.quality.nearest_distance[20:].min() > 12 * (1 - nearest_points(by_chance)[1][20:].max()) + 1
+    random_set = np.concatenate((old.weights, random))
+    assert new.quality.nearest_distance[20:].min() > 12 * (1 - nearest_points(random_set)[1][20:].max()) + 1
 
 
 def test_new_points_are_farther_than_random_ones() -> None:
     old = design_proxies(20, 8, "tammes", tammes_restarts=1)
-    by_chance = np.concatenate((old.weights, np.random.default_rng(0).standard_normal((6, 8), np.float32)))
+    random_set = np.concatenate((old.weights, np.random.default_rng(0).standard_normal((6, 8), np.float32)))
     assert (
-        extend_proxies(old, 6).quality.nearest_distance[20:].min() > 4 * (1 - nearest_points(by_chance)[1][20:].max()) + 0.3
+        extend_proxies(old, 6).quality.nearest_distance[20:].min() > 4 * (1 - nearest_points(random_set)[1][20:].max()) + 0.3
     )
 
 

@@ -1,4 +1,4 @@
-"""A person's images to a model, an index and a report: every layout, on pictures so small that it takes seconds."""
+"""Quickstart on small images in every layout."""
 
 import json
 import shlex
@@ -22,10 +22,10 @@ from proxyhash.training.trainer import Trainer
 
 
 @pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Work in an empty folder with an empty cache; spare the seconds of every export, and of most figures."""
-    if request.node.name != "test_class_folders":
-        monkeypatch.setattr("proxyhash.report.page.figures", lambda _: iter(()))
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Work in an empty folder with an empty cache, without ONNX exports and mostly without figures, which take seconds."""
+    if request.node.name != "test_class_folders_are_trained_evaluated_and_indexed":
+        monkeypatch.setattr("proxyhash.report.page.draw_figures", lambda _: iter(()))
     torch.set_num_threads(1)
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
@@ -45,14 +45,14 @@ def quickstart(capsys: pytest.CaptureFixture[str]) -> Quickstart:
     return run
 
 
-def test_class_folders(quickstart: Quickstart, tmp_path: Path) -> None:
+def test_class_folders_are_trained_evaluated_and_indexed(quickstart: Quickstart, tmp_path: Path) -> None:
     write_class_folders(tmp_path / "photos", dict.fromkeys("abcd", 30))
-    said = quickstart("photos --epochs 3")
-    assert (said["choices"]["method"], said["choices"]["bits"], said["choices"]["backbone"]) == ("shclm", 16, "convnet")
-    assert said["numbers"]["map"] > 0.9
-    assert said["numbers"]["accuracy"] > 0.9
-    assert set(said["numbers"]["compared"]) == {"learned", "shclm"}
-    assert said["numbers"]["indexed"] == 120
+    result = quickstart("photos --epochs 3")
+    assert (result["config"]["method"], result["config"]["bits"], result["config"]["backbone"]) == ("shclm", 16, "convnet")
+    assert result["metrics"]["map"] > 0.9
+    assert result["metrics"]["accuracy"] > 0.9
+    assert set(result["metrics"]["compared"]) == {"learned", "shclm"}
+    assert result["metrics"]["indexed"] == 120
     with Index.open("photos-quickstart/index") as index:
         class_image(2, 500).save("query.png")
         (found,) = index.search("query.png", 10)
@@ -63,17 +63,17 @@ def test_class_folders(quickstart: Quickstart, tmp_path: Path) -> None:
     assert "Quickstart of photos" in page
     assert page.count("data:image/svg+xml;base64,") == 5
     card = Path("photos-quickstart/model/README.md").read_text()
-    assert f"| {said['numbers']['map']:.4f} |" in card
+    assert f"| {result['metrics']['map']:.4f} |" in card
     assert "more likely right than wrong up to" in card
 
 
-def test_the_commands_that_it_prints_do_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_commands_give_the_same_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_class_folders(tmp_path / "my photos", dict.fromkeys("abc", 12))
     main(["quickstart", "my photos", "--epochs", "2", "-o", "made at once"])
     printed = capsys.readouterr().out
     lines = [line.strip() for line in printed.splitlines() if line.startswith("  proxyhash ")]
     assert "step by step" in printed
-    assert "as you said" in printed
+    assert "given as an option" in printed
     assert len(lines) == 8  # five steps, and what to do next
     for line in lines[:5]:
         main([word.replace("made at once", "made by hand") for word in shlex.split(line)[1:]])
@@ -88,36 +88,36 @@ def test_the_commands_that_it_prints_do_the_same(tmp_path: Path, capsys: pytest.
     assert "48 items" in capsys.readouterr().out
 
 
-def test_tags_some_images_without(quickstart: Quickstart, tmp_path: Path) -> None:
+def test_tagged_images_some_without_tags(quickstart: Quickstart, tmp_path: Path) -> None:
     write_tagged_folder(tmp_path / "photos", 84)
-    said = quickstart("photos --epochs 4")
-    assert said["facts"]["kind"] == "tags"
-    assert said["facts"]["unlabeled"] == 4
-    assert said["choices"]["bits"] == 32
-    assert said["numbers"]["map"] > 0.5
-    assert said["numbers"]["indexed"] == 84
+    result = quickstart("photos --epochs 4")
+    assert result["summary"]["kind"] == "tags"
+    assert result["summary"]["unlabeled"] == 4
+    assert result["config"]["bits"] == 32
+    assert result["metrics"]["map"] > 0.5
+    assert result["metrics"]["indexed"] == 84
 
 
-def test_partly_labeled_with_a_long_tail_and_singletons(quickstart: Quickstart, tmp_path: Path) -> None:
+def test_partly_labeled_images_with_rare_classes(quickstart: Quickstart, tmp_path: Path) -> None:
     sizes = {"": 10, "many": 30, "some": 12, "few": 4, "two": 2, "lone": 1, "single": 1}
     write_class_folders(tmp_path / "photos", sizes)
     Path("photos/many/broken.png").write_bytes(b"not a picture")
-    said = quickstart("photos --epochs 4")
-    facts = said["facts"]
-    assert (facts["classes"], facts["shared"], facts["unlabeled"]) == (6, 4, 10)
-    assert said["choices"]["method"] == "shclm"
-    assert said["numbers"]["indexed"] == 60
+    result = quickstart("photos --epochs 4")
+    summary = result["summary"]
+    assert (summary["classes"], summary["shared"], summary["unlabeled"]) == (6, 4, 10)
+    assert result["config"]["method"] == "shclm"
+    assert result["metrics"]["indexed"] == 60
     assert Hasher.load("photos-quickstart/model").class_names == ("few", "lone", "many", "single", "some", "two")
 
 
-def test_no_labels_at_all(quickstart: Quickstart, tmp_path: Path) -> None:
+def test_unlabeled_images_are_indexed_without_evaluation(quickstart: Quickstart, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     for kind, number in product(range(3), range(16)):
         class_image(kind, number).save(tmp_path / "photos" / f"{kind}-{number}.png")
-    said = quickstart("photos --backbone convnet")
-    assert (said["choices"]["method"], said["choices"]["bits"]) == ("itq", 32)
-    assert said["numbers"] == {"indexed": 48}
-    assert len(said["commands"]) == 3
+    result = quickstart("photos --backbone convnet")
+    assert (result["config"]["method"], result["config"]["bits"]) == ("itq", 32)
+    assert result["metrics"] == {"indexed": 48}
+    assert len(result["commands"]) == 3
     with Index.open("photos-quickstart/index") as index:
         (found,) = index.search("photos/1-3.png", 6)
         assert found[0].key == "1-3.png"
@@ -129,18 +129,18 @@ def test_no_labels_at_all(quickstart: Quickstart, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sizes", [{"only": 20}, dict.fromkeys("abcdefghijklmnopqrst", 1)])
-def test_labels_that_teach_nothing_are_kept_in_the_index(
+def test_labels_that_cannot_be_learned_are_kept_in_the_index(
     sizes: dict[str, int], quickstart: Quickstart, tmp_path: Path
 ) -> None:
     write_class_folders(tmp_path / "photos", sizes)
-    said = quickstart("photos --backbone convnet")
-    assert said["choices"]["method"] == "itq"
+    result = quickstart("photos --backbone convnet")
+    assert result["config"]["method"] == "itq"
     with Index.open("photos-quickstart/index") as index:
         (found,) = index.search("photos/" + next(iter(sizes)) + "/0-0.png", 1)
     assert found[0].labels == (next(iter(sizes)),)
 
 
-def test_a_second_run_does_nothing_again_and_new_images_start_anew(
+def test_second_run_repeats_nothing_and_new_images_start_again(
     quickstart: Quickstart, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_class_folders(tmp_path / "photos", dict.fromkeys("abc", 12))
@@ -153,36 +153,36 @@ def test_a_second_run_does_nothing_again_and_new_images_start_anew(
     Path("photos/c/2-0.png").unlink()
     write_class_folders(tmp_path / "photos", {"a": 0, "b": 0, "c": 0, "d": 12})
     more = quickstart("photos --epochs 2")
-    assert more["numbers"]["indexed"] == 47
+    assert more["metrics"]["indexed"] == 47
     assert Hasher.load("photos-quickstart/model").class_names == ("a", "b", "c", "d")
     assert len(list(Path("photos-quickstart/results").glob("shclm-*.json"))) == 1
 
 
-def test_ctrl_c_is_survived(
+def test_interrupted_training_resumes(
     quickstart: Quickstart, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_class_folders(tmp_path / "photos", dict.fromkeys("abc", 12))
-    judge, epochs = Trainer._end_epoch, []
+    end_epoch, epochs = Trainer._end_epoch, []
 
     def interrupted(trainer: Trainer, *rest: Any) -> None:
-        judge(trainer, *rest)
+        end_epoch(trainer, *rest)
         epochs.append(1)
         if len(epochs) == 3:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Trainer, "_judge", interrupted)
+    monkeypatch.setattr(Trainer, "_end_epoch", interrupted)
     with pytest.raises(SystemExit) as stop:
         main("quickstart photos --epochs 4".split())
     assert stop.value.code == 130
-    assert capsys.readouterr().err == "proxyhash: stopped; the same command goes on where this one stopped.\n"
-    said = quickstart("photos --epochs 4")
-    assert said["numbers"]["indexed"] == 36
+    assert capsys.readouterr().err == "proxyhash: stopped; the same command continues where this one stopped.\n"
+    result = quickstart("photos --epochs 4")
+    assert result["metrics"]["indexed"] == 36
     log = [json.loads(line) for line in Path("photos-quickstart/model.run/log.jsonl").read_text().splitlines()]
     assert [entry["epoch"] for entry in log] == [1, 2, 3, 4]
     assert len(epochs) == 3 + 1 + 2 * 4  # the rest of the training, and the two that are compared
 
 
-def test_quiet_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_class_folders(tmp_path / "photos", dict.fromkeys("ab", 6))
     main("quickstart photos --epochs 1 --quiet".split())
     output = capfd.readouterr()
@@ -201,7 +201,7 @@ def test_quiet_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
         ("unreadable", "None of the images of unreadable that were tried can be read; see proxyhash data check."),
     ],
 )
-def test_mistakes(options: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_errors(options: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_class_folders(tmp_path / "photos", {"a": 2, "b": 2})
     for name in ("other/kept", "empty", "unreadable/a"):
         (tmp_path / name).mkdir(parents=True)
@@ -213,7 +213,7 @@ def test_mistakes(options: str, sentence: str, tmp_path: Path, capsys: pytest.Ca
     assert sentence in capsys.readouterr().err
 
 
-def test_a_folder_called_like_a_data_set_is_the_folder(quickstart: Quickstart, tmp_path: Path) -> None:
+def test_folder_with_the_name_of_a_data_set(quickstart: Quickstart, tmp_path: Path) -> None:
     write_class_folders(tmp_path / "digits", {"a": 6, "b": 6})
     Image.new("RGB", (16, 16)).save("digits/a/black.png")
-    assert quickstart("digits --epochs 1")["numbers"]["indexed"] == 13
+    assert quickstart("digits --epochs 1")["metrics"]["indexed"] == 13

@@ -1,4 +1,4 @@
-"""Who may ask, who may write, and which files can be seen."""
+"""Access control: hosts, tokens for writing, and files that can be read."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""What the API answers is what the library answers; what cannot be answered is refused in one sentence."""
+"""Searches by the API give the results of the library; invalid requests get one sentence."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""`proxyhash demo`: the whole journey, on the handwritten digits that come with scikit-learn."""
+"""`proxyhash demo`: all steps on the handwritten digits of scikit-learn."""
 
 import shlex
 from dataclasses import replace
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from proxyhash.cli.output import print_codes, print_quality, quiet_mode, status_console
+from proxyhash.cli.output import StepTimer, print_codes, print_quality, quiet_mode, status_console
 from proxyhash.cli.parameters import Flag, Int
 from proxyhash.cli.progress import progress_bars
-from proxyhash.cli.steps import Stopwatch, run_command
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
-    from proxyhash.quickstart import Places, Step
+    from proxyhash.quickstart import OutputPaths, Step
+    from proxyhash.utils.progress import Progress
 
-SCALE = 4  # a pixel of a digit becomes so many on a side, for people to see something
+SCALE = 4  # screen pixels per pixel of a digit, on a side
 BASELINES = ("lsh", "itq")
 
 
@@ -28,18 +28,18 @@ def demo(
     serve: Annotated[bool, Flag] = False,
     output: Annotated[Path, Parameter(alias="-o")] = Path("demo"),
 ) -> None:
-    """See everything in a minute or two: proxies, training, codes, a comparison, an index, a search and a report.
+    """Design proxies, train, evaluate, compare, index, search and report, in a minute or two.
 
-    The images are 1,797 handwritten digits. What is done already is not done again.
+    The images are 1,797 handwritten digits. Finished steps are not repeated.
 
     Parameters
     ----------
     bits
-        How many bits a code has.
+        The code length.
     seed
         The same seed gives the same codes.
     serve
-        Then open the search page on the digits, until Ctrl-C.
+        Then open the search page, until Ctrl-C.
     output
         The folder for everything.
     """
@@ -48,30 +48,30 @@ def demo(
     except ImportError:
         raise InputError("The demo needs scikit-learn: pip install 'proxyhash[digits]'.") from None
     from proxyhash.cli.serve import serve as serve_index
-    from proxyhash.quickstart import Places
+    from proxyhash.quickstart import OutputPaths
     from proxyhash.quickstart.run import run_steps
 
-    console, digits = status_console(), load_digits()
-    _show_proxies(console, digits, bits, seed, output)
-    images = output / "digits"
-    _write_images(images)
-    places, stopwatch = Places(str(images), output), Stopwatch()
-    console.print(f"\nThe digits are images in {images}; now what a person would do with a folder of images:\n")
+    console = status_console()
+    _show_proxies(console, load_digits(), bits, seed, output)
+    paths = OutputPaths(str(output / "digits"), output)
+    _write_images(Path(paths.images))
+    console.print(f"\nThe digits are images in {paths.images}; the steps are those for any folder of images:\n")
+    timer = StepTimer()
 
-    def tell(step: "Step", before: bool) -> None:
-        done = "done before" if before else f"done in {stopwatch.lap():.0f} s"
-        console.print(f"  {step.line}\n    {step.title}: {done}", soft_wrap=True)
+    def report(step: "Step", was_done: bool) -> None:
+        console.print(f"  {step.line}\n    {step.title}: {timer.describe(was_done)}")
 
-    answers = run_steps(_steps(places, bits, seed), places, f"digits-{seed}", run_command, tell)
-    for line in _summary(answers, places):
-        console.print(line, soft_wrap=True, markup=False)
+    steps = _steps(paths, bits, seed)
+    results = run_steps(steps, paths, f"digits-{seed}", progress=progress_bars, report=report)
+    for line in _sentences(results, paths):
+        console.print(line, markup=False)
     if serve:
         with quiet_mode():
-            serve_index(str(places.index), port=0, open_=True)
+            serve_index(str(paths.index), port=0, open_=True)
 
 
 def _show_proxies(console: Console, digits: Any, bits: int, seed: int, output: Path) -> None:
-    """Design sHCLM proxies for the ten digits: similar digits get similar codes, and no two are close."""
+    """Design, save and print sHCLM proxies for the ten digits."""
     from proxyhash.proxies import class_mean_similarity, design_proxies
     from proxyhash.proxies.figures import save_figure
 
@@ -89,58 +89,51 @@ def _show_proxies(console: Console, digits: Any, bits: int, seed: int, output: P
 
 
 def _write_images(folder: Path) -> None:
-    """Write each digit once, to a folder of its class: dark on light, as on paper."""
-    from proxyhash.data import ArrayImages
+    """Write each digit, dark on light, to the folder of its class."""
+    from proxyhash.data import ArrayImages, load_dataset
     from proxyhash.data.folder_export import write_image_folder
-    from proxyhash.data.readers.published import load_digits
 
     if not folder.exists():
-        digits = load_digits()
+        digits = load_dataset("digits")
         assert isinstance(digits.images, ArrayImages)
-        images = ArrayImages(255 - digits.images.pixels, "digit")
+        inverted = ArrayImages(255 - digits.images.pixels, "digit")
         with progress_bars() as progress:
-            write_image_folder(replace(digits, images=images), folder, enlarge=SCALE, progress=progress)
+            write_image_folder(replace(digits, images=inverted), folder, enlarge=SCALE, progress=progress)
 
 
-def _steps(places: "Places", bits: int, seed: int) -> "list[Step]":
-    """Return the commands: a small network that was never trained gives the features, so nothing has to be downloaded."""
-    from proxyhash.quickstart import Step
+def _steps(paths: "OutputPaths", bits: int, seed: int) -> "list[Step]":
+    """Return the steps of a quickstart, and a search. The backbone has random weights, so nothing is downloaded."""
+    from proxyhash.quickstart import QuickstartConfig, Step, quickstart_steps
 
-    shared = ("--bits", str(bits), "--backbone", "convnet", "--image-size", "8", "--epochs", "10")
-    methods = ",".join([*BASELINES, "shclm"])
-    found = str(places.out / "found.png")
-    query = str(Path(places.images) / "3" / "digit-000003.png")
-    model, index = str(places.model), str(places.index)
-    return [
-        Step("training", ("train", places.images, *shared, "--seed", str(seed), "-o", model), places.model),
-        Step("measuring", ("evaluate", "model", model, "--save"), places.model / "metrics.json"),
-        Step("calibrating", ("index", "calibrate", model), places.model / "calibration.json"),
-        Step(
-            "comparing",
-            ("benchmark", "--dataset", places.images, "--methods", methods, *shared, "-o", str(places.results)),
-            places.results,
-        ),
-        Step("indexing", ("index", "add", places.images, "--model", model, "--index", index), places.index),
-        Step("searching", ("search", index, query, "-k", "20", "--show", found), Path(found)),
-        Step(
-            "report",
-            ("report", str(places.results), "--gallery", model, "--title", "Handwritten digits", "-o", str(places.report)),
-            places.report,
-        ),
-    ]
+    config = QuickstartConfig(
+        "shclm", bits, "convnet", image_size=8, epochs=10, seed=seed, baselines=BASELINES, calibrate=True
+    )
+    *steps, report = quickstart_steps(config, paths, title="Handwritten digits")
+    query, found = Path(paths.images) / "3" / "digit-000003.png", paths.folder / "found.png"
+
+    def search(_: "Progress") -> dict[str, str]:
+        from proxyhash.index import Index
+        from proxyhash.index.contact_sheet import draw_matches
+
+        with Index.open(paths.index) as index:
+            draw_matches([query], index.search([query], 20), found)
+        return {"image": str(found)}
+
+    command = ("search", str(paths.index), str(query), "-k", "20", "--show", str(found))
+    return [*steps, Step("searching", command, found, search), report]
 
 
-def _summary(answers: dict[str, Any], places: "Places") -> list[str]:
-    """Return what was done, where it is, and what to type next."""
-    compared = {record["trial"]["method"]: record["metrics"]["map"] for record in answers["comparing"]}
+def _sentences(results: dict[str, Any], paths: "OutputPaths") -> list[str]:
+    """Return the metrics, the outputs and the next commands."""
+    compared = results["comparing"]
     baselines = ", ".join(f"{method} {compared[method]:.3f}" for method in BASELINES)
-    accuracy = answers["measuring"]["accuracy"]
-    index = shlex.quote(str(places.index))
+    accuracy = results["evaluating"]["accuracy"]
+    index = shlex.quote(str(paths.index))
     return [
         "",
         f"mAP with sHCLM codes: {compared['shclm']:.3f}; with {baselines}. Accuracy by nearest proxy: {accuracy:.3f}.",
-        f"{answers['indexing']['items']:,} images are in {places.index}; a search is drawn in {places.out / 'found.png'}.",
-        f"The report, with figures and a gallery: {places.report}",
+        f"{results['indexing']['items']:,} images are in {paths.index}; a search is drawn in {paths.folder / 'found.png'}.",
+        f"The report, with figures and a gallery: {paths.report}",
         "",
         "Next:",
         f"  proxyhash serve {index}                  # search in a browser",

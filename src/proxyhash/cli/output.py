@@ -1,6 +1,7 @@
 """Output of commands: results as text or JSON, status messages, quiet mode."""
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -63,3 +64,15 @@ def print_codes(console: Console, weights: "NDArray[np.float32]", names: Sequenc
     for name, row in zip(names, weights, strict=True):
         squares = Text().join(Text("■", "bold cyan") if weight >= 0 else Text("□", "dim") for weight in row)
         console.print(Text(f"  {name:>{width}}  "), squares, sep="", soft_wrap=True)
+
+
+class StepTimer:
+    """Describes the time since the last step."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    def describe(self, was_done: bool) -> str:
+        """Return the seconds that a step took; `was_done` if it had been finished by an earlier run."""
+        before, self._since = self._since, time.monotonic()
+        return "done before" if was_done else f"done in {self._since - before:.0f} s"

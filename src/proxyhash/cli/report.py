@@ -1,7 +1,7 @@
 """`proxyhash report`: tables and figures of records."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -10,10 +10,6 @@ from proxyhash.cli.parameters import Json
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import atomic_write, check_writable
 from proxyhash.utils.errors import InputError
-
-if TYPE_CHECKING:
-    from proxyhash.report.gallery import Gallery
-    from proxyhash.utils.progress import Progress
 
 
 def report(
@@ -54,6 +50,7 @@ def report(
     """
     from proxyhash.experiments import read_records
     from proxyhash.report import compare, to_csv, to_markdown, write_page
+    from proxyhash.report.gallery import load_gallery
 
     if fill:
         changed = {str(file): _fill(file) for file in fill}
@@ -73,7 +70,7 @@ def report(
         raise InputError(f"There are no records in {results}; proxyhash benchmark makes them.")
     if output.suffix == ".html":
         with progress_bars() as progress:
-            galleries = [_gallery(model, data_dir, progress) for model in gallery]
+            galleries = [load_gallery(model, data_dir=data_dir, progress=progress) for model in gallery]
         write_page(comparisons, output, title=title, galleries=galleries)
     else:
         with atomic_write(output) as temporary:
@@ -96,16 +93,3 @@ def _fill(file: Path) -> bool:
         with atomic_write(file) as temporary:
             temporary.write_text(filled, encoding="utf-8")
     return filled != text
-
-
-def _gallery(model: Path, data_dir: Path | None, progress: "Progress") -> "Gallery":
-    from proxyhash.data import load_dataset
-    from proxyhash.evaluation.hasher import load_eval_data
-    from proxyhash.models.hasher import Hasher
-    from proxyhash.report.gallery import make_gallery
-
-    hasher = Hasher.load(model)
-    if hasher.metadata.get("protocol") is None and "data" in hasher.metadata:  # fitted without labels
-        dataset = load_dataset(hasher.metadata["data"]["path"], data_dir=data_dir, progress=progress)
-        return make_gallery(hasher, dataset, None, progress=progress)
-    return make_gallery(hasher, *load_eval_data(hasher, data_dir=data_dir, progress=progress), progress=progress)

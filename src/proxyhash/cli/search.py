@@ -75,7 +75,9 @@ def search(
         found += _find_keys(index, key, find)
         query_paths = [*images, *(index.item(name).path for name in key)] if show is not None else []
     if show is not None:
-        _draw(query_paths, found, show)
+        from proxyhash.index.contact_sheet import draw_matches
+
+        draw_matches(query_paths, found, show)
     if json_:
         print(json.dumps([matches.as_dict() for matches in found], indent=2))
         return
@@ -106,20 +108,6 @@ def _find_keys(index: "Index", keys: tuple[str, ...], find: "Find") -> "list[Mat
         return []
     found = find(np.concatenate([index.code(key) for key in keys]))
     return [replace(matches, query=key) for key, matches in zip(keys, found, strict=True)]
-
-
-def _draw(query_paths: "list[Path | None]", found: "list[Matches]", show: Path) -> None:
-    from proxyhash.index.contact_sheet import SheetImage, draw_sheet
-
-    rows = []
-    for path, matches in zip(query_paths, found, strict=True):
-        note = "no match" if matches.matched is False else f"{len(matches):,} found"
-        row = [SheetImage(path, matches.query, note, query=True)]
-        for match in matches:
-            labels = ", ".join(match.labels)
-            row.append(SheetImage(match.path, match.key, f"{match.distance} bits{labels and ', ' + labels}"))
-        rows.append(row)
-    draw_sheet(rows, show)
 
 
 def _print_matches(matches: "Matches") -> None:

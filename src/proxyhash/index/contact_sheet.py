@@ -7,6 +7,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from proxyhash.data.decoding import UnreadableImageError, decode_image
+from proxyhash.index.results import Matches
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 
@@ -23,6 +24,19 @@ class SheetImage:
     title: str
     note: str = ""
     query: bool = False
+
+
+def draw_matches(query_paths: Sequence[Path | None], found: Sequence[Matches], path: Path) -> None:
+    """Draw the matches of each query, the query first, as a .png or .jpg file."""
+    rows = []
+    for query_path, matches in zip(query_paths, found, strict=True):
+        note = "no match" if matches.matched is False else f"{len(matches):,} found"
+        row = [SheetImage(query_path, matches.query, note, query=True)]
+        for match in matches:
+            labels = ", ".join(match.labels)
+            row.append(SheetImage(match.path, match.key, f"{match.distance} bits{labels and ', ' + labels}"))
+        rows.append(row)
+    draw_sheet(rows, path)
 
 
 def draw_sheet(rows: Sequence[Sequence[SheetImage]], path: Path) -> None:

@@ -17,6 +17,7 @@ from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.data import FileImages, SkippedItems
+    from proxyhash.models.hasher import EmbedBatches
 
 COMMIT_IMAGES = 4096  # in a transaction; a kill loses at most one transaction
 COMMIT_SECONDS = 10.0  # or as many images as are encoded in this time
@@ -64,11 +65,13 @@ def add_folder(
     prefix: str = "",
     prune: bool = False,
     on_progress: OnProgress = lambda *_: None,
+    embed_batches: "EmbedBatches | None" = None,
 ) -> AddResult:
     """Encode the new and changed images of a folder, and store them under `prefix` and their path in the folder.
 
     With `prune`, items of this folder whose files are gone are removed. Images that cannot be read are counted in
-    `problems`; if such a file was in the index, its old code stays.
+    `problems`; if such a file was in the index, its old code stays. `embed_batches` replaces that of the hasher; it must
+    give embeddings with the same signs.
     """
     from proxyhash.data import FileImages, load_dataset
 
@@ -83,7 +86,7 @@ def add_folder(
     if len(plan.to_encode):
         sync.begin()
     added = replaced = 0
-    for numbers, codes in _encode_batches(index, dataset.images, plan.to_encode, problems, on_progress):
+    for numbers, codes in _encode_batches(index, dataset.images, plan.to_encode, problems, on_progress, embed_batches):
         stats = [plan.stats[number] or FileStat(-1, -1) for number in numbers]
         labels = [dataset.labels_of(int(number)) for number in numbers]
         replaced += sync.store(codes, [plan.keys[number] for number in numbers], labels, stats)
@@ -131,7 +134,12 @@ def _check_foreign_keys(sync: FolderSync, keys: Sequence[str], own: Container[st
 
 
 def _encode_batches(
-    index: Index, images: "FileImages", to_encode: Int64s, problems: "SkippedItems", on_progress: OnProgress
+    index: Index,
+    images: "FileImages",
+    to_encode: Int64s,
+    problems: "SkippedItems",
+    on_progress: OnProgress,
+    embed_batches: "EmbedBatches | None",
 ) -> Iterator[tuple[Int64s, Packed]]:
     """Yield the indices of images and their codes, enough for a transaction at a time."""
     if not len(to_encode):
@@ -140,11 +148,11 @@ def _encode_batches(
     codes: list[Packed] = []
     last_commit, total = time.monotonic(), len(to_encode)
     on_progress(0, total)
-    hasher = index.hasher
+    embed = embed_batches or index.hasher.embed_batches
     progress = lambda _, fraction: on_progress(round(fraction * total), total)  # noqa: E731
-    for some, embeddings in hasher.embed_batches(images, problems, indices=to_encode, progress=progress):
+    for some, embeddings in embed(images, problems, indices=to_encode, progress=progress):
         numbers.append(some)
-        codes.append(pack(binarize(embeddings)) if len(some) else np.zeros((0, (hasher.bits + 7) // 8), np.uint8))
+        codes.append(pack(binarize(embeddings)) if len(some) else np.zeros((0, (index.bits + 7) // 8), np.uint8))
         if sum(map(len, numbers)) >= COMMIT_IMAGES or time.monotonic() - last_commit > COMMIT_SECONDS:
             yield np.concatenate(numbers), np.concatenate(codes)
             numbers, codes, last_commit = [], [], time.monotonic()

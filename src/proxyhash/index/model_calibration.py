@@ -7,7 +7,7 @@ import numpy as np
 
 from proxyhash.codes.bits import Packed, binarize, pack
 from proxyhash.data import Dataset, SkippedItems, load_dataset, make_split
-from proxyhash.data.images import Indices, Subset
+from proxyhash.data.images import Indices
 from proxyhash.index.calibration import Calibration, calibrate
 from proxyhash.index.model_store import load_hasher
 from proxyhash.models.card import refresh_card
@@ -16,7 +16,7 @@ from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import permutation
 
 if TYPE_CHECKING:
-    from proxyhash.models.hasher import Hasher
+    from proxyhash.models.hasher import EmbedBatches
 
 MAX_QUERIES, MAX_ITEMS = 2_000, 20_000  # images that are encoded, which gives enough pairs at each distance
 
@@ -27,8 +27,13 @@ def calibrate_model(
     protocol: str | None = None,
     data_dir: Path | None = None,
     progress: Progress = no_progress,
+    *,
+    embed_batches: "EmbedBatches | None" = None,
 ) -> Calibration:
-    """Calibrate the model in a folder on its protocol's validation set, store the calibration there, and return it."""
+    """Calibrate the model in a folder on its protocol's validation set, store the calibration there, and return it.
+
+    `embed_batches` replaces that of the hasher; it must give embeddings with the same signs.
+    """
     hasher = load_hasher(model)
     if hasher.folder != model:
         raise InputError(f"{model} is the copy of a shared model; save it to a folder of your own and calibrate that.")
@@ -42,8 +47,9 @@ def calibrate_model(
     split = make_split(dataset, name, seed=history.get("seed", 0), fold=trained_on.get("fold", 0))
     if not len(split.validation):
         raise InputError(f"The protocol {split.protocol} holds no validation images out; choose another with --protocol.")
-    queries, q = _codes(hasher, dataset, _sample(split.validation, MAX_QUERIES), progress)
-    items, db = _codes(hasher, dataset, _sample(split.validation_database, MAX_ITEMS), progress)
+    embed = embed_batches or hasher.embed_batches
+    queries, q = _codes(embed, dataset, _sample(split.validation, MAX_QUERIES), progress)
+    items, db = _codes(embed, dataset, _sample(split.validation_database, MAX_ITEMS), progress)
     labels = dataset.require_labels().values
     found = calibrate(q, labels[queries], db, labels[items], hasher.bits)
     with refresh_card(model):
@@ -51,12 +57,11 @@ def calibrate_model(
     return found
 
 
-def _codes(hasher: "Hasher", dataset: Dataset, images: Indices, progress: Progress) -> tuple[Indices, Packed]:
-    """Return which images could be read, and their codes."""
-    kept, embeddings = hasher.embed(
-        Subset(dataset.images, images), on_error="skip", skipped=SkippedItems(), progress=progress
-    )
-    return images[kept], pack(binarize(embeddings))
+def _codes(embed_batches: "EmbedBatches", dataset: Dataset, images: Indices, progress: Progress) -> tuple[Indices, Packed]:
+    """Return the readable images (n,) and their codes (n, bytes)."""
+    batches = list(embed_batches(dataset.images, SkippedItems(), indices=images, progress=progress))
+    readable = np.concatenate([indices for indices, _ in batches])
+    return readable, pack(binarize(np.concatenate([embeddings for _, embeddings in batches])))
 
 
 def _sample(images: Indices, max_images: int) -> Indices:

@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, overload
@@ -41,6 +41,10 @@ from proxyhash.utils.progress import Progress, no_progress
 
 ImagesLike = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
 """A collection of images, bytes (N, side, side, 3), a file, or several files."""
+
+
+EmbedBatches = Callable[..., Iterator[tuple[Indices, Floats]]]
+"""A function with the signature of `Hasher.embed_batches`."""
 
 
 @dataclass

@@ -1,7 +1,16 @@
-"""From a person's images to a model, an index and a report: look, choose, and run the commands that one would type."""
+"""Quickstart: from a folder of images to a model, an index and a report."""
 
-from proxyhash.quickstart.choices import Choices, Wishes, choose
-from proxyhash.quickstart.facts import Facts, look_at
-from proxyhash.quickstart.steps import Places, Step, steps_for
+from proxyhash.quickstart.config import OutputPaths, Overrides, QuickstartConfig, choose_config
+from proxyhash.quickstart.steps import Step, quickstart_steps
+from proxyhash.quickstart.summary import DatasetSummary, summarize
 
-__all__ = ["Choices", "Facts", "Places", "Step", "Wishes", "choose", "look_at", "steps_for"]
+__all__ = [
+    "DatasetSummary",
+    "OutputPaths",
+    "Overrides",
+    "QuickstartConfig",
+    "Step",
+    "choose_config",
+    "quickstart_steps",
+    "summarize",
+]

@@ -1,100 +1,131 @@
-"""Running the steps: what is done is noted, so that a second run goes on where the first stopped."""
+"""Execution of steps; a second run continues after the last finished step."""
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from proxyhash.index.local.index import LocalIndex
-from proxyhash.models.storage import fingerprint as model_fingerprint
-from proxyhash.quickstart.steps import Places, Step, upgrade
-from proxyhash.training.checkpoint import CHECKPOINT
+from proxyhash.quickstart.config import OutputPaths
+from proxyhash.quickstart.steps import Step
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import upgrade_quickstart
+from proxyhash.utils.progress import Progress, no_progress
 
-FORMAT = "proxyhash.quickstart/1"
-NOTES = "quickstart.json"
-
-Run = Callable[[Sequence[str]], Any]
-"""Runs a command, given as its words, and returns what it answers as JSON."""
+FORMAT = "proxyhash.quickstart/2"
+STATE_FILE = "quickstart.json"
 
 
 @dataclass
-class Notes:
-    """What was done with which images. `steps` holds the command and the answer of each, `begun` the one under way."""
+class RunState:
+    """Finished steps, on disk.
+
+    Attributes
+    ----------
+    path
+        The state file.
+    data
+        Fingerprint of the data set.
+    steps
+        Command and result of each finished step, by title.
+    running
+        Command of the step that was started and did not finish.
+    """
 
     path: Path
     data: str
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
-    begun: list[str] = field(default_factory=list)
+    running: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, folder: Path, data: str) -> Self:
-        """Return the notes of an earlier run on the same images, or empty ones."""
-        notes = cls(folder / NOTES, data)
+        """Return the state of an earlier run on the same data, or an empty one."""
+        state = cls(folder / STATE_FILE, data)
         try:
-            content = json.loads(notes.path.read_text(encoding="utf-8"))
+            content = upgrade_quickstart(json.loads(state.path.read_text(encoding="utf-8")))
             if content["format"] == FORMAT and content["data"] == data:
-                notes.steps, notes.begun = dict(content["steps"]), list(content["begun"])
+                state.steps, state.running = dict(content["steps"]), list(content["running"])
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{notes.path} is damaged: {error}; delete it to start again.") from error
-        return notes
+            raise InputError(f"{state.path} is damaged: {error}; delete it to start again.") from error
+        return state
 
-    def write(self) -> None:
-        """Write them, whole or not at all."""
-        content = {"format": FORMAT, "data": self.data, "begun": self.begun, "steps": self.steps}
+    def start(self, step: Step) -> bool:
+        """Write that a step is started, and return True if it was interrupted before."""
+        interrupted = self.running == list(step.command)
+        self.running = list(step.command)
+        self._write()
+        return interrupted
+
+    def finish(self, step: Step, result: Any) -> None:
+        """Write the result of a step."""
+        self.steps[step.title] = {"command": list(step.command), "result": result}
+        self.running = []
+        self._write()
+
+    def is_done(self, step: Step) -> bool:
+        """Return True if the step was finished with the same options and its output is there."""
+        done = self.steps.get(step.title)
+        return done is not None and done["command"] == list(step.command) and step.output.exists()
+
+    def _write(self) -> None:
+        content = {"format": FORMAT, "data": self.data, "running": self.running, "steps": self.steps}
         with atomic_write(self.path) as temporary:
             temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
-def check_place(images: Path, out: Path) -> None:
-    """Refuse to write among the images, where the next look would take it for a class; and over what others wrote."""
-    if out.resolve().is_relative_to(images.resolve()):
-        raise InputError(f"{out} lies among the images of {images}; choose a folder elsewhere with -o.")
-    if out.is_file():
-        raise InputError(f"{out} is a file; choose a folder with -o.")
-    if out.is_dir() and any(out.iterdir()) and not (out / NOTES).is_file():
-        raise InputError(f"{out} holds other things; choose another folder with -o.")
+def check_output_folder(images: Path, folder: Path) -> None:
+    """Refuse a folder inside the images, whose content would count as a class, and a folder with other content."""
+    if folder.resolve().is_relative_to(images.resolve()):
+        raise InputError(f"{folder} lies among the images of {images}; choose a folder elsewhere with -o.")
+    if folder.is_file():
+        raise InputError(f"{folder} is a file; choose a folder with -o.")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / STATE_FILE).is_file():
+        raise InputError(f"{folder} holds other things; choose another folder with -o.")
 
 
 def run_steps(
-    steps: Iterable[Step], places: Places, data: str, run: Run, tell: Callable[[Step, bool], None]
+    steps: Iterable[Step],
+    paths: OutputPaths,
+    data: str,
+    *,
+    progress: Callable[[], AbstractContextManager[Progress]] = lambda: nullcontext(no_progress),
+    report: Callable[[Step, bool], None] = lambda *_: None,
 ) -> dict[str, Any]:
-    """Run what is not done yet and return the answers by title; `tell` hears of each step, and whether it had been done."""
-    notes = Notes.read(places.out, data)
-    if not notes.steps and not notes.begun:  # other images, or the first run
-        shutil.rmtree(places.results, ignore_errors=True)
-    anew = False
+    """Run the steps that are not finished.
+
+    Parameters
+    ----------
+    steps
+        The steps, in order. After the first step that runs, all others run too.
+    paths
+        Outputs.
+    data
+        Fingerprint of the data set; with another one everything runs again.
+    progress
+        Makes a progress callback for each step.
+    report
+        Called after each step with the step, and True if it was finished before.
+
+    Returns
+    -------
+    dict
+        The result of each step by title.
+    """
+    state = RunState.read(paths.folder, data)
+    if not state.steps and not state.running:  # the first run, or other images
+        shutil.rmtree(paths.results, ignore_errors=True)
+    is_current = True
     for step in steps:
-        noted = notes.steps.get(step.title)
-        anew = anew or noted is None or noted["command"] != list(step.command) or not step.made.exists()
-        if anew:
-            resumes = notes.begun == list(step.command)
-            notes.begun = list(step.command)
-            notes.write()
-            notes.steps[step.title] = {"command": list(step.command), "answer": _done(step, places, run, resumes)}
-            notes.begun = []
-            notes.write()
-        tell(step, not anew)
-    return {title: noted["answer"] for title, noted in notes.steps.items()}
-
-
-def _done(step: Step, places: Places, run: Run, resumes: bool) -> Any:
-    """Run one step: a training from its checkpoint, an index with the codes of an earlier model after an upgrade."""
-    if step.title == "indexing" and _is_of_another_model(places):
-        run(upgrade(places).command)
-    checkpoint = places.model.with_name(f"{places.model.name}.run") / CHECKPOINT
-    if step.title == "training" and resumes and checkpoint.is_file():
-        return run((*step.command, "--resume"))
-    return run(step.command)
-
-
-def _is_of_another_model(places: Places) -> bool:
-    if not places.index.is_dir():
-        return False
-    with LocalIndex.open_folder(places.index) as index:
-        return index.model != model_fingerprint(places.model)
+        is_current = is_current and state.is_done(step)
+        if not is_current:
+            was_interrupted = state.start(step)
+            with progress() as step_progress:
+                run = step.resume if was_interrupted and step.resume is not None else step.run
+                state.finish(step, run(step_progress))
+        report(step, is_current)
+    return {title: done["result"] for title, done in state.steps.items()}

@@ -1,99 +1,89 @@
-"""Choices as the commands that a person would type."""
+"""Steps of a quickstart, each with the command that does the same."""
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from proxyhash.quickstart.choices import Choices
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where everything goes."""
-
-    images: str  # as the person wrote it
-    out: Path
-
-    @property
-    def model(self) -> Path:
-        """Return the folder of the model."""
-        return self.out / "model"
-
-    @property
-    def index(self) -> Path:
-        """Return the folder of the index."""
-        return self.out / "index"
-
-    @property
-    def results(self) -> Path:
-        """Return the folder of the records."""
-        return self.out / "results"
-
-    @property
-    def report(self) -> Path:
-        """Return the page."""
-        return self.out / "report.html"
+from proxyhash.models.storage import CALIBRATION
+from proxyhash.quickstart.config import OutputPaths, QuickstartConfig
+from proxyhash.quickstart.pipeline import Pipeline
+from proxyhash.utils.progress import Progress
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command, without its first word: what it is for, and what is there once it is done."""
+    """One step of a quickstart.
+
+    Attributes
+    ----------
+    title
+        Name of the step, and its key in the state file.
+    command
+        Words of the equivalent command, without `proxyhash`.
+    output
+        File or folder that the step writes.
+    run
+        Function of a progress callback that does the step and returns its result for JSON.
+    resume
+        The same for a step that was interrupted; None if it starts again.
+    """
 
     title: str
     command: tuple[str, ...]
-    made: Path
+    output: Path
+    run: Callable[[Progress], Any]
+    resume: Callable[[Progress], Any] | None = None
 
     @property
     def line(self) -> str:
-        """Return what to type."""
+        """Return the equivalent command as one line."""
         return shlex.join(["proxyhash", *self.command])
 
 
-def steps_for(choices: Choices, places: Places) -> list[Step]:
-    """Return the commands in their order."""
-    model, index, report = str(places.model), str(places.index), str(places.report)
-    steps = [Step("training", ("train", places.images, *_training(choices), "-o", model), places.model)]
-    gallery = ("--gallery", model, "--title", f"Quickstart of {Path(places.images).resolve().name}", "-o", report)
-    if not choices.learns:
-        steps[0] = Step("fitting", steps[0].command, places.model)
-        return [*steps, _indexing(places.images, model, index), Step("report", ("report", *gallery), places.report)]
-    steps.append(Step("measuring", ("evaluate", "model", model, "--save"), places.model / "metrics.json"))
-    if choices.calibrate:
-        steps.append(Step("calibrating", ("index", "calibrate", model), places.model / "calibration.json"))
-    compared = ("benchmark", "--dataset", places.images, *_compared(choices), "-o", str(places.results))
-    steps.append(Step("comparing", compared, places.results))
-    if choices.transfer:
-        steps.append(Step("unseen classes", (*compared, "--protocol", "transfer"), places.results))
-    steps.append(_indexing(places.images, model, index))
-    return [*steps, Step("report", ("report", str(places.results), *gallery), places.report)]
+def quickstart_steps(config: QuickstartConfig, paths: OutputPaths, *, title: str | None = None) -> list[Step]:
+    """Return the steps in order; `title` is that of the report."""
+    title = title or f"Quickstart of {Path(paths.images).resolve().name}"
+    pipeline = Pipeline(config, paths, title)
+    model, index, results = str(paths.model), str(paths.index), str(paths.results)
+    protocol = () if config.uses_labels else ("--protocol", "none")
+    seed = ("--seed", str(config.seed)) if config.seed else ()
+    options = ("--method", config.method, *_shared_options(config), *seed, *protocol)
+    training = ("train", paths.images, *options, "-o", model)
+    indexing = ("index", "add", paths.images, "--model", model, "--index", index, "--prune")
+    gallery = ("--gallery", model, "--title", title, "-o", str(paths.report))
+    if not config.uses_labels:
+        return [
+            Step("fitting", training, paths.model, pipeline.train),
+            Step("indexing", indexing, paths.index, pipeline.index),
+            Step("report", ("report", *gallery), paths.report, pipeline.report),
+        ]
+    methods = ",".join([*config.baselines, config.method])
+    comparing = ("benchmark", "--dataset", paths.images, "--methods", methods, *_shared_options(config), "-o", results)
+    steps = [
+        Step("training", training, paths.model, pipeline.train, pipeline.resume_training),
+        Step("evaluating", ("evaluate", "model", model, "--save"), paths.model, pipeline.evaluate),
+    ]
+    if config.calibrate:
+        calibrating = ("index", "calibrate", model)
+        steps.append(Step("calibrating", calibrating, paths.model / CALIBRATION, pipeline.calibrate))
+    steps.append(Step("comparing", comparing, paths.results, pipeline.compare))
+    if config.transfer:
+        transfer = (*comparing, "--protocol", "transfer")
+        steps.append(Step("unseen classes", transfer, paths.results, pipeline.compare_unseen))
+    return [
+        *steps,
+        Step("indexing", indexing, paths.index, pipeline.index),
+        Step("report", ("report", results, *gallery), paths.report, pipeline.report),
+    ]
 
 
-def upgrade(places: Places) -> Step:
-    """Return what moves an index of an earlier model to the present one."""
-    command = ("index", "upgrade", str(places.index), "--model", str(places.model), "--drop-unreadable")
-    return Step("upgrading the index", command, places.index)
-
-
-def _indexing(images: str, model: str, index: str) -> Step:
-    return Step("indexing", ("index", "add", images, "--model", model, "--index", index, "--prune"), Path(index))
-
-
-def _training(choices: Choices) -> list[str]:
-    protocol = [] if choices.learns else ["--protocol", "none"]
-    return ["--method", choices.method, *_shared(choices), *protocol]
-
-
-def _compared(choices: Choices) -> list[str]:
-    """Compare with what learns nothing from labels; a network that is trained whole, with an ordinary classifier."""
-    other = "learned" if choices.finetune else "itq"
-    return ["--methods", f"{other},{choices.method}", *_shared(choices)]
-
-
-def _shared(choices: Choices) -> list[str]:
-    options = ["--bits", str(choices.bits), "--backbone", choices.backbone]
-    options += ["--finetune"] if choices.finetune else []
-    for name in ("image_size", "epochs", "batch"):
-        value = getattr(choices, name)
-        option = "--batch-size" if name == "batch" else f"--{name.replace('_', '-')}"
-        options += [] if value is None else [option, str(value)]
+def _shared_options(config: QuickstartConfig) -> list[str]:
+    """Return the options that training and comparison share."""
+    options = ["--bits", str(config.bits), "--backbone", config.backbone]
+    options += ["--finetune"] if config.finetune else []
+    for name in ("image_size", "epochs", "batch_size"):
+        value = getattr(config, name)
+        options += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
     return options

@@ -3,16 +3,17 @@
 import base64
 import io
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from proxyhash.codes import top_k
-from proxyhash.data import Dataset, Split
+from proxyhash.data import Dataset, Split, load_dataset
 from proxyhash.data.images import Indices
 from proxyhash.data.protocols.split import drop_indices
-from proxyhash.evaluation.hasher import embed_split
+from proxyhash.evaluation.hasher import embed_split, load_eval_data
 from proxyhash.models.hasher import Hasher
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
@@ -37,6 +38,15 @@ class Gallery:
 
     title: str
     rows: tuple[tuple[Thumb, ...], ...]
+
+
+def load_gallery(model: Path, *, data_dir: Path | None = None, progress: Progress = no_progress) -> Gallery:
+    """Make the gallery of the model in a folder, on the data set that it was trained with."""
+    hasher = Hasher.load(model)
+    if hasher.metadata.get("protocol") is None and "data" in hasher.metadata:  # fitted without labels
+        dataset = load_dataset(hasher.metadata["data"]["path"], data_dir=data_dir, progress=progress)
+        return make_gallery(hasher, dataset, None, progress=progress)
+    return make_gallery(hasher, *load_eval_data(hasher, data_dir=data_dir, progress=progress), progress=progress)
 
 
 def make_gallery(

@@ -122,7 +122,7 @@ def load_training_data(
         )
     if not trains and (config.protocol == "none" or dataset.labels is None):
         return dataset, None
-    options = {"seed": config.seed, "round": config.fold, "validation": config.validation}
+    options = {"seed": config.seed, "fold": config.fold, "validation": config.validation}
     return dataset, make_split(dataset, config.protocol, **options)  # type: ignore[arg-type]
 
 

@@ -1,1 +1,1 @@
-"""What every stage leans on: errors, seeds, threads, compiled kernels, files and progress."""
+"""Utilities without knowledge of hashing: errors, registries, random streams, threads, files, progress."""

@@ -329,6 +329,34 @@ def _rename(mapping: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
     return {names.get(name, name): value for name, value in mapping.items()}
 
 
+# --- Quickstart: state files ---
+
+_QUICKSTART_STEPS = {"measuring": "evaluating"}
+_QUICKSTART_OPTIONS = {"--batch": "--batch-size", "--keep": "--save"}
+
+
+def upgrade_quickstart(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of quickstart.json of release 0.1 in the present form."""
+    if content["format"] != "proxyhash.quickstart/1":
+        return content
+    steps = {
+        _QUICKSTART_STEPS.get(title, title): {
+            "command": [_QUICKSTART_OPTIONS.get(word, word) for word in step["command"]],
+            "result": _quickstart_result(step["answer"]),
+        }
+        for title, step in content["steps"].items()
+    }
+    running = [_QUICKSTART_OPTIONS.get(word, word) for word in content["begun"]]
+    return {"format": "proxyhash.quickstart/2", "data": content["data"], "running": running, "steps": steps}
+
+
+def _quickstart_result(answer: Any) -> Any:
+    """Return the mAP by method of a comparison, and every other result as it is."""
+    if not isinstance(answer, list):
+        return answer
+    return {record["trial"]["method"]: record["metrics"]["map"] for record in answer}
+
+
 # --- Data: splits, transforms ---
 
 

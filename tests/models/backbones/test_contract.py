@@ -1,4 +1,4 @@
-"""What holds for every backbone of the registry."""
+"""Contract of all registered backbones."""
 
 import re
 import subprocess
