@@ -55,7 +55,7 @@ def test_pixels_become_squares(tmp_path: Path) -> None:
 
 def test_nothing_is_overwritten_and_no_path_is_escaped(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         write_image_folder(CLASSES, tmp_path / "there")
     for name in ("../cats", "", ".hidden", "a\\b"):
         with pytest.raises(InputError, match="cannot be the name of a folder"):

@@ -11,10 +11,8 @@ from helpers.datasets import python2_pickle, write_cifar, write_ilsvrc, write_nu
 from helpers.images import write_images
 from proxyhash.data import load_dataset
 from proxyhash.data.catalog import CIFAR10, CIFAR100, ILSVRC2012, NUSWIDE, DatasetInfo
-from proxyhash.data.readers.cifar import load_cifar
-from proxyhash.data.readers.digits import load_digits
-from proxyhash.data.readers.ilsvrc import load_ilsvrc
 from proxyhash.data.readers.nuswide import load_nuswide
+from proxyhash.data.readers.published import load_cifar, load_digits, load_ilsvrc
 from proxyhash.data.safe_pickle import load_pickle
 from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils.errors import InputError

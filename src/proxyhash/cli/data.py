@@ -42,19 +42,17 @@ def datasets(*, data_dir: Path | None = None, json_: Json = False) -> None:
     from proxyhash.data import get_dataset_info, list_datasets, list_protocols
     from proxyhash.data.locations import data_folders
 
-    records = [get_dataset_info(name) for name in list_datasets()]
+    infos = [get_dataset_info(name) for name in list_datasets()]
     if json_:
-        rows = [{**_facts(record, data_dir), "protocols": list_protocols(record.name)} for record in records]
+        rows = [{**_describe(info, data_dir), "protocols": list_protocols(info.name)} for info in infos]
         print(json.dumps(rows, indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("name", "what", "images", "classes", "size", "on this machine"):
         table.add_column(heading, justify="right" if heading in {"images", "classes"} else "left", overflow="fold")
-    for record in records:
-        where = _plain(str(_facts(record, data_dir)["where"] or "no"))
-        table.add_row(
-            record.name, record.summary, f"{record.num_images:,}", f"{record.num_classes:,}", record.image_size, where
-        )
+    for info in infos:
+        where = _plain(str(_describe(info, data_dir)["where"] or "no"))
+        table.add_row(info.name, info.summary, f"{info.num_images:,}", f"{info.num_classes:,}", info.image_size, where)
     console = Console()
     console.print(table)
     looked = ", ".join(str(folder) for folder in data_folders(data_dir))
@@ -204,13 +202,13 @@ def write(
 
 
 def _print(report: "DatasetReport") -> None:
-    facts = report.summary
+    summary = report.summary
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
-    parts = ", ".join(f"{count:,} {name}" for name, count in dict(facts["splits"]).items())  # type: ignore[call-overload]
-    table.add_row("data set", _plain(f"{facts['name']}: {facts['images']:,} images" + (f" ({parts})" if parts else "")))
-    if facts["kind"] != "unlabeled":
-        table.add_row("labels", f"{facts['classes']:,} {facts['kind']}, {facts['without label']:,} images without")
+    parts = ", ".join(f"{count:,} {name}" for name, count in dict(summary["splits"]).items())  # type: ignore[call-overload]
+    table.add_row("data set", _plain(f"{summary['name']}: {summary['images']:,} images" + (f" ({parts})" if parts else "")))
+    if summary["kind"] != "unlabeled":
+        table.add_row("labels", f"{summary['classes']:,} {summary['kind']}, {summary['without label']:,} images without")
     if report.protocol:
         sizes = ", ".join(
             f"{count:,} {name.replace('_', ' ')}"
@@ -232,15 +230,15 @@ def _plain(words: str) -> Text:
     return Text(words.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
 
 
-def _facts(record: "DatasetInfo", data_dir: Path | None) -> dict[str, object]:
+def _describe(info: "DatasetInfo", data_dir: Path | None) -> dict[str, object]:
     from proxyhash.data.locations import find_archive, find_folder
 
-    if not record.folder:
+    if not info.folder:
         where = "comes with scikit-learn"
     else:
-        found = find_folder(record, data_dir) or find_archive(record, data_dir)
+        found = find_folder(info, data_dir) or find_archive(info, data_dir)
         where = str(found) if found else ""
-    return {**asdict(record), "where": where or None}
+    return {**asdict(info), "where": where or None}
 
 
 def _home(protocol: str, known: set[str]) -> str:

@@ -1,4 +1,4 @@
-"""Data sets by name or from a folder, protocols that cut them, and checks before anything is trained."""
+"""Data sets by name or from a folder, protocols that split them, and transforms."""
 
 from proxyhash.data.catalog import DatasetInfo, get_dataset_info, list_datasets
 from proxyhash.data.dataset import Dataset

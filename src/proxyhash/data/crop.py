@@ -1,4 +1,4 @@
-"""A part of a picture at another size: cut, scaled and mirrored in one step, because files are read a million times."""
+"""Crops that are resized and flipped in one pass over the pixels."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from proxyhash.utils.jit import jit
 
 
 class CropBox(NamedTuple):
-    """A rectangle inside a picture's central square, in shares of its side, perhaps mirrored."""
+    """A rectangle in the central square of an image, as fractions of its side, and whether it is flipped."""
 
     left: float
     top: float
@@ -19,14 +19,14 @@ class CropBox(NamedTuple):
     flipped: bool
 
     def min_side(self, size: int) -> int:
-        """Return how many pixels the square's side must have for the part not to be enlarged."""
+        """Return the side of the square in pixels below which the crop would be enlarged to `size`."""
         return int(np.ceil(size / min(self.width, self.height)))
 
 
 def sample_crop(image: Image.Image, box: CropBox, out: NDArray[np.float32]) -> None:
-    """Write a part of an RGB image to `out` (size, size, 3), floats from 0 to 255, sampled bilinearly.
+    """Write a crop of an RGB image to `out` (size, size, 3), floats from 0 to 255, sampled bilinearly.
 
-    Bilinear sampling looks at two pixels across and two down; a picture more than twice too large is averaged first.
+    Bilinear sampling reads 2 x 2 pixels, so an image that is more than twice too large is averaged first.
     """
     shrink = int(min(image.size) / box.min_side(len(out)))
     if shrink > 1:
@@ -35,7 +35,7 @@ def sample_crop(image: Image.Image, box: CropBox, out: NDArray[np.float32]) -> N
     side = min(width, height)
     left, top = (width - side) / 2 + box.left * side, (height - side) / 2 + box.top * side
     wide, high = box.width * side, box.height * side
-    # Copying pixels out of Pillow holds Python's lock, so only those are copied that are looked at.
+    # Copying pixels out of Pillow holds the GIL, so only the pixels that are sampled are copied.
     first, above = max(0, int(left) - 1), max(0, int(top) - 1)
     near = image.crop((first, above, min(width, int(left + wide) + 2), min(height, int(top + high) + 2)))
     _sample(np.asarray(near), left - first, top - above, wide, high, box.flipped, out)
@@ -51,7 +51,7 @@ def _sample(
     mirrored: bool,
     out: NDArray[np.float32],
 ) -> None:
-    """Blend two rows for each row of `out`, then two neighbors for each of its pixels; beyond the border it repeats."""
+    """Interpolate between two rows for each row of `out`, then between two columns; the border is repeated."""
     height, width, _ = pixels.shape
     size = len(out)
     starts, weights = np.empty(size, np.int64), np.empty(size, np.float32)

@@ -1,4 +1,4 @@
-"""A data set: its images, their labels, and the split that each image belongs to."""
+"""Data sets: images, labels, and the split of each image."""
 
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -18,9 +18,30 @@ NO_SPLIT = -1
 
 @dataclass(frozen=True)
 class Dataset:
-    """N images with a class each, with tags, or without labels.
+    """N images with classes, with tags, or without labels.
 
-    `parts` (N,) indexes `PARTS`, `NO_PART` where the data set does not say.
+    Parameters
+    ----------
+    name
+        Its name.
+    images
+        The images.
+    labels
+        The labels, None if there are none.
+    splits
+        (N,) indices into `SPLITS`, `NO_SPLIT` (-1) for an image that the data set puts into no split.
+    skipped
+        Items that could not be used.
+    flip_safe
+        Whether a horizontal flip keeps the meaning of an image; it does not for digits.
+
+    Examples
+    --------
+    >>> from proxyhash.data.images import ArrayImages
+    >>> pixels = np.zeros((3, 8, 8, 3), np.uint8)
+    >>> dataset = Dataset("squares", ArrayImages(pixels), ClassLabels.from_names(["a", "b", "a"]))
+    >>> len(dataset), dataset.kind, dataset.labels_of(1)
+    (3, 'classes', ('b',))
     """
 
     name: str
@@ -28,10 +49,10 @@ class Dataset:
     labels: ClassLabels | TagLabels | None = None
     splits: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     skipped: SkippedItems = field(default_factory=SkippedItems)
-    flip_safe: bool = True  # whether a mirrored image means the same
+    flip_safe: bool = True
 
     def __post_init__(self) -> None:
-        """Put no image into a part if nothing is said."""
+        """Fill in missing splits, and check the number of labels."""
         if len(self.splits) == 0:
             object.__setattr__(self, "splits", np.full(len(self.images), NO_SPLIT, np.int8))
         if self.labels is not None and len(self.labels) != len(self.images):
@@ -78,7 +99,7 @@ class Dataset:
         return () if self.labels is None else self.labels.names_of(index)
 
     def split_indices(self, name: SplitName) -> Indices:
-        """Return the indices of labeled images that the data set itself puts into a part."""
+        """Return the indices of labeled images of a split of the data set."""
         labeled = self.labeled()
         chosen: Indices = labeled[self.splits[labeled] == SPLITS.index(name)]
         return chosen

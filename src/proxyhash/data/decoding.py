@@ -1,4 +1,4 @@
-"""From an image file to upright RGB pixels, whatever its colors, depth and orientation."""
+"""Decoding of image files to upright RGB pixels."""
 
 from io import BytesIO
 from pathlib import Path
@@ -14,14 +14,14 @@ from proxyhash.utils.errors import InputError
 Pixels = NDArray[np.uint8]
 Fit = Literal["squash", "cover"]
 
-# Pillow refuses images of more than twice this many pixels and only warns above it; here, all above it are refused.
+# Pillow only warns between this limit and twice the limit; here, all images above it are refused.
 MAX_PIXELS = Image.MAX_IMAGE_PIXELS or 89_478_485
 
 EXTENSIONS = frozenset(
     ".jpg .jpeg .jpe .jfif .png .webp .bmp .gif .tif .tiff .ppm .pgm .pbm .pnm .jp2 .avif".split()  # noqa: SIM905
 )
 
-# What these hold. Pillow knows more, but decodes PostScript by running Ghostscript, whatever the file is called.
+# The formats of these extensions. Pillow knows more, but it would decode PostScript by running Ghostscript.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000", "AVIF")
 
 _ORIENTATION = 0x0112  # the EXIF tag
@@ -46,7 +46,7 @@ class UnreadableImageError(InputError):
 
 
 class NamedBytes(BytesIO):
-    """An image file that lies inside of another file; it prints as its name."""
+    """An image file inside another file, with a name for errors."""
 
     def __init__(self, data: bytes, name: str) -> None:
         super().__init__(data)

@@ -1,4 +1,4 @@
-"""A data set as a folder of image files, which people can look at and every command takes."""
+"""Export of a data set in memory to a folder of image files."""
 
 import csv
 from pathlib import Path, PurePosixPath
@@ -14,15 +14,15 @@ from proxyhash.utils.progress import Progress, no_progress
 
 
 def write_image_folder(dataset: Dataset, folder: Path, *, enlarge: int = 1, progress: Progress = no_progress) -> int:
-    """Write every image as a PNG file, whole or not at all, and return how many.
+    """Write every image as a PNG file, all or none, and return the number of images.
 
-    Images lie in folders of their classes, in folders of their parts if the data set has parts; tags go to a metadata.csv.
-    `enlarge` makes a pixel that many pixels on a side.
+    Images go to folders of their classes, inside folders of their splits if there are any; tags go to a metadata.csv.
+    `enlarge` repeats each pixel in both directions.
     """
     if not isinstance(dataset.images, ArrayImages):
         raise InputError(f"{dataset.name} consists of image files already.")
     if folder.exists():
-        raise InputError(f"{folder} is there already: name a folder that is not.")
+        raise InputError(f"{folder} exists already; name a new folder.")
     places = [_place(dataset, index) for index in range(len(dataset))]
     with atomic_folder(folder) as beside:
         for index, place in enumerate(places):

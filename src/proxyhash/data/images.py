@@ -1,4 +1,4 @@
-"""Where a data set's pixels are: in memory, or in files that are decoded when they are wanted."""
+"""Collections of images in memory or in files."""
 
 import hashlib
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ class Images(Protocol):
         ...
 
     def key(self, index: int) -> str:
-        """Return the name of an image that stays the same between runs."""
+        """Return the name of an image, the same in every run."""
         ...
 
     def read(self, index: int) -> Pixels:
-        """Return the pixels (H, W, 3) of an image as it is."""
+        """Return the pixels (H, W, 3) of an image."""
         ...
 
     def read_square(self, index: int, side: int, fit: Fit) -> Pixels:
@@ -37,20 +37,20 @@ class Images(Protocol):
         ...
 
     def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
-        """Write a part of an image's central square to `out` (size, size, 3)."""
+        """Write a crop of an image to `out` (size, size, 3)."""
         ...
 
     def pixels_in_memory(self, indices: Indices) -> Pixels | None:
-        """Return images as they lie in memory (n, H, W, 3), or None if they must be read one by one."""
+        """Return the pixels of images in memory (n, H, W, 3), or None if they must be read one by one."""
         ...
 
     def fingerprint(self) -> str:
-        """Return digits that change when an image does: what was computed from the images can be kept under them."""
+        """Return digits that change when an image does, as a key for caches."""
         ...
 
 
 def is_in_memory(images: Images) -> bool:
-    """Return whether images can be had without reading files."""
+    """Return whether the pixels are in memory."""
     return len(images) > 0 and images.pixels_in_memory(np.zeros(1, np.int64)) is not None
 
 
@@ -62,7 +62,7 @@ class ArrayImages:
     prefix: str = "image"
 
     def __post_init__(self) -> None:
-        """Check what others rely on."""
+        """Check the shape and the type."""
         shape = self.pixels.shape
         if self.pixels.dtype != np.uint8 or len(shape) != 4 or shape[1] != shape[2] or shape[3] != 3:
             raise InputError(f"Images in memory must be bytes (N, side, side, 3), not {self.pixels.dtype} {shape}.")
@@ -85,11 +85,11 @@ class ArrayImages:
         return resize_square(Image.fromarray(self.pixels[index]), side, fit)
 
     def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
-        """Write a part of the image to `out` (size, size, 3)."""
+        """Write a crop of the image to `out` (size, size, 3)."""
         sample_crop(Image.fromarray(self.pixels[index]), box, out)
 
     def pixels_in_memory(self, indices: Indices) -> Pixels:
-        """Return the pixels (n, H, W, 3): small images are enlarged a whole batch at once, by whoever transforms them."""
+        """Return the pixels (n, H, W, 3); the transform resizes them a whole batch at once."""
         return self.pixels[indices]
 
     def fingerprint(self) -> str:
@@ -125,19 +125,19 @@ class FileImages:
         return decode_square(self.path(index), side, fit)
 
     def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
-        """Decode a part of the image to `out` (size, size, 3)."""
+        """Decode a crop of the image to `out` (size, size, 3)."""
         decode_crop(self.path(index), box, out)
 
     def pixels_in_memory(self, indices: Indices) -> None:  # noqa: ARG002
-        """Return nothing: files are decoded one by one."""
+        """Return None: files are decoded one by one."""
         return
 
     def fingerprint(self) -> str:
-        """Hash names, sizes and times of the files, not their bytes: who edits a file changes these too."""
+        """Hash the names, sizes and modification times of the files, which is faster than their bytes."""
         digest = hashlib.blake2b(digest_size=16)
         for name in self.names:
-            facts = (self.root / name).stat() if (self.root / name).exists() else None
-            digest.update(f"{name}:{facts and (facts.st_size, facts.st_mtime_ns)};".encode())
+            stat = (self.root / name).stat() if (self.root / name).exists() else None
+            digest.update(f"{name}:{stat and (stat.st_size, stat.st_mtime_ns)};".encode())
         return digest.hexdigest()
 
 
@@ -153,7 +153,7 @@ class Subset:
         return len(self.indices)
 
     def key(self, index: int) -> str:
-        """Return the name that the image has there."""
+        """Return the name of the image in the other collection."""
         return self.images.key(int(self.indices[index]))
 
     def read(self, index: int) -> Pixels:
@@ -165,14 +165,14 @@ class Subset:
         return self.images.read_square(int(self.indices[index]), side, fit)
 
     def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
-        """Write a part of the image to `out` (size, size, 3)."""
+        """Write a crop of the image to `out` (size, size, 3)."""
         self.images.read_crop(int(self.indices[index]), box, out)
 
     def pixels_in_memory(self, indices: Indices) -> Pixels | None:
-        """Return images as they lie in memory, or None."""
+        """Return the pixels of images in memory, or None."""
         return self.images.pixels_in_memory(self.indices[indices])
 
     def fingerprint(self) -> str:
-        """Hash which images these are."""
+        """Hash the indices, with the fingerprint of the other collection."""
         chosen = hashlib.blake2b(np.ascontiguousarray(self.indices, "<i8").data, digest_size=16).hexdigest()
         return f"{self.images.fingerprint()}-{chosen}"

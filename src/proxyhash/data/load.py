@@ -1,4 +1,4 @@
-"""The front door: a data set by name or by path."""
+"""Data sets by name or by path."""
 
 import os
 from pathlib import Path
@@ -6,12 +6,10 @@ from pathlib import Path
 from proxyhash.data.catalog import DATASETS, DatasetInfo, get_dataset_info
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.locations import fetch_folder
-from proxyhash.data.readers.cifar import load_cifar
-from proxyhash.data.readers.digits import load_digits
 from proxyhash.data.readers.folder import load_folder
-from proxyhash.data.readers.ilsvrc import load_ilsvrc
 from proxyhash.data.readers.metadata import METADATA, load_metadata
 from proxyhash.data.readers.nuswide import load_nuswide
+from proxyhash.data.readers.published import load_cifar, load_digits, load_ilsvrc
 from proxyhash.utils.progress import Progress, no_progress
 
 
@@ -23,11 +21,32 @@ def load_dataset(
     fetch: bool = True,
     progress: Progress = no_progress,
 ) -> Dataset:
-    """Return a data set: one of `list_datasets()`, or a folder of images, with `metadata.csv` or without.
+    """Return a data set by name, or from a folder of images.
 
-    A string that is a known name is that name, whatever lies beside; `digits/` and a `Path` are always folders.
-    A named one is looked for in `data_dir`, in `PROXYHASH_DATA` and in the cache folder, and downloaded if it is in none of
-    them and `fetch` allows it. Items that cannot be used are counted in `.problems`, or are an error if `strict`.
+    Parameters
+    ----------
+    name_or_path
+        One of `list_datasets()`, or a folder of images with or without a metadata.csv. A known name is never a folder;
+        `digits/` and a `Path` always are.
+    data_dir
+        The first folder to search for a named data set; then `PROXYHASH_DATA` and the cache folder.
+    strict
+        Raise at the first item that cannot be used, instead of counting it in `Dataset.skipped`.
+    fetch
+        Download a named data set that is not found.
+    progress
+        Called with the share of the work that is done.
+
+    Raises
+    ------
+    InputError
+        If there is no such data set or folder, or if its files are damaged.
+
+    Examples
+    --------
+    >>> digits = load_dataset("digits")
+    >>> len(digits), digits.kind, len(digits.class_names)
+    (1797, 'classes', 10)
     """
     name = str(name_or_path)
     if isinstance(name_or_path, str) and name in DATASETS:
@@ -41,12 +60,12 @@ def load_dataset(
     return load_folder(path, strict=strict, progress=progress)
 
 
-def _load_named(record: DatasetInfo, data_dir: Path | None, strict: bool, fetch: bool, progress: Progress) -> Dataset:
-    if record.name == "digits":
+def _load_named(info: DatasetInfo, data_dir: Path | None, strict: bool, fetch: bool, progress: Progress) -> Dataset:
+    if info.name == "digits":
         return load_digits()
-    folder = fetch_folder(record, data_dir, fetch=fetch, progress=progress)
-    if record.name == "nuswide":
-        return load_nuswide(record, folder, strict=strict, progress=progress)
-    if record.name == "ilsvrc2012":
-        return load_ilsvrc(record, folder, strict=strict, progress=progress)
-    return load_cifar(record, folder, progress)
+    folder = fetch_folder(info, data_dir, fetch=fetch, progress=progress)
+    if info.name == "nuswide":
+        return load_nuswide(info, folder, strict=strict, progress=progress)
+    if info.name == "ilsvrc2012":
+        return load_ilsvrc(info, folder, strict=strict, progress=progress)
+    return load_cifar(info, folder, progress)

@@ -1,4 +1,4 @@
-"""Batches of transformed images, read ahead by threads: Pillow decodes without holding Python's lock."""
+"""Batches of transformed images, prefetched by threads."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,13 +18,13 @@ from proxyhash.data.transforms import AugmentParams, Transform
 from proxyhash.utils.parallel import available_threads, prefetch
 from proxyhash.utils.validation import check_int
 
-PREFETCH_BATCHES = 2  # batches that are read while one is used: one would leave a worker idle at each batch's end
+PREFETCH_BATCHES = 2  # with one, a worker would be idle at the end of each batch
 UNREADABLE = "unreadable image"
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Images (n, 3, size, size), floats from 0 to 255, and which they are. What could not be read is not among them."""
+    """Images (n, 3, size, size), floats from 0 to 255, and their indices, without unreadable images."""
 
     images: Tensor
     indices: Indices
@@ -39,9 +39,9 @@ def load_batches(
     skipped: SkippedItems | None = None,
     workers: int | None = None,
 ) -> Iterator[Batch]:
-    """Yield the batches in order, augmented by `draws` (N, 5) if they are given, as for testing if not.
+    """Yield the batches in order, augmented by `augment_params` (N, 5), or preprocessed without them.
 
-    An image that cannot be read is counted in `problems` and left out; without `problems` it is an error.
+    An image that cannot be read is counted in `skipped` and left out; without `skipped` it is an error.
     """
     workers = available_threads() if workers is None else check_int("The number of workers", workers, 1)
     reader = _Reader(images, transform, augment_params, skipped)
@@ -65,23 +65,23 @@ class _Reader:
     skipped: SkippedItems | None
 
     def from_memory(self, batches: Iterable[Indices]) -> Iterator[Batch]:
-        """Yield batches of stored pixels: so cheap that nothing need be read ahead."""
+        """Yield batches of images in memory, which need no prefetching."""
         for indices in batches:
             stored = self.images.pixels_in_memory(indices)
             assert stored is not None
             yield Batch(self._transformed(stored, indices), indices)
 
     def from_files(self, batches: Iterable[Indices], workers: int) -> Iterator[Batch]:
-        """Yield batches of decoded files. Images are the unit of work, so that the last of a batch wait for nobody."""
+        """Yield batches of decoded files. The pool decodes single images, so that no worker waits for a batch."""
         pool = ThreadPoolExecutor(workers)
         try:
             for begun in prefetch((self._begin(pool, indices) for indices in batches), PREFETCH_BATCHES):
                 yield self._finish(begun)
-        finally:  # whoever stops early does not wait for what was read ahead
+        finally:  # a consumer that stops early does not wait for prefetched batches
             pool.shutdown(cancel_futures=True)
 
     def _begin(self, pool: ThreadPoolExecutor, indices: Indices) -> _PendingBatch:
-        """Let the workers write to one array: squares that are still to be transformed, or parts that need no more."""
+        """Start decoding into one array: squares that are transformed later, or crops that are final."""
         parts: Sequence[CropBox | None] = [None] * len(indices)
         side, dtype = self.transform.side, "uint8"
         if self.transform.can_decode_crops:
@@ -107,7 +107,7 @@ class _Reader:
         return Batch(self._transformed(pixels, indices), indices)
 
     def _read(self, index: int, part: CropBox | None, out: NDArray[Any]) -> UnreadableImageError | None:
-        """Read one image into its place, or return why that is impossible."""
+        """Read one image into `out`, or return the error."""
         try:
             if part is None:
                 out[:] = self.images.read_square(index, self.transform.side, self.transform.fit)

@@ -17,64 +17,64 @@ def data_folders(data_dir: Path | None = None) -> list[Path]:
     return [folder for folder in named if folder is not None] + [cache_root() / "data"]
 
 
-def find_folder(record: DatasetInfo, data_dir: Path | None = None) -> Path | None:
+def find_folder(info: DatasetInfo, data_dir: Path | None = None) -> Path | None:
     """Return the data set's folder if it is on this machine."""
-    found = (folder / record.folder for folder in data_folders(data_dir))
+    found = (folder / info.folder for folder in data_folders(data_dir))
     return next((folder for folder in found if folder.is_dir()), None)
 
 
-def find_archive(record: DatasetInfo, data_dir: Path | None = None) -> Path | None:
+def find_archive(info: DatasetInfo, data_dir: Path | None = None) -> Path | None:
     """Return the data set's archive if it is on this machine, not yet unpacked."""
-    if record.archive is None:
+    if info.archive is None:
         return None
-    found = (folder / record.archive.name for folder in data_folders(data_dir))
+    found = (folder / info.archive.name for folder in data_folders(data_dir))
     return next((path for path in found if path.is_file()), None)
 
 
 def fetch_folder(
-    record: DatasetInfo, data_dir: Path | None = None, *, fetch: bool = True, progress: Progress = no_progress
+    info: DatasetInfo, data_dir: Path | None = None, *, fetch: bool = True, progress: Progress = no_progress
 ) -> Path:
     """Return the data set's folder, unpacking or downloading its archive if it is missing."""
-    folder = find_folder(record, data_dir)
+    folder = find_folder(info, data_dir)
     if folder is not None:
         return folder
-    archive = find_archive(record, data_dir)
+    archive = find_archive(info, data_dir)
     if archive is None:
-        if record.archive is None or not fetch:
-            raise InputError(_put_it_there(record, data_dir))
-        archive = data_folders(data_dir)[0] / record.archive.name
+        if info.archive is None or not fetch:
+            raise InputError(_put_it_there(info, data_dir))
+        archive = data_folders(data_dir)[0] / info.archive.name
         try:
-            download(record.archive, archive, progress)
+            download(info.archive, archive, progress)
         except InputError as error:
-            raise InputError(f"{str(error).rstrip('.')}; {_put_it_there(record, data_dir)}") from error
-    return _unpacked(record, archive, progress)
+            raise InputError(f"{str(error).rstrip('.')}; {_put_it_there(info, data_dir)}") from error
+    return _unpacked(info, archive, progress)
 
 
-def check_files(record: DatasetInfo, folder: Path, progress: Progress = no_progress) -> None:
+def check_files(info: DatasetInfo, folder: Path, progress: Progress = no_progress) -> None:
     """Compare every official file with its published checksum."""
-    for number, (name, expected) in enumerate(record.files):
-        progress("verifying checksums", number / len(record.files))
+    for number, (name, expected) in enumerate(info.files):
+        progress("verifying checksums", number / len(info.files))
         path = folder / name
         if not path.is_file():
-            raise InputError(f"{folder} is incomplete: {name} is missing; it must hold {record.layout}.")
+            raise InputError(f"{folder} is incomplete: {name} is missing; it must hold {info.layout}.")
         if checksum(path, "md5") != expected:
-            raise InputError(f"{path} is not the official file of {record.name}: its checksum differs.")
+            raise InputError(f"{path} is not the official file of {info.name}: its checksum differs.")
     progress("verifying checksums", 1.0)
 
 
-def _unpacked(record: DatasetInfo, archive: Path, progress: Progress) -> Path:
-    assert record.archive is not None
-    if not record.archive.matches(archive):
-        raise InputError(f"{archive} is not the official archive of {record.name}: its checksum differs; delete it.")
-    target = archive.parent / record.folder
+def _unpacked(info: DatasetInfo, archive: Path, progress: Progress) -> Path:
+    assert info.archive is not None
+    if not info.archive.matches(archive):
+        raise InputError(f"{archive} is not the official archive of {info.name}: its checksum differs; delete it.")
+    target = archive.parent / info.folder
     extract_archive(archive, target, progress)
     return target
 
 
-def _put_it_there(record: DatasetInfo, data_dir: Path | None) -> str:
-    folder = data_folders(data_dir)[0] / record.folder
+def _put_it_there(info: DatasetInfo, data_dir: Path | None) -> str:
+    folder = data_folders(data_dir)[0] / info.folder
     looked = ", ".join(str(path) for path in data_folders(data_dir))
-    missing = f"{record.name} was not found in {looked}"
-    if record.archive is None:
-        return f"{missing}: get it from {record.homepage} and put {record.layout} into {folder}."
-    return f"{missing}: put {record.archive.url} there, as it is, or its {record.layout} into {folder}."
+    missing = f"{info.name} was not found in {looked}"
+    if info.archive is None:
+        return f"{missing}: get it from {info.homepage} and put {info.layout} into {folder}."
+    return f"{missing}: put {info.archive.url} there, as it is, or its {info.layout} into {folder}."

@@ -1,4 +1,4 @@
-"""Reading the pickles in which CIFAR is published, without letting them run anything."""
+"""Restricted unpickler for the official CIFAR files."""
 
 import io
 import pickle
@@ -7,7 +7,7 @@ from typing import Any
 
 from proxyhash.utils.errors import InputError
 
-# All that the official files need: a NumPy array from its bytes. `_codecs.encode` makes bytes of Python 2 strings.
+# The official files need NumPy arrays only. `_codecs.encode` makes bytes of Python 2 strings.
 _ALLOWED = {
     ("numpy.core.multiarray", "_reconstruct"),
     ("numpy._core.multiarray", "_reconstruct"),

@@ -1,16 +1,29 @@
-"""Items of a data set that cannot be used: counted, named, and an error only in strict mode."""
+"""Items of a data set that could not be used."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 
 from proxyhash.utils.errors import InputError
 
-MAX_EXAMPLES = 5  # how many items a kind of problem names
+MAX_EXAMPLES = 5  # items that are named for each kind of problem
 
 
 @dataclass
 class SkippedItems:
-    """A tally of skipped items. With `strict` the first one is an error instead."""
+    """Counts and examples of skipped items, by kind of problem.
+
+    Parameters
+    ----------
+    strict
+        Raise at the first item instead of counting it.
+
+    Examples
+    --------
+    >>> skipped = SkippedItems()
+    >>> skipped.add("unreadable image", "cats/7.jpg")
+    >>> skipped.sentences()
+    ['unreadable image: 1 (cats/7.jpg)']
+    """
 
     strict: bool = False
     counts: Counter[str] = field(default_factory=Counter)
@@ -26,11 +39,11 @@ class SkippedItems:
             named.append(item)
 
     def copy(self) -> "SkippedItems":
-        """Return a tally that can be continued without changing this one."""
+        """Return a copy that can be continued without changing this one."""
         return SkippedItems(self.strict, self.counts.copy(), {kind: list(named) for kind, named in self.examples.items()})
 
     def __bool__(self) -> bool:
-        """Return whether there is any."""
+        """Return whether any item was skipped."""
         return bool(self.counts)
 
     def sentences(self) -> list[str]:

@@ -1,8 +1,8 @@
-"""From stored pixels to what a network sees: named transforms, as tensor operations on a whole batch.
+"""Named transforms from pixels to network inputs, as tensor operations on a whole batch.
 
-Every image is first brought to one square: when its file is decoded, or because all images in memory have one size. Only
-parts of photographs (`area`) are cut when the file is decoded, so that nothing is scaled twice. What is random is drawn
-beforehand, five numbers for each image and epoch, so that batches, workers and processes do not change it.
+Files are decoded to squares of one size; images in memory have one size already. `random_resized` crops of files are taken
+during decoding, so that nothing is resized twice. Random parameters are drawn beforehand, five for each image and epoch, so
+that they do not depend on batches, workers and processes.
 """
 
 from dataclasses import dataclass, replace
@@ -26,22 +26,23 @@ from proxyhash.utils.validation import check_int
 Crop = Literal["none", "random_crop", "pad_shift", "random_resized"]
 AugmentParams = NDArray[np.float32]
 
-AREA_RANGE = (0.35, 1.0)  # of the square that an `area` crop keeps; less would often cut the object away
-MAX_ASPECT_RATIO = 4 / 3  # its widest and narrowest shape
-SHIFT_DIVISOR = 8  # a `padded` crop moves by up to an eighth of the side: 4 of CIFAR's 32 pixels, as is usual there
+AREA_RANGE = (0.35, 1.0)  # of `random_resized`, as a fraction of the square; smaller crops often miss the object
+MAX_ASPECT_RATIO = 4 / 3  # of `random_resized`
+SHIFT_DIVISOR = 8  # `pad_shift` shifts by up to 1/8 of the side: the usual 4 of CIFAR's 32 pixels
 SIZE_STEP, MIN_SIZE = (
     16,
     64,
 )  # sides that images are shrunk to: multiples of the one, as networks halve them; never below the other
-CENTER_FRACTION = 0.875  # of the side that is kept for testing where training crops
+CENTER_FRACTION = 0.875  # of the side, for evaluation where training crops
 
 
 @dataclass(frozen=True)
 class Transform:
-    """How an image becomes (3, size, size): brought to a square of `side` by `fit`, cropped, flipped, scaled.
+    """Transform of an image to (3, size, size): resized to a square of `side` by `fit`, cropped, flipped, resized.
 
-    Crops in training: `window` cuts size x size out of the square, `padded` moves the square over its mirrored border,
-    `area` cuts a random part of random shape. For testing, `window` and `area` cut the center.
+    Crops in training: `random_crop` takes size x size of the square, `pad_shift` shifts the square with reflection padding,
+    `random_resized` takes a random area with a random aspect ratio. In evaluation, `random_crop` and `random_resized` are
+    center crops.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Transform:
     flip: bool = True
 
     def augment(self, squares: Tensor, draws: Tensor) -> Tensor:
-        """Return (n, 3, size, size) floats from 0 to 255, from squares (n, H, H, 3) of bytes and draws (n, 5)."""
+        """Return (n, 3, size, size) floats from 0 to 255, from squares (n, H, H, 3) of bytes and parameters (n, 5)."""
         if self.crop == "random_resized":
             return _area_crops(_floats(squares), draws, self.size, self.flip)
         squares = self._large_enough(squares)
@@ -69,7 +70,7 @@ class Transform:
         return _scaled(_floats(_windows(squares, start, length, mirrored)), self.size)
 
     def preprocess(self, squares: Tensor) -> Tensor:
-        """Return (n, 3, size, size) floats from 0 to 255, nothing random."""
+        """Return (n, 3, size, size) floats from 0 to 255, without randomness."""
         squares = self._large_enough(squares)
         side = squares.shape[1]
         kept = (
@@ -83,7 +84,7 @@ class Transform:
         return _scaled(_floats(squares[:, first : first + kept, first : first + kept]), self.size)
 
     def resized(self, scale: float) -> Self:
-        """Return the same transform to images with about this share of the side."""
+        """Return the same transform with the size multiplied by about `scale`."""
         size = max(MIN_SIZE, round(self.size * scale / SIZE_STEP) * SIZE_STEP)
         if scale == 1 or size >= self.size:
             return self
@@ -91,11 +92,11 @@ class Transform:
 
     @property
     def can_decode_crops(self) -> bool:
-        """Return whether files are best read by `parts`; other crops need the whole square."""
+        """Return whether crops can be taken during decoding; other crops need the whole square."""
         return self.crop == "random_resized" and self.fit == "cover"
 
     def crop_boxes(self, count: int, draws: AugmentParams | None) -> list[CropBox]:
-        """Return what `area` crops take of `count` images: by their draws (count, 5), or for testing."""
+        """Return the crops of `count` images: by their parameters (count, 5), or center crops without them."""
         if draws is None:
             return [
                 CropBox(
@@ -108,7 +109,7 @@ class Transform:
         return [CropBox(left, top, wide, high, mirror) for (left, top, wide, high), mirror in rows]
 
     def _large_enough(self, squares: Tensor) -> Tensor:
-        """Bring images that lay in memory in another size to the square that windows are cut from."""
+        """Resize images in memory to the square that `random_crop` needs."""
         if self.crop != "random_crop" or squares.shape[1] == self.side:
             return squares
         return _scaled(_floats(squares), self.side).permute(0, 2, 3, 1)
@@ -131,12 +132,29 @@ for _transform in (
 
 
 def list_transforms() -> list[str]:
-    """Return the names of all transforms."""
+    """Return the names of all transforms.
+
+    Examples
+    --------
+    >>> list_transforms()
+    ['paper-cifar', 'paper-256', 'small', 'photo']
+    """
     return list(TRANSFORMS)
 
 
 def get_transform(name: str, size: int | None = None) -> Transform:
-    """Return a transform by name; `small` and `photo` may give other sizes, the paper's have their own."""
+    """Return a transform by name, at another size if given; the sizes of the paper's transforms are fixed.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, or another size of one of the paper's transforms.
+
+    Examples
+    --------
+    >>> get_transform("photo", 112).size
+    112
+    """
     found = TRANSFORMS.find(name)
     if size is None or size == found.size:
         return found
@@ -148,18 +166,18 @@ def get_transform(name: str, size: int | None = None) -> Transform:
 
 
 def default_transform(dataset: Dataset, size: int) -> Transform:
-    """Return what suits a data set: `small` for images that lie in memory because they are, `photo` for files."""
+    """Return the default transform of a data set: `small` for images in memory, `photo` for files."""
     found = get_transform("small" if is_in_memory(dataset.images) else "photo", size)
     return replace(found, flip=dataset.flip_safe)
 
 
 def draw_augment_params(images: int, seed: int, epoch: int) -> AugmentParams:
-    """Return what is random in an epoch, (images, 5) numbers from 0 to 1: mirror, row, column, area, shape."""
+    """Return the random parameters of an epoch (images, 5), from 0 to 1: flip, row, column, area, aspect ratio."""
     return generator(seed, "augmentation", epoch).random((images, 5), dtype=np.float32)
 
 
 def _windows(squares: Tensor, start: Tensor, length: int, mirrored: Tensor) -> Tensor:
-    """Return windows (n, length, length, 3) that begin at `start` (n, 2), borders and mirror images by index alone."""
+    """Return crops (n, length, length, 3) from `start` (n, 2), with reflection padding and flips by indexing."""
     side = squares.shape[1]
     steps = torch.arange(length)
     rows = _reflected(start[:, :1] + steps, side)
@@ -168,13 +186,13 @@ def _windows(squares: Tensor, start: Tensor, length: int, mirrored: Tensor) -> T
 
 
 def _reflected(positions: Tensor, side: int) -> Tensor:
-    """Fold positions beyond a border back inside, the border itself not repeated."""
+    """Reflect positions beyond a border, without repeating the border."""
     last = side - 1
     return last - (positions.abs() - last).abs()
 
 
 def _areas(draws: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return left, top, width and height (n,) of random parts, in shares of the square."""
+    """Return left, top, width and height (n,) of random crops, as fractions of the square."""
     area = AREA_RANGE[0] + (AREA_RANGE[1] - AREA_RANGE[0]) * draws[:, 3]
     shape = MAX_ASPECT_RATIO ** (2 * draws[:, 4] - 1)
     wide, high = (area * shape).sqrt().clamp(max=1), (area / shape).sqrt().clamp(max=1)
@@ -182,7 +200,7 @@ def _areas(draws: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _area_crops(images: Tensor, draws: Tensor, size: int, flip: bool) -> Tensor:
-    """Return random parts (n, 3, size, size) of images (n, 3, H, H), sampled bilinearly."""
+    """Return random crops (n, 3, size, size) of images (n, 3, H, H), sampled bilinearly."""
     if not len(images):
         return images.new_empty(0, 3, size, size)
     left, top, wide, high = _areas(draws)
@@ -195,7 +213,7 @@ def _area_crops(images: Tensor, draws: Tensor, size: int, flip: bool) -> Tensor:
 
 
 def _floats(squares: Tensor) -> Tensor:
-    """Return (n, H, W, 3) bytes as (n, 3, H, W) floats; the memory keeps its order, which is what convolutions like."""
+    """Return (n, H, W, 3) bytes as (n, 3, H, W) floats in the memory format channels_last."""
     return squares.permute(0, 3, 1, 2).float()
 
 

@@ -1,1 +1,1 @@
-"""Networks: backbones q(x), the hash layer, and the `Hasher` that a person keeps."""
+"""Networks: backbones q(x), heads, and trained hashers."""

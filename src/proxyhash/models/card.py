@@ -1,7 +1,4 @@
-"""The card of a model: a README that says what it learned from, what was measured, what it is for and what it is not for.
-
-It is made of facts that lie in the model's folder, and of nothing else.
-"""
+"""Model cards: a README with training data, metrics, intended use and limits, made from the model's folder."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -15,7 +12,7 @@ from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.markdown import escape_markdown
 
 NAMES_SHOWN = 30
-# What the Hugging Face Hub reads; nothing in it comes from data.
+# Metadata for the Hugging Face Hub.
 _FRONT = """---
 library_name: proxyhash
 pipeline_tag: image-feature-extraction
@@ -48,7 +45,7 @@ def write_card(folder: Path) -> None:
 
 @contextmanager
 def refresh_card(folder: Path) -> Iterator[None]:
-    """Write the card anew after something was measured, unless a person has edited it."""
+    """Write the card again after new metrics, unless a person has edited it."""
     path = folder / CARD
     ours = not path.is_file() or path.read_text(encoding="utf-8") == model_card(folder)
     yield
@@ -62,7 +59,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return a JSON object, or nothing if there is none that can be read: whoever needs it says what is wrong with it."""
+    """Return a JSON object, or an empty dictionary if the file is missing or damaged."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -98,7 +95,7 @@ def _data(config: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     record, names = config["metadata"], config["class_names"]
     path = record.get("data", {}).get("path")
-    # A path may tell more about its owner than the owner wants to share.
+    # A whole path may hold private names.
     yield f"Learned from {escape_markdown(Path(path).name)}." if path else "What it learned from was not recorded."
     protocol = record.get("protocol")
     if protocol is None:

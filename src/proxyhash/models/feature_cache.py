@@ -1,4 +1,4 @@
-"""Features q(x) of every image of a data set, computed once: kept on disk, mapped into memory, continued after a kill."""
+"""Cache of the features q(x) of data sets on disk."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ from proxyhash.utils.legacy_names import feature_cache_crop
 from proxyhash.utils.paths import cache_root
 from proxyhash.utils.progress import Progress, no_progress
 
-SAVE_EVERY = 32  # batches; a kill loses at most these
+SAVE_EVERY = 32  # batches between two saves
 FORMAT = 2
 
 
@@ -42,9 +42,9 @@ def cached_features(
     folder: Path | None = None,
     progress: Progress = no_progress,
 ) -> CachedFeatures:
-    """Return the features of all images of a data set, from the cache if they are there.
+    """Return the features of all images of a data set, from the cache if possible.
 
-    The cache is keyed by the network's weights, the images and the transform: a changed one of these is another entry.
+    The key of an entry is a hash of the weights, the images and the transform. An interrupted extraction is resumed.
     """
     name = f"{dataset.name}-{backbone.config.name.replace('/', '-')}-{transform.size}"
     entry = (folder or cache_root() / "features") / f"{name}-{_key(dataset, backbone, transform)[:16]}"
@@ -68,7 +68,7 @@ def _read(entry: Path, shape: tuple[int, int]) -> CachedFeatures:
 
 
 def _extract(dataset: Dataset, backbone: Backbone, transform: Transform, entry: Path, progress: Progress) -> None:
-    """Fill `features.part` batch by batch, noting how far it is whole, and give it its name at the end."""
+    """Fill `features.part` batch by batch, save the progress, and rename it at the end."""
     try:
         entry.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -85,7 +85,7 @@ def _extract(dataset: Dataset, backbone: Backbone, transform: Transform, entry: 
         progress=progress,
     )
     for number, (indices, rows) in enumerate(outputs, 1):
-        values[begun : indices[-1] + 1] = np.nan  # what is not overwritten could not be read
+        values[begun : indices[-1] + 1] = np.nan  # rows that are not overwritten could not be read
         values[indices] = rows
         begun = int(indices[-1]) + 1
         if number % SAVE_EVERY == 0:
@@ -101,7 +101,7 @@ def _extract(dataset: Dataset, backbone: Backbone, transform: Transform, entry: 
 
 
 def _part(part: Path, mark: Path, shape: tuple[int, int]) -> tuple[np.memmap[tuple[int, ...], np.dtype[np.float32]], int]:
-    """Return the file to fill and how many rows of it are whole: what was begun if it is sound, or else a new one."""
+    """Return the file to fill and the number of its complete rows: an interrupted one if it is valid, or a new one."""
     try:
         done = json.loads(mark.read_text())["done"]
         values = np.lib.format.open_memmap(part, mode="r+")

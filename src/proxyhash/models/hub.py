@@ -1,4 +1,4 @@
-"""Models of the Hugging Face Hub: by repository and commit, from the local copy if there is one, and never any code."""
+"""Models of the Hugging Face Hub, pinned to a commit."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from proxyhash.models.storage import CALIBRATION, CARD, CONFIG, METRICS, PROXIES
 from proxyhash.utils import legacy_names
 from proxyhash.utils.errors import InputError
 
-# Tensors, JSON and the card: the ONNX file stays behind, and nothing that would be unpickled is even fetched.
+# Only tensors, JSON and the card are fetched: no pickles, and not the ONNX file.
 FETCHED = (CONFIG, WEIGHTS, PROXIES, CALIBRATION, METRICS, legacy_names.METRICS_FILE, CARD)
 
 _REPOSITORY = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+?)(@(?P<revision>.*))?")

@@ -1,4 +1,4 @@
-"""The embedding of section 3: pixels to features q(x), to nu(x) = tanh(L'q(x) + b)."""
+"""Networks from pixels to features q(x) and embeddings nu(x)."""
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ __all__ = ["HashHead", "HashNetwork", "HeadConfig", "NormalizedBackbone"]
 
 
 class NormalizedBackbone(nn.Module):
-    """A backbone that takes pixels (N, 3, H, W) from 0 to 255: the normalization travels with the network."""
+    """Backbone with its normalization, for pixels (N, 3, H, W) from 0 to 255."""
 
     mean: Tensor
     std: Tensor
@@ -22,7 +22,7 @@ class NormalizedBackbone(nn.Module):
         self.register_buffer("std", torch.tensor(backbone.config.std).view(1, 3, 1, 1), persistent=False)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Return features q (N, width)."""
+        """Return the features q (N, num_features)."""
         features: Tensor = self.backbone((pixels - self.mean) / self.std)
         return features
 

@@ -1,4 +1,4 @@
-"""A network as an ONNX file: for onnxruntime, which is several times faster than torch on a CPU, and for others."""
+"""Export of networks to ONNX files."""
 
 import logging
 import warnings
@@ -14,7 +14,7 @@ from proxyhash.models.runtime import Floats, OnnxBackend, TorchBackend
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 
-TOLERANCE = 1e-3  # of outputs whose size is about 1: beyond rounding, it would be another network
+TOLERANCE = 1e-3  # relative to the largest output
 CLEARLY_SIGNED = 1e-4  # outputs nearer to zero may round to either sign
 
 
@@ -46,7 +46,7 @@ def _write(network: nn.Module, path: Path, image_size: int, output: str) -> None
 
 
 def _compare(network: nn.Module, path: Path, image_size: int) -> None:
-    """Raise unless the file gives torch's outputs, in every clear sign, on pictures that are smooth, coarse and noisy."""
+    """Raise unless the file gives torch's outputs on smooth, coarse and noisy images, with the same signs."""
     pixels = _sample(image_size)
     ours, theirs = TorchBackend(network)(pixels), OnnxBackend(path)(pixels)
     scale = max(1.0, float(np.abs(ours).max()))
@@ -74,7 +74,7 @@ def _check_installed() -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter's remarks on its own inner life from the user."""
+    """Suppress warnings and log messages of the exporter."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

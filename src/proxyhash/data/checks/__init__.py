@@ -1,4 +1,4 @@
-"""Checks of data sets and protocols before training."""
+"""Checks of a data set and of a split, before training."""
 
 from proxyhash.data.checks.check import check_dataset
 from proxyhash.data.checks.report import DatasetReport, Finding

@@ -1,4 +1,4 @@
-"""`check_dataset`: everything that can be known before training, as one report."""
+"""Checks of images, labels and splits, collected in one report."""
 
 from collections.abc import Iterator
 

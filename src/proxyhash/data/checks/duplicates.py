@@ -1,4 +1,4 @@
-"""Pictures that occur twice: a nuisance in training, a leak between queries and what is searched."""
+"""Duplicate images, and leaks between queries and database or training set."""
 
 from collections.abc import Iterator
 

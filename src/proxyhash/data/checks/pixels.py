@@ -1,4 +1,4 @@
-"""One pass over all images: which cannot be read, and which are the same picture."""
+"""Digests of pixels, for unreadable and duplicate images."""
 
 import hashlib
 from collections.abc import Iterator

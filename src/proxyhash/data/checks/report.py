@@ -1,4 +1,4 @@
-"""The answer of a check: facts, and findings from "fine" to "do not train on this"."""
+"""Findings of a check, by severity."""
 
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ Level = Literal["ok", "note", "warning", "error"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. `examples` name a few of the items it is about."""
+    """One finding, with the number of items that it concerns and a few examples."""
 
     level: Level
     message: str
@@ -18,7 +18,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class DatasetReport:
-    """Summary of a data set, and the findings of its checks."""
+    """Summary of a data set, its findings, and the split that was checked."""
 
     summary: dict[str, object]
     findings: tuple[Finding, ...]
@@ -26,7 +26,7 @@ class DatasetReport:
 
     @property
     def worst_level(self) -> Level:
-        """Return the gravest level among the findings."""
+        """Return the most severe level among the findings."""
         order: tuple[Level, ...] = ("ok", "note", "warning", "error")
         return max((finding.level for finding in self.findings), key=order.index, default="ok")
 

@@ -24,10 +24,10 @@ class SplitIndices:
 
 @dataclass(frozen=True)
 class Split:
-    """Index sets into a data set, and the cutoff of its mAP.
+    """Index sets into a data set, and the cutoff of mAP.
 
-    Everything is tuned with `validation` as queries against `validation_database`, both out of the training set; `query`
-    and `database` are for the final number. `classes` are the classes (or tags) that training may see.
+    Settings are tuned with `validation` as queries against `validation_database`, both out of the training set; `query` and
+    `database` are for the final evaluation. `classes` are the classes (or tags) of the training set.
     """
 
     dataset: str
@@ -45,13 +45,13 @@ class Split:
 
     @property
     def training_set(self) -> Indices:
-        """Return all images that a final training may use: with those that were held out for tuning."""
+        """Return all training images, the validation set included."""
         return np.unique(np.concatenate([self.train, self.validation, self.validation_database]))
 
     def fingerprint(self) -> str:
-        """Return 16 hexadecimal digits of what is learned from, asked and searched: runs with equal ones are comparable.
+        """Return 16 hexadecimal digits of training set, queries and database: runs with equal fingerprints are comparable.
 
-        What is held out for tuning does not count: it is a choice of the run, not of the protocol.
+        The validation set is not included: it is a choice of the run, not of the protocol.
         """
         digest = hashlib.sha256()
         for name in ("training_set", "query", "database"):
@@ -60,10 +60,10 @@ class Split:
         return digest.hexdigest()[:16]
 
     def as_dict(self) -> dict[str, object]:
-        """Return what a result must say about its protocol."""
-        facts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*_SETS, "classes")}
+        """Return protocol, sizes and fingerprint, for records."""
+        described = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*_SETS, "classes")}
         sizes = {name: len(getattr(self, name)) for name in _SETS}
-        return {**facts, "classes": len(self.classes), "sizes": sizes, "fingerprint": self.fingerprint()}
+        return {**described, "classes": len(self.classes), "sizes": sizes, "fingerprint": self.fingerprint()}
 
     def __repr__(self) -> str:
         """Show the protocol and the sizes."""

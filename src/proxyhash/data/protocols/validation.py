@@ -1,4 +1,4 @@
-"""Validation images held out of the training set: never a query, never an image that only the final database has."""
+"""Validation sets, held out of the training set."""
 
 import numpy as np
 
@@ -10,15 +10,15 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import permutation
 
 HOLDOUT_FRACTION = 0.1  # of each class, held out as queries or for validation
-MAX_HOLDOUT = 10_000  # images that a hold-out takes at most: more would only cost time
-HOLDOUT_CLASSES = 0.2  # of the classes that training may see, held out to tune for unseen ones
-HOLDOUT_QUERIES = 0.2  # of the images of these classes
+MAX_HOLDOUT = 10_000  # images; more would cost time without adding precision
+HOLDOUT_CLASSES = 0.2  # fraction of the training classes, for validation on unseen classes
+HOLDOUT_QUERIES = 0.2  # fraction of their images
 
 NOTHING = np.zeros(0, np.int64)
 
 
 def split_validation(dataset: Dataset, train: Indices, what: str, seed: int) -> tuple[Indices, Indices, Indices]:
-    """Return what is left to train, the validation queries, and what these are searched in."""
+    """Return the remaining training set, the validation queries, and the validation database."""
     if what == "none":
         return train, NOTHING, NOTHING
     if what == "classes":
@@ -29,7 +29,7 @@ def split_validation(dataset: Dataset, train: Indices, what: str, seed: int) -> 
 
 
 def sample_holdout(dataset: Dataset, pool: Indices, seed: int, purpose: str) -> Indices:
-    """Return a share of the pool: of each class (a class of one image keeps it), or of all tagged images."""
+    """Return a fraction of the pool: of each class (a class of one image keeps it), or of all tagged images."""
     share = min(HOLDOUT_FRACTION, MAX_HOLDOUT / max(1, len(pool)))
     match dataset.require_labels():
         case ClassLabels(values=classes):
@@ -39,7 +39,7 @@ def sample_holdout(dataset: Dataset, pool: Indices, seed: int, purpose: str) -> 
 
 
 def _classes(dataset: Dataset, train: Indices, seed: int) -> tuple[Indices, Indices, Indices]:
-    """Hold out whole classes, so that what is tuned is how well unseen ones are searched."""
+    """Hold out whole classes, so that settings are tuned for unseen classes."""
     if not isinstance(dataset.labels, ClassLabels):
         raise InputError(f"{dataset.name} has tags: hold out images for validation, not classes.")
     values = dataset.labels.values

@@ -1,1 +1,1 @@
-"""One file for each way in which data sets lie on a disk; each gives a `Dataset`."""
+"""Readers of data sets on disk."""

@@ -1,4 +1,4 @@
-"""A folder of images: `root/class/*.jpg`, `root/{train,query,database}/class/*`, or `root/*.jpg` without labels."""
+"""Reader of folders: `root/class/*.jpg`, `root/{train,query,database}/class/*`, or `root/*.jpg` without labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ def _no_images(path: Path, skipped: SkippedItems) -> str:
 
 
 def _image_folders(root: Path, folders: Sequence[str]) -> list[_ImageFolder]:
-    """Return the folders to look into: those of classes, below those of parts if that is what the root holds."""
+    """Return the folders of images: class folders, inside folders of splits if the root holds those."""
     parts = {folder: SPLITS.index(SPLIT_NAMES[folder.lower()]) for folder in folders if folder.lower() in SPLIT_NAMES}
     classes = {folder: list_subfolders(root, folder) for folder in parts}
     if len(parts) < len(folders):
@@ -93,7 +93,7 @@ def _image_folders(root: Path, folders: Sequence[str]) -> list[_ImageFolder]:
 
 
 def _check_unmixed(root: Path, parts: list[str], others: list[str]) -> None:
-    """Refuse to guess: beside a folder of parts with classes inside, other folders are neither parts nor classes."""
+    """Raise where folders of splits with classes inside stand beside other folders: the layout is ambiguous."""
     if parts:
         raise InputError(
             f"{root} holds {', '.join(parts)} with classes inside, and beside it {', '.join(others[:3])}; "

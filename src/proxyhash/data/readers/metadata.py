@@ -1,4 +1,4 @@
-"""A folder of images with a `metadata.csv`: `file_name`, optionally `split`, and `label` or `tags`."""
+"""Reader of folders with a `metadata.csv`: `file_name`, optionally `split`, and `label` or `tags`."""
 
 import csv
 import os
@@ -126,7 +126,7 @@ def _check_columns(table: Path, columns: list[str]) -> None:
 
 
 def _split(row: dict[str, str | None], name: str, table: Path) -> int:
-    """Return the part that the column `split` names, or else the one that the file's first folder names."""
+    """Return the split of the column `split`, or else the split of the file's first folder."""
     if "split" in row:
         split = (row["split"] or "").strip().lower()
         if split and split not in SPLIT_NAMES:

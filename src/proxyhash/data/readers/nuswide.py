@@ -1,4 +1,4 @@
-"""NUS-WIDE, from its published image list and one file of zeros and ones for each tag."""
+"""Reader of NUS-WIDE: its image list, and one file of zeros and ones for each tag."""
 
 from pathlib import Path
 
@@ -16,22 +16,20 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
 
-def load_nuswide(record: DatasetInfo, folder: Path, *, strict: bool = False, progress: Progress = no_progress) -> Dataset:
+def load_nuswide(info: DatasetInfo, folder: Path, *, strict: bool = False, progress: Progress = no_progress) -> Dataset:
     """Return the images that have one of the most frequent tags (21 of 81), and these tags."""
-    listed = [
-        line.replace("\\", "/") for line in _lines(_one_of(record, folder, "ImageList/Imagelist.txt", "Imagelist.txt"))
-    ]
-    labels = _one_of(record, folder, "Groundtruth/AllLabels", "AllLabels")
+    listed = [line.replace("\\", "/") for line in _lines(_one_of(info, folder, "ImageList/Imagelist.txt", "Imagelist.txt"))]
+    labels = _one_of(info, folder, "Groundtruth/AllLabels", "AllLabels")
     files = sorted(labels.glob("Labels_*.txt"))
     if not files:
-        raise InputError(f"{labels} holds no Labels_*.txt; {folder} must hold {record.layout}.")
+        raise InputError(f"{labels} holds no Labels_*.txt; {folder} must hold {info.layout}.")
     tags = np.stack([_flags(path, len(listed)) for path in files], axis=1)
     names = tuple(path.stem.removeprefix("Labels_") for path in files)
-    images = _one_of(record, folder, "Flickr", "images", "Images")
+    images = _one_of(info, folder, "Flickr", "images", "Images")
     problems = SkippedItems(strict)
     present, paths = _present(images, listed, np.asarray(tags.any(1)), problems, progress)
-    whole = Dataset(record.name, FileImages(images, paths), TagLabels(tags[present], names), skipped=problems)
-    return whole.with_frequent_tags(min(record.num_classes, len(names)))
+    whole = Dataset(info.name, FileImages(images, paths), TagLabels(tags[present], names), skipped=problems)
+    return whole.with_frequent_tags(min(info.num_classes, len(names)))
 
 
 def _present(
@@ -56,11 +54,11 @@ def _present(
     return np.array(present, np.int64), paths
 
 
-def _one_of(record: DatasetInfo, folder: Path, *candidates: str) -> Path:
+def _one_of(info: DatasetInfo, folder: Path, *candidates: str) -> Path:
     for candidate in candidates:
         if (folder / candidate).exists():
             return folder / candidate
-    raise InputError(f"{folder} has no {candidates[0]}; it must hold {record.layout}.")
+    raise InputError(f"{folder} has no {candidates[0]}; it must hold {info.layout}.")
 
 
 def _lines(path: Path) -> list[str]:

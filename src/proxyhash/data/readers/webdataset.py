@@ -1,4 +1,4 @@
-"""Images inside of a tar file, in the layout of webdataset: cat7.jpg beside cat7.cls with its class."""
+"""Reader of tar files in the layout of webdataset: cat7.jpg beside cat7.cls with its class."""
 
 import hashlib
 import tarfile
@@ -18,7 +18,7 @@ LABEL = ".cls"
 
 @dataclass(frozen=True)
 class TarMember:
-    """Where a file lies in a tar file."""
+    """Name, offset and size of a file in a tar file."""
 
     name: str
     start: int
@@ -27,7 +27,7 @@ class TarMember:
 
 @dataclass(frozen=True)
 class TarImages:
-    """The images of a tar file, in its order, read where they lie; nothing is unpacked."""
+    """The images of a tar file, in its order; nothing is extracted."""
 
     path: Path
     members: tuple[TarMember, ...]
@@ -37,7 +37,7 @@ class TarImages:
         return len(self.members)
 
     def key(self, index: int) -> str:
-        """Return the name of the tar file and the name inside: where the image is found again."""
+        """Return the name of the tar file and the name inside."""
         return f"{self.path.name}/{self.members[index].name}"
 
     def read(self, index: int) -> Pixels:
@@ -49,11 +49,11 @@ class TarImages:
         return decode_square(self._bytes(index), side, fit)
 
     def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:
-        """Decode a part of the image to `out` (size, size, 3)."""
+        """Decode a crop of the image to `out` (size, size, 3)."""
         decode_crop(self._bytes(index), box, out)
 
     def pixels_in_memory(self, indices: Indices) -> None:  # noqa: ARG002
-        """Return nothing: files are decoded one by one."""
+        """Return None: files are decoded one by one."""
         return
 
     def fingerprint(self) -> str:
@@ -68,10 +68,10 @@ class TarImages:
 def tar_fingerprint(path: Path) -> str:
     """Return digits that change when a tar file does."""
     try:
-        facts = path.stat()
+        stat = path.stat()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
-    return hashlib.blake2b(f"{path.name}:{facts.st_size}:{facts.st_mtime_ns}".encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(f"{path.name}:{stat.st_size}:{stat.st_mtime_ns}".encode(), digest_size=16).hexdigest()
 
 
 def open_tar(path: Path) -> tuple[TarImages, list[tuple[str, ...]]]:

@@ -37,7 +37,7 @@ STAGES = (
 
 @dataclass(frozen=True)
 class Variant:
-    """How far a member of the family stretches the stages, and the file of its weights."""
+    """Width and depth multipliers of a variant, and the checksum of its weights."""
 
     name: str
     wider: float

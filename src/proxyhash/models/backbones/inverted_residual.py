@@ -1,4 +1,4 @@
-"""The block of MobileNetV2 and EfficientNet-Lite, padded as TensorFlow pads."""
+"""Inverted residual blocks of MobileNetV2 and EfficientNet-Lite, with TensorFlow's padding."""
 
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad, relu6
@@ -51,7 +51,7 @@ class ConvBnAct(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """Widen, convolve each channel by itself, narrow; and add the input where the shapes agree (MobileNetV2's block)."""
+    """MobileNetV2's block: expansion, depthwise convolution, projection, and a residual connection if the shapes agree."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int, momentum: float) -> None:
         super().__init__()

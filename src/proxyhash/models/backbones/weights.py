@@ -1,4 +1,4 @@
-"""Files of weights from outside: found, verified, read without running their code, and loaded to the last tensor."""
+"""Published weights: download, verification and strict loading."""
 
 import hashlib
 import io
@@ -28,7 +28,7 @@ def file_in_package(package: str, inside: str) -> Path:
 
 
 def official_file(url: str, sha256: str, given: Path | None) -> Path:
-    """Return the file `given`, or else the one of that address: from the cache, or downloaded and verified."""
+    """Return the file `given`, or the file of a URL from the cache, downloaded and verified if necessary."""
     if given is not None:
         return given
     official = Archive(url, "", sha256=sha256)
@@ -64,7 +64,7 @@ def _unpickled(content: bytes, path: Path) -> StateDict:
 
 
 def load_state(network: nn.Module, state: StateDict) -> None:
-    """Load `state` into `network`; every tensor must find its place, and every place its tensor."""
+    """Load `state` into `network`, or raise one sentence if names or shapes differ."""
     places = {name: tensor.shape for name, tensor in network.state_dict().items()}
     shapes = {name: tensor.shape for name, tensor in state.items()}
     problems = [
