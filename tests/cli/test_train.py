@@ -176,7 +176,7 @@ def test_resume_needs_the_same_command_and_a_refused_one_changes_nothing(
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     longer = command.replace("--epochs 1", "--epochs 2")
     assert "was started with epochs = 1, not 2; resume" in error(f"{longer} --resume", capsys)
-    assert "rate" in error(f"{command} --resume --lr 0.1", capsys)
+    assert "was started with lr = 0.004, not 0.1" in error(f"{command} --resume --lr 0.1", capsys)
     assert "There is no run to resume in" in error(f"{command}2 --resume", capsys)
     error(f"{command} --tau -1", capsys)
     error(f"{command} --transform paper-cifr", capsys)
@@ -210,7 +210,7 @@ def test_a_failed_run_leaves_the_good_model(tmp_path: Path, capsys: pytest.Captu
             "train digits --backbone convnet --method joint:distance_share -o new",
             "typed name:setting=value, not joint:distance_share.",
         ),
-        ("train digits --backbone convnt -o new", "There is no backbone 'convnt'; try 'convnet'."),
+        ("train digits --backbone convnt -o new", "There is no backbone 'convnt'; did you mean convnet?"),
         ("train digits --backbone convnet --protocol cifar -o new", "There is no protocol 'cifar' for digits"),
         (
             "train digits --bits 32,x -o new",
