@@ -52,7 +52,7 @@ def test_commands_stand_in_blocks_that_are_run(path: Path) -> None:
     stray = re.findall(r"^    (?:\$ )?(?:proxyhash|python|pip|make|torchrun|curl|import|from) .*", text, re.MULTILINE)
     assert not stray, "commands stand in ```console and Python in ```python"
     languages = set(re.findall(r"^```(\S+)$", path.read_text(encoding="utf-8"), re.MULTILINE))
-    assert languages <= {"console", "python", "output", "text", "{toctree}"}
+    assert languages <= {"console", "python", "toml", "output", "text", "{toctree}"}
 
 
 def test_shown_output_is_compared() -> None:

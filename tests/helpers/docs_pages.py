@@ -49,8 +49,7 @@ def read_page(path: Path) -> Page:
         mark = _MARK.search(before)
         if language == "output":
             steps[-1] = Step(steps[-1].line, steps[-1].language, steps[-1].text, body)
-        elif language in RUN:
-            file = _FILE.search(before)
+        elif (file := _FILE.search(before)) or language in RUN:
             step = Step(line, language, body) if file is None else Step(line, "file", body, file=file[1])
             found = _commands(line, body) if language == "console" else [step]
             if mark:

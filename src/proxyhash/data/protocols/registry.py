@@ -150,7 +150,7 @@ def make_split(
     --------
     >>> from proxyhash.data import load_dataset
     >>> make_split(load_dataset("digits"))
-    Split(holdout@1 of digits: 1,456 train, 161 validation, 1,456 validation database, 180 query, 1,617 database; top all)
+    Split(holdout@1 of digits: 1,458 train, 160 validation, 1,458 validation database, 179 query, 1,618 database; top all)
     """
     chosen = get_protocol(protocol or default_protocol(dataset), dataset.name)
     options = SplitOptions(check_int("The seed", seed, 0), check_int("The fold", fold, 0))
