@@ -24,12 +24,13 @@ OTHER = replace(RECORD, bits=32, metrics={"map": 0.75})
 
 
 def test_records_are_read_as_written(tmp_path: Path) -> None:
-    store = RecordStore(tmp_path)
+    folder = tmp_path / "experiment"
+    store = RecordStore(folder)
     store.append(RECORD)
     store.append(OTHER)
-    assert [file.name for file in tmp_path.iterdir()] == [RECORDS_FILE]
-    assert len((tmp_path / RECORDS_FILE).read_text().splitlines()) == 2
-    assert read_records(tmp_path.parent) == [RECORD, OTHER]
+    assert [file.name for file in folder.iterdir()] == [RECORDS_FILE]
+    assert len((folder / RECORDS_FILE).read_text().splitlines()) == 2
+    assert read_records(tmp_path) == [RECORD, OTHER]
 
 
 def test_record_is_found_by_its_settings(tmp_path: Path) -> None:
