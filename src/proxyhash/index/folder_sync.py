@@ -12,7 +12,7 @@ from proxyhash.codes.bits import Packed, binarize, pack
 from proxyhash.index.base import Index
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.items import FileStat, Labels
-from proxyhash.index.results import AddResult
+from proxyhash.index.results import AddResult, BatchResult
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,12 +48,8 @@ class FolderSync(Protocol):
         """Return those of the keys that are in the index, from any folder."""
         ...
 
-    def begin(self) -> None:
-        """Prepare for `store`."""
-        ...
-
-    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> int:
-        """Store a batch durably, and return how many items it replaced."""
+    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> BatchResult:
+        """Store a batch durably, without files that another process has stored meanwhile."""
         ...
 
 
@@ -83,17 +79,16 @@ def add_folder(
     known = sync.known_files()
     plan = plan_sync(known, dataset.images, prefix, problems)
     _check_foreign_keys(sync, [plan.keys[number] for number in plan.to_encode], known)
-    if len(plan.to_encode):
-        sync.begin()
-    added = replaced = 0
+    stored = replaced = unchanged = 0
     for numbers, codes in _encode_batches(index, dataset.images, plan.to_encode, problems, on_progress, embed_batches):
         stats = [plan.stats[number] or FileStat(-1, -1) for number in numbers]
         labels = [dataset.labels_of(int(number)) for number in numbers]
-        replaced += sync.store(codes, [plan.keys[number] for number in numbers], labels, stats)
-        added += len(numbers)
+        result = sync.store(codes, [plan.keys[number] for number in numbers], labels, stats)
+        stored, replaced, unchanged = stored + len(numbers), replaced + result.replaced, unchanged + result.unchanged
     removed = index.remove(plan.deleted) if prune and plan.deleted else 0
     seconds = time.monotonic() - start
-    return AddResult(added - replaced, replaced, plan.unchanged, removed, len(plan.to_encode) - added, seconds)
+    added, unreadable = stored - replaced - unchanged, len(plan.to_encode) - stored
+    return AddResult(added, replaced, plan.unchanged + unchanged, removed, unreadable, seconds)
 
 
 def plan_sync(known: dict[str, FileStat], images: "FileImages", prefix: str, problems: "SkippedItems") -> SyncPlan:

@@ -7,7 +7,9 @@ from pathlib import Path
 from proxyhash.codes.bits import Packed
 from proxyhash.index.local import items, transactions
 from proxyhash.index.local.index import LocalIndex
-from proxyhash.index.local.items import FileStat, Labels
+from proxyhash.index.local.items import FileStat, Labels, Source
+from proxyhash.index.local.transactions import ItemBatch
+from proxyhash.index.results import BatchResult
 
 
 @dataclass
@@ -18,27 +20,26 @@ class LocalFolderSync:
     root: Path
     prefix: str
     version: int = 0
-    source: int = 0
 
     def __post_init__(self) -> None:
         """Store the version: batches are refused once the index has moved to another model."""
         self.version = self.index.store.active_version
 
+    @property
+    def source(self) -> Source:
+        """Return the folder as the index stores it."""
+        return Source(self.root, self.prefix)
+
     def known_files(self) -> dict[str, FileStat]:
         """Return the keys that came from this folder, with their files' size and time."""
-        return items.files_of_source(self.index.store, self.root, self.prefix)
+        return items.files_of_source(self.index.store, self.source)
 
     def existing_keys(self, keys: Sequence[str]) -> set[str]:
         """Return those of the keys that exist."""
         return set(items.ids_by_key(self.index.store, keys))
 
-    def begin(self) -> None:
-        """Store the folder, which gives it a number."""
-        with self.index.store.writing():
-            self.source = items.add_source(self.index.store, self.root, self.prefix)
-
-    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> int:
+    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> BatchResult:
         """Store a batch in one transaction, and return how many items it replaced."""
         store = self.index.store
         transactions.recluster_if_grown(store, codes, self.index.proxy_codes)
-        return transactions.add_batch(store, transactions.ItemBatch(self.version, codes, keys, labels, self.source, stats))
+        return transactions.add_batch(store, ItemBatch(self.version, codes, keys, labels, self.source, stats))

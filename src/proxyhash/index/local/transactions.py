@@ -1,7 +1,7 @@
 """Writes to a local index: each function is one transaction or a sequence of them, each complete or absent."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -18,10 +18,10 @@ from proxyhash.index.clusters.centroids import (
 from proxyhash.index.item_ids import ClusterIds
 from proxyhash.index.local import blocks, items
 from proxyhash.index.local.blocks import Block
-from proxyhash.index.local.items import FileStat, Labels
+from proxyhash.index.local.items import FileStat, Labels, Source
 from proxyhash.index.local.store import Store
+from proxyhash.index.results import BatchResult
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.legacy_names import IndexNames as Sql
 from proxyhash.utils.parallel import prefetch
 from proxyhash.utils.random import generator
 
@@ -37,7 +37,7 @@ class ItemBatch:
     codes: Packed
     keys: Sequence[str]
     labels: Labels | None = None
-    source: int | None = None
+    source: Source | None = None
     files: Sequence[FileStat] | None = None
     assignment: "Assignment | None" = None  # computed before, while another batch was written
 
@@ -51,6 +51,13 @@ class ItemBatch:
         files = None if self.files is None else self.files[rows]
         return ItemBatch(self.version, self.codes[rows], self.keys[rows], labels, self.source, files)
 
+    def without(self, keys: Container[str]) -> "ItemBatch":
+        """Return the items with other keys."""
+        rows = [row for row, key in enumerate(self.keys) if key not in keys]
+        labels = None if self.labels is None else [self.labels[row] for row in rows]
+        files = None if self.files is None else [self.files[row] for row in rows]
+        return ItemBatch(self.version, self.codes[rows], [self.keys[row] for row in rows], labels, self.source, files)
+
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
@@ -60,34 +67,57 @@ class Assignment:
     centroids: Packed | None
 
 
-def add_batch(store: Store, batch: ItemBatch) -> int:
+def add_batch(store: Store, batch: ItemBatch) -> BatchResult:
     """Add a batch in one transaction, and return how many items with the same keys it replaced."""
     with store.writing() as generation:
-        version, centroids = active_centroids(store)
-        if version != batch.version:
+        meta = store.meta()
+        if meta.active_version != batch.version:
             raise InputError("The index was moved to another model meanwhile; run it again.")
-        first = store.next_id
-        if first + len(batch) > MAX_ITEM_ID:
+        if meta.next_id + len(batch) > MAX_ITEM_ID:
             raise InputError(f"An index holds at most {MAX_ITEM_ID:,} items, counting those that were replaced or removed.")
-        item_ids = range(first, first + len(batch))
-        replaced = 0
+        source = None if batch.source is None else items.add_source(store, batch.source)
+        result = BatchResult(0)
         try:
             store.run("SAVEPOINT items")
-            items.insert_items(store, item_ids, batch.keys, batch.labels, batch.source, batch.files)
+            _insert(store, batch, meta.next_id, source)
         except sqlite3.IntegrityError:  # rare, so that looking up every key beforehand would be a waste
             store.run("ROLLBACK TO items")
-            old = np.sort(np.fromiter(items.ids_by_key(store, batch.keys).values(), np.uint32))
-            items.delete_items(store, old)
-            blocks.remove_codes(store, version, old, generation)
-            items.insert_items(store, item_ids, batch.keys, batch.labels, batch.source, batch.files)
-            replaced = len(old)
-        numbers = np.arange(first, first + len(batch), dtype=np.uint32)
-        assigned = batch.assignment
-        if assigned is None or not np.array_equal(assigned.centroids, centroids):  # type: ignore[arg-type]  # None equals None
-            assigned = Assignment(assign_clusters(batch.codes, centroids), centroids)
-        blocks.append_codes(store, version, Block(numbers, assigned.clusters, batch.codes), generation)
-        store.set_meta(Sql.NEXT_ID, first + len(batch))
-    return replaced
+            batch, result = _remove_existing(store, batch, source, generation)
+            _insert(store, batch, meta.next_id, source)
+        _append_codes(store, batch, meta.next_id, generation)
+        store.set_meta(next_id=meta.next_id + len(batch))
+    return result
+
+
+def _insert(store: Store, batch: ItemBatch, first_id: int, source: int | None) -> None:
+    item_ids = range(first_id, first_id + len(batch))
+    items.insert_items(store, item_ids, batch.keys, batch.labels, source, batch.files)
+
+
+def _remove_existing(store: Store, batch: ItemBatch, source: int | None, generation: int) -> tuple[ItemBatch, BatchResult]:
+    """Remove the items that a batch replaces; return the batch without files that another process stored meanwhile."""
+    stats = {} if batch.files is None else dict(zip(batch.keys, batch.files, strict=True))
+    unchanged, old = set(), []
+    for row in items.rows_by_key(store, batch.keys):
+        stat = stats.get(row.key)
+        if stat is not None and (row.source, row.size, row.mtime_ns) == (source, stat.size, stat.mtime_ns):
+            unchanged.add(row.key)
+        else:
+            old.append(row.item_id)
+    item_ids = np.sort(np.array(old, np.uint32))
+    items.delete_items(store, item_ids)
+    blocks.remove_codes(store, batch.version, item_ids, generation)
+    return batch.without(unchanged) if unchanged else batch, BatchResult(len(old), len(unchanged))
+
+
+def _append_codes(store: Store, batch: ItemBatch, first_id: int, generation: int) -> None:
+    """Add the codes of a batch in their clusters."""
+    centroids = store.centroids(batch.version)
+    assigned = batch.assignment
+    if assigned is None or not np.array_equal(assigned.centroids, centroids):  # type: ignore[arg-type]  # None equals None
+        assigned = Assignment(assign_clusters(batch.codes, centroids), centroids)
+    item_ids = np.arange(first_id, first_id + len(batch), dtype=np.uint32)
+    blocks.append_codes(store, batch.version, Block(item_ids, assigned.clusters, batch.codes), generation)
 
 
 def add_batches(store: Store, batch: ItemBatch) -> int:
@@ -95,21 +125,20 @@ def add_batches(store: Store, batch: ItemBatch) -> int:
     starts = range(0, len(batch), CODES_PER_TRANSACTION)
     parts = [batch.select(slice(first, first + CODES_PER_TRANSACTION)) for first in starts]
     if len(parts) == 1:
-        return add_batch(store, parts[0])
+        return add_batch(store, parts[0]).replaced
     _, centroids = active_centroids(store)
     replaced = 0
     with ThreadPoolExecutor(1) as pool:
         assigned = ((part, pool.submit(assign_clusters, part.codes, centroids)) for part in parts)
         for part, clusters in prefetch(assigned, 1):
-            replaced += add_batch(store, replace(part, assignment=Assignment(clusters.result(), centroids)))
+            replaced += add_batch(store, replace(part, assignment=Assignment(clusters.result(), centroids))).replaced
     return replaced
 
 
 def remove_keys(store: Store, keys: Sequence[str]) -> int:
     """Remove items in one transaction: all of them, or none if one is unknown."""
     with store.writing() as generation:
-        found = items.ids_by_key(store, keys)
-        items.check_found(keys, found)
+        found = items.require_ids(store, keys, "; nothing was removed")
         item_ids = np.sort(np.fromiter(found.values(), np.uint32, len(found)))
         items.delete_items(store, item_ids)
         blocks.remove_codes(store, store.active_version, item_ids, generation)
@@ -118,16 +147,15 @@ def remove_keys(store: Store, keys: Sequence[str]) -> int:
 
 def active_centroids(store: Store) -> tuple[int, Packed | None]:
     """Return the active version and its centroids."""
-    version = store.active_version
-    return version, store.centroids(version)
+    with store.reading():
+        version = store.active_version
+        return version, store.centroids(version)
 
 
 def recluster_if_grown(store: Store, incoming: Packed, proxies: Callable[[], Packed | None]) -> None:
     """Choose centroids before codes are added, if the index becomes large, or much larger than when they were chosen."""
-    version = store.active_version
-    clustered_at = store.version_info(version).clustered_at
-    count = blocks.count_codes(store, version)
-    if count + len(incoming) >= max(MIN_CODES_FOR_CLUSTERS, RECLUSTER_GROWTH * clustered_at):
+    info = store.active_info()
+    if info.num_codes + len(incoming) >= max(MIN_CODES_FOR_CLUSTERS, RECLUSTER_GROWTH * info.clustered_at):
         recluster(store, incoming, proxies())
 
 

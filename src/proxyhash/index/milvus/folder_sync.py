@@ -9,6 +9,7 @@ from proxyhash.codes.bits import Packed
 from proxyhash.index.local.items import FileStat, Labels
 from proxyhash.index.milvus.index import MilvusIndex
 from proxyhash.index.milvus.rows import format_file
+from proxyhash.index.results import BatchResult
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,9 @@ class MilvusFolderSync:
         """Return those of the keys that exist."""
         return set(self.index.rows(keys, ["key"]))
 
-    def begin(self) -> None:
-        """Do nothing: a folder is known by its items."""
-
-    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> int:
+    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> BatchResult:
         """Store a batch, and return how many items it replaced."""
         source = self.source
         paths = (self.root / key.removeprefix(self.prefix) for key in keys)
         files = [format_file(source, path, stat) for path, stat in zip(paths, stats, strict=True)]
-        return self.index.store(codes, keys, labels, files)
+        return BatchResult(self.index.store(codes, keys, labels, files))
