@@ -14,7 +14,7 @@ from rich.text import Text
 from proxyhash.cli.output import print_result
 from proxyhash.cli.parameters import Flag, Int, Json
 from proxyhash.cli.progress import counting_bar, progress_bars
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import DamagedError, InputError
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
@@ -140,10 +140,14 @@ def verify(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = 
     json_
         Print JSON.
     """
+    from proxyhash.index.maintenance import VerifyReport
     from proxyhash.index.maintenance import verify as verify_index
 
-    with open_local_index(index_) as opened:
-        found = verify_index(opened)
+    try:
+        with open_local_index(index_) as opened:
+            found = verify_index(opened)
+    except DamagedError as error:  # it cannot even be opened
+        found = VerifyReport(0, 0, (str(error),))
     if json_:
         print(json.dumps(found.as_dict(), indent=2))
     else:

@@ -39,22 +39,27 @@ class VerifyReport:
 
 def verify(index: LocalIndex) -> VerifyReport:
     """Read the whole index, and check the file, its checksums, and that items and codes belong together."""
-    store, problems = index.store, []
+    store = index.store
+    problems: list[str] = []
+    count = num_blocks = 0
     with store.reading():
         for (message,) in store.rows("PRAGMA integrity_check(10)"):
             if message != "ok":
                 problems.append(f"SQLite says: {message}.")
-        item_ids, wrong = items.verify_items(store)
-        problems += wrong
-        active, infos = store.active_version, store.list_versions()
-        for version in infos:
-            coded, wrong = _verify_codes(store, version)
+        try:
+            meta, infos = store.meta(), store.list_versions()
+            count, num_blocks = store.active_info().num_codes, store.active_info().num_blocks
+            item_ids, wrong = items.verify_items(store)
             problems += wrong
-            if version == active:
-                problems += _mismatches(item_ids.astype(np.int64), coded, store.meta().next_id)
-        problems += _model_problems(index)
-        count = infos[active].num_codes
-    return VerifyReport(count, infos[active].num_blocks, tuple(dict.fromkeys(problems)))
+            for version in infos:
+                coded, wrong = _verify_codes(store, version)
+                problems += wrong
+                if version == meta.active_version:
+                    problems += _mismatches(item_ids.astype(np.int64), coded, meta.next_id)
+            problems += _model_problems(index)
+        except InputError as error:
+            problems.append(str(error))
+    return VerifyReport(count, num_blocks, tuple(dict.fromkeys(problems)))
 
 
 def _verify_codes(store: Store, version: int) -> tuple[Int64s, list[str]]:

@@ -13,7 +13,7 @@ from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
 from proxyhash.utils.atomic_io import sync_folder, umask
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import DamagedError, InputError
 from proxyhash.utils.locks import exclusive_lock
 
 COMMITS_FILE = "commits"
@@ -35,7 +35,7 @@ def read_commits(folder: Path) -> CommitCount | None:
 
     Raises
     ------
-    InputError
+    DamagedError
         If neither slot of the file is intact.
     """
     path = folder / COMMITS_FILE
@@ -47,7 +47,7 @@ def read_commits(folder: Path) -> CommitCount | None:
         raise InputError(f"Cannot read {path}: {error.strerror}.") from error
     found = _newest(content)
     if found is None:
-        raise InputError(
+        raise DamagedError(
             f"{path} is damaged, so that lost commits would not be noticed; restore a backup, or extract what is intact "
             f"with: proxyhash index salvage {folder} NEW."
         )

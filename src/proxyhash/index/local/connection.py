@@ -4,7 +4,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import DamagedError, InputError
 
 READ_CACHE = -512  # page cache of a reader in KB; readers hold codes in memory, not pages
 
@@ -61,13 +61,13 @@ _MESSAGES = {
 }
 
 
-def describe_error(error: sqlite3.Error, path: Path) -> str:
+def translate_error(error: sqlite3.Error, path: Path) -> InputError:
     """Return an error of SQLite as one helpful sentence."""
     name = getattr(error, "sqlite_errorname", "")
     for kinds, text in _MESSAGES.items():
         if name.startswith(kinds):
-            return text.format(path=path, name=name, error=error)
-    return damaged(path, str(error))
+            return InputError(text.format(path=path, name=name))
+    return DamagedError(damaged(path, str(error)))
 
 
 def damaged(path: Path, reason: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from proxyhash.index.local.commits import CommitCount, read_commits, write_commits
 from proxyhash.index.local.connection import damaged
 from proxyhash.index.local.schema import FORMAT_VERSION, item_checksum, meta_checksum, row_checksum
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import DamagedError
 from proxyhash.utils.formats import RELEASE
 from proxyhash.utils.legacy_names import INDEX_COLUMNS_1, INDEX_TABLES_1
 from proxyhash.utils.progress import Progress, no_progress
@@ -121,7 +121,7 @@ def _update_blocks(connection: sqlite3.Connection, path: Path, *, strict: bool) 
         if zlib.crc32(codes, zlib.crc32(item_ids, zlib.crc32(clusters))) == info[-1]:
             connection.execute("UPDATE blocks SET info_checksum = ? WHERE number = ?", (row_checksum(*info), number))
         elif strict:
-            raise InputError(damaged(path, f"block {number} does not match its checksum"))
+            raise DamagedError(damaged(path, f"block {number} does not match its checksum"))
         else:
             connection.execute("DELETE FROM blocks WHERE number = ?", (number,))
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from proxyhash.codes.bits import Packed
 from proxyhash.index.local.commits import CommitCount, read_commits, write_commits
-from proxyhash.index.local.connection import READ_CACHE, connect, damaged, describe_error
+from proxyhash.index.local.connection import READ_CACHE, connect, damaged, translate_error
 from proxyhash.index.local.migrations import migrate, migrated_copy
 from proxyhash.index.local.schema import (
     APPLICATION_ID,
@@ -30,7 +30,7 @@ from proxyhash.index.local.schema import (
     row_checksum,
 )
 from proxyhash.utils.atomic_io import sync_folder
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import DamagedError, InputError
 from proxyhash.utils.formats import RELEASE, check_format
 
 _WRITE_CACHE = -32768  # page cache of a writer in KB
@@ -92,7 +92,7 @@ class Store:
         except FileExistsError:
             pass
         except sqlite3.Error as error:
-            raise InputError(describe_error(error, path)) from error
+            raise translate_error(error, path) from error
         except OSError as error:
             raise InputError(f"Cannot write {path}: {error.strerror}.") from error
         finally:
@@ -108,6 +108,8 @@ class Store:
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return all rows of a query."""
         with self._lock, self._translate_errors():
+            if not self._in_transaction():
+                self._reconnect_if_replaced()
             return self._connection.execute(statement, values).fetchall()
 
     def each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
@@ -141,7 +143,7 @@ class Store:
 
     def raise_damaged(self, reason: str) -> NoReturn:
         """Raise the InputError of a damaged index."""
-        raise InputError(damaged(self.path, reason))
+        raise DamagedError(damaged(self.path, reason))
 
     def meta(self) -> Meta:
         """Return the numbers that describe the index."""
@@ -279,8 +281,8 @@ class Store:
 
     def _connect(self) -> None:
         """Open the file, migrate an older format, and check that it is an index without lost commits."""
-        self._file = _file_identity(self.path)
         self._connection = connect(self.path, self._wait)
+        self._file = _file_identity(self.path)
         self.times_opened += 1
         if self.value("PRAGMA application_id") != APPLICATION_ID:
             raise InputError(f"{self.path} is a database, but not an index of proxyhash.")
@@ -316,10 +318,18 @@ class Store:
 
     def _reconnect_if_replaced(self) -> None:
         """Open the file again if another one has taken its place. Never inside a transaction."""
-        if _file_identity(self.path) == self._file:
+        found = _file_identity(self.path)
+        if found is not None and found == self._file:
             return
-        self._connection.close()
-        self._connect()
+        old = self._connection
+        try:
+            self._connect()
+        except BaseException:
+            if self._connection is not old:
+                self._connection.close()
+            self._connection, self._file = old, None  # the next transaction tries again
+            raise
+        old.close()
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -328,7 +338,7 @@ class Store:
         except sqlite3.IntegrityError:
             raise
         except sqlite3.Error as error:
-            raise InputError(describe_error(error, self.path)) from error
+            raise translate_error(error, self.path) from error
 
 
 def create_tables(connection: sqlite3.Connection, index_id: str) -> None:
