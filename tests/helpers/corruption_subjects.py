@@ -1,6 +1,5 @@
 """Files of every format, and the answers that they give."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
