@@ -160,7 +160,7 @@ class Log:
             event["wrong"] = str(error)
         except InputError as error:
             event["refused" if REFUSALS.search(str(error)) else "error"] = str(error)
-        except Exception:  # noqa: BLE001  # every kind of failure is counted, with its text
+        except Exception:  # every kind of failure is counted, with its text
             event["error"] = traceback.format_exc()
         if job is not None:
             event["job"] = job

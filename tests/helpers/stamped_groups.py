@@ -216,7 +216,7 @@ class GroupWriter:
 
 
 class GroupReader:
-    """Searches random groups and raises a WrongAnswerError if an answer fits no committed state, or an older one than before."""
+    """Searches random groups; raises a WrongAnswerError if an answer fits no committed state, or an older one than seen."""
 
     def __init__(self, index: Index, progress: Progress, seed: Sequence[int] = (0,)) -> None:
         self.index, self.progress = index, progress
@@ -282,7 +282,7 @@ def check_distances(query: Packed, matches: Matches) -> None:
 
 
 def check_group(groups: int, group: int, found: Sequence[Match]) -> int | None:
-    """Return the stamp of a group in an answer, None if it is absent; raise a WrongAnswerError if it is not one whole state."""
+    """Return the stamp of a group in an answer, None if it is absent; raise a WrongAnswerError if it is no whole state."""
     if not found:
         return None
     stamps = {stamp_of(match) for match in found}
