@@ -112,9 +112,12 @@ class ImageReader:
         file = self.images.path(self.images.keys(group)[member])
         everything = len(self.images) * MEMBERS
         (matches,), seconds = timed(lambda: self.index.search(file, everything, with_codes=True, threads=1))
-        if len(matches):
-            model = check_models(self.images, matches)
-            self._check(self.images.codes[model, group, member], matches, before)
+        model = check_models(self.images, matches)
+        encoded = self.images.codes[:, group, member]  # by each model
+        nearest = np.frombuffer(matches[0].code or b"", np.uint8) if len(matches) else encoded[model]
+        if len(matches) and np.bitwise_count(encoded[model] ^ nearest).sum() != matches[0].distance:
+            raise WrongAnswerError(f"The codes are those of model {model}, and the query is that of another one.")
+        self._check(encoded[model], matches, before)
         return Operation("search by image", seconds)
 
     def read_all(self, before: NDArray[np.int64] | None = None) -> Operation:

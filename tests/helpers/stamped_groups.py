@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,15 +117,18 @@ class Ledger:
     """Changes of one writer, each synced to disk before it begins and after it was acknowledged."""
 
     def __init__(self, path: Path) -> None:
-        self._file: IO[str] = path.open("a", encoding="ascii")
-        self._file.write("\n")  # ends the line that a killed writer was at
-        self._file.flush()
+        self._path = path
+        self._write("\n")  # ends the line that a killed writer was at
 
     def append(self, event: str, group: int, state: int) -> None:
         """Write a line and sync it: "begin" or "done", the group and its state."""
-        self._file.write(f"{event} {group} {state} .\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._write(f"{event} {group} {state} .\n")
+
+    def _write(self, line: str) -> None:
+        with self._path.open("a", encoding="ascii") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 @dataclass(frozen=True)
