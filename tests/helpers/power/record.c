@@ -154,8 +154,10 @@ static void opened(int fd, int flags) {
     char path[PATH_MAX];
     set_handle(fd, 0);
     if (fd < 0 || (flags & O_PATH) || !path_of(fd, path)) return;
+    struct stat64 status;
+    uint64_t inode = fstat64(fd, &status) ? 0 : status.st_ino;
     set_handle(fd, ++last_handle);
-    append(OPEN, last_handle, flags, path, strlen(path), 0, 0);
+    append(OPEN, last_handle, flags, path, strlen(path), &inode, sizeof inode);
 }
 
 static int open_at(int at, const char *path, int flags, mode_t mode) {

@@ -35,7 +35,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Operation:
-    """One line of the record: `first` is data, a path or a text, `second` the second path."""
+    """One line of the record: `first` is data, a path or a text, `second` the second path, or the inode of an open file."""
 
     kind: Kind
     handle: int
@@ -169,6 +169,7 @@ class Disk:
         self._durable: dict[int, dict[str, int]] = {ROOT: {}}
         self._renames: list[Rename] = []  # not durable, in order
         self._handles: dict[int, int] = {}
+        self._inodes: dict[int, int] = {}  # nodes by the numbers that the real file system gave them
         for path in sorted(initial):
             content = initial[path]
             node = self._new(File(bytearray(content)) if isinstance(content, bytes) else content)
@@ -239,15 +240,31 @@ class Disk:
             self._handles[operation.handle] = ROOT
             return False
         folder, name = self._locate(operation.first)
+        inode = int.from_bytes(operation.second, "little")
+        known = self._inodes.get(inode)
+        if known is not None and self._now[folder].get(name) != known:
+            self._infer_rename(known, folder, name, is_created=bool(operation.number & os.O_CREAT))
         node = self._now[folder].get(name)
         is_new = node is None
         if node is None:
+            assert operation.number & os.O_CREAT, f"{os.fsdecode(operation.first)} came from nowhere"
             node = self._new(File(bytearray()))
             self._change(Rename([(folder, name, node)]))
-        self._handles[operation.handle] = node
+        self._handles[operation.handle] = self._inodes[inode] = node
         if operation.number & os.O_TRUNC:
             self._file(operation.handle).changes.append(Change(Kind.TRUNCATE, 0))
         return is_new or bool(operation.number & os.O_TRUNC)
+
+    def _infer_rename(self, node: int, folder: int, name: str, *, is_created: bool) -> None:
+        """Follow a rename by a direct system call, which is noticed when the file is next opened.
+
+        safetensors renames its own temporary file so. A new file may have the inode of a deleted one.
+        """
+        places = [(old, each) for old, entries in self._now.items() for each, found in entries.items() if found == node]
+        if places:
+            self._change(Rename([(*places[0], None), (folder, name, node)]))
+        else:
+            assert is_created or name in self._now[folder], f"{name} came from nowhere"
 
     def _change(self, rename: Rename) -> None:
         rename.apply(self._now)
