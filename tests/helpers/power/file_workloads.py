@@ -3,7 +3,8 @@
 python -m helpers.power.file_workloads NAME ROOT
 
 Each step changes one kind of file and is acknowledged with the kind and the value that reading it gives. After a cut, a
-kind has the value that was acknowledged last, or that of the step that the cut interrupted.
+kind has the value that was acknowledged last, or that of the step that the cut interrupted. The start of a run has a value
+between: the old run is gone, and the new one does not exist yet.
 """
 
 import hashlib
@@ -78,7 +79,7 @@ def read_lines(root: Path) -> Any:
     found = [_parsed(line) for line in split_json_lines(path.read_bytes())]
     append_json_line(path, {"number": -1})  # the file stays usable
     assert _parsed(split_json_lines(path.read_bytes())[-1]) == -1, "a line after the cut cannot be read"
-    return [number for number in found if number is not None]
+    return [number for number in found if number is not None] or None
 
 
 def _parsed(line: bytes) -> int | None:
@@ -109,7 +110,7 @@ def read_records(root: Path) -> Any:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ProxyhashWarning)  # a line that a cut tore is left out with a warning
-        return [record.name for record in RecordStore(root / "grid").read()]
+        return [record.name for record in RecordStore(root / "grid").read()] or None
 
 
 # ---- proxies and shards
@@ -185,7 +186,7 @@ def runs(root: Path) -> Iterator[Mark]:
         state = run_state(run)
         manager = CheckpointManager(root / "runs" / "run")
         manager.start({"run": run}, resume=False)
-        yield {"runs": [run, 0, []], "best": None}
+        yield {"runs": [run, 0, []], "best": None, "interrupted": {"runs": None}}
         for epoch in range(1, 4):
             state.progress = TrainProgress(epoch)
             manager.log_epoch({"epoch": epoch, "map": 0.1 * epoch, "note": "x" * 700})
@@ -279,7 +280,7 @@ def check_files(root: Path, before: Sequence[Mark], following: Mark | None) -> N
     for kind, read in READERS.items():
         possible = [acknowledged.get(kind)]
         if following is not None and kind in following:
-            possible.append(following[kind])
+            possible += [following[kind], *following.get("interrupted", {}).values()]
         found = read(root)
         assert found in possible, f"{kind}: read {str(found)[:150]}, possible {str(possible)[:300]}"
 

@@ -66,7 +66,9 @@ class Steps:
         codes, keys = clustered_codes(count, BITS // 8, seed), make_keys(count, first)
         labels = [(f"label {seed}",) for _ in keys]
         self.index.add(codes, keys, labels)
-        self.items |= {key: [code.tobytes().hex(), list(label)] for key, code, label in zip(keys, codes, labels, strict=True)}
+        self.items |= {
+            key: [code.tobytes().hex(), list(label)] for key, code, label in zip(keys, codes, labels, strict=True)
+        }
         self.done()
 
     def remove(self, count: int, first: int) -> None:

@@ -136,7 +136,9 @@ def check_cuts(recording: Recording, check: Check, *, seed: int, max_cuts: int |
                 seen.add(state)
                 problem = _problem(scratch / "state", tree, check, before, following)
                 if problem:
-                    failures.append(f"cut after operation {number} ({operation.kind.name}), {variant}, seed {seed}: {problem}")
+                    failures.append(
+                        f"cut after operation {number} ({operation.kind.name}), {variant}, seed {seed}: {problem}"
+                    )
     kinds = [operation.kind for operation in recording.operations]
     return Counts(_count_changes(recording), kinds.count(Kind.SYNC), len(chosen), len(seen), tuple(failures))
 
@@ -144,7 +146,10 @@ def check_cuts(recording: Recording, check: Check, *, seed: int, max_cuts: int |
 def _states(disks: list[Disk], seed: int, number: int) -> Iterator[tuple[str, Tree]]:
     for kind, disk in zip(("strict", "journaling"), disks, strict=True):
         for names, data in VARIANTS:
-            yield f"{kind} disk, names: {names}, data: {data}", disk.tree(names, data, Random(f"{seed}/{number}/{kind}/{data}"))
+            yield (
+                f"{kind} disk, names: {names}, data: {data}",
+                disk.tree(names, data, Random(f"{seed}/{number}/{kind}/{data}")),
+            )
 
 
 def _problem(folder: Path, tree: Tree, check: Check, before: list[Mark], following: Mark | None) -> str | None:
