@@ -1,7 +1,6 @@
 """Run folder: settings, log and checkpoints of a training run."""
 
 import json
-import os
 import pickle
 import zipfile
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import torch
 from proxyhash.training.model import ModelEma, MultiHeadModel
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.json_lines import append_json_line
 from proxyhash.utils.legacy_names import upgrade_checkpoint, upgrade_metric_names, upgrade_run_settings
 
 CHECKPOINT, BEST, LOG, SETTINGS = "checkpoint.pt", "best.pt", "log.jsonl", "settings.json"
@@ -57,7 +57,7 @@ class CheckpointManager:
         if resume:
             self._check_settings(dict(_flatten(json.loads(json.dumps(settings)))))
         elif self.can_write:
-            for name in (CHECKPOINT, BEST, LOG):
+            for name in (SETTINGS, CHECKPOINT, BEST, LOG):  # the settings first: without them, there is no run to resume
                 (self.path / name).unlink(missing_ok=True)
             with atomic_write(self.path / SETTINGS) as temporary:
                 temporary.write_text(json.dumps(settings, indent=2))
@@ -73,8 +73,9 @@ class CheckpointManager:
         self._write(CHECKPOINT, content)
 
     def restore(self, state: TrainerState) -> None:
-        """Load the last checkpoint into `state`; without one, leave it as it is."""
+        """Load the last checkpoint into `state`; without one, leave it as it is. The log keeps the epochs until then."""
         if not (self.path / CHECKPOINT).is_file():
+            self._drop_log_after(state.progress.epoch)
             return
         content = self._read(CHECKPOINT)
         state.model.load_state_dict(content["model"])
@@ -98,13 +99,9 @@ class CheckpointManager:
             model.load_state_dict(self._read(BEST)["model"])
 
     def log_epoch(self, entry: dict[str, Any]) -> None:
-        """Append a line of JSON to the log."""
+        """Append a line of JSON to the log, synced to disk."""
         if self.can_write:
-            self.path.mkdir(parents=True, exist_ok=True)
-            with (self.path / LOG).open("a", encoding="utf-8") as handle:
-                handle.write(json.dumps(entry) + "\n")
-                handle.flush()
-                os.fsync(handle.fileno())
+            append_json_line(self.path / LOG, entry)
 
     def best_epoch_metrics(self, bits: int) -> dict[str, float]:
         """Return the best epoch and its validation metrics for a code length; empty without a validation set."""

@@ -3,12 +3,15 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from proxyhash.utils.atomic_io import DISK_FULL_ADVICE, is_disk_full, sync_folder
+from proxyhash.utils.atomic_io import DISK_FULL_ADVICE, is_disk_full, make_folder, sync_folder
 from proxyhash.utils.errors import InputError
+
+_TAIL_BYTES = 1 << 16
 
 
 def append_json_line(path: Path, content: dict[str, Any]) -> None:
@@ -17,16 +20,12 @@ def append_json_line(path: Path, content: dict[str, Any]) -> None:
     A lock keeps other processes from writing meanwhile. An incomplete last line of a killed process is removed.
     """
     line = json.dumps(content).encode() + b"\n"
-    is_new = not path.exists()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as handle, _exclusive(handle):
+        make_folder(path.parent)
+        with FileIO(path, "a+") as handle, _exclusive(handle):
             _end_last_line(handle)
-            handle.write(line)
-            handle.flush()
-            os.fsync(handle.fileno())
-        if is_new:
-            sync_folder(path.parent)
+            _append(handle, line)
+        sync_folder(path.parent)  # also of an old file: the process that created it may have been killed before this
     except OSError as error:
         reason = DISK_FULL_ADVICE if is_disk_full(error, path.parent) else error.strerror
         raise InputError(f"Cannot write {path}: {reason}.") from error
@@ -39,7 +38,7 @@ def split_json_lines(content: bytes) -> list[bytes]:
 
 
 @contextmanager
-def _exclusive(handle: IO[bytes]) -> Iterator[None]:
+def _exclusive(handle: FileIO) -> Iterator[None]:
     """Hold an exclusive lock on an open file; closing the file releases it too."""
     if os.name != "posix":  # no advisory locks: each append is one write
         yield
@@ -53,18 +52,45 @@ def _exclusive(handle: IO[bytes]) -> Iterator[None]:
         fcntl.flock(handle, fcntl.LOCK_UN)
 
 
-def _end_last_line(handle: IO[bytes]) -> None:
+def _append(handle: FileIO, line: bytes) -> None:
+    """Write bytes to the end of a file and sync them; if that fails, the file keeps its size."""
+    size, left = handle.seek(0, os.SEEK_END), memoryview(line)
+    try:
+        while left:
+            left = left[handle.write(left) or 0 :]
+        os.fsync(handle.fileno())
+    except OSError:
+        with suppress(OSError):
+            handle.truncate(size)
+        raise
+
+
+def _end_last_line(handle: FileIO) -> None:
     """Remove an incomplete last line, or end a complete one that lacks its line break."""
-    handle.seek(0)
-    start, last = 0, b""
-    for line in handle:
-        start, last = start + len(last), line
-    if last.endswith(b"\n") or not last:
+    last = _last_line(handle)
+    if not last or last.endswith(b"\n"):
         return
     if _is_json(last):
-        handle.write(b"\n")
+        _append(handle, b"\n")
     else:
-        handle.truncate(start)
+        handle.truncate(handle.seek(0, os.SEEK_END) - len(last))
+
+
+def _last_line(handle: FileIO) -> bytes:
+    """Return the last line of a file, read from its end."""
+    last, end = b"", handle.seek(0, os.SEEK_END)
+    while end and b"\n" not in last[:-1]:
+        start = max(0, end - _TAIL_BYTES)
+        handle.seek(start)
+        last, end = _read_exactly(handle, end - start) + last, start
+    return last[last[:-1].rfind(b"\n") + 1 :]
+
+
+def _read_exactly(handle: FileIO, size: int) -> bytes:
+    parts = b""
+    while len(parts) < size and (part := handle.read(size - len(parts))):
+        parts += part
+    return parts
 
 
 def _is_json(line: bytes) -> bool:
