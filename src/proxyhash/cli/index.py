@@ -63,15 +63,15 @@ def add(
     from proxyhash.data import SkippedItems
     from proxyhash.index.folder_sync import add_folder
 
-    problems = SkippedItems(strict)
+    skipped = SkippedItems(strict)
     with open_index(index_, model) as opened, counting_bar("encoding", "images") as on_progress:
-        done = add_folder(opened, folder, problems, prefix=prefix, prune=prune, on_progress=on_progress)
+        done = add_folder(opened, folder, skipped, prefix=prefix, prune=prune, on_progress=on_progress)
         total = len(opened)
-    left_out = [f"Left out: {sentence}" for sentence in problems.sentences()]
+    left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
     encoded = done.added + done.replaced
     rate = f" at {encoded / done.seconds:,.0f} images/s" if encoded >= 100 else ""
     print_result(
-        {**asdict(done), "items": total, "problems": problems.as_dict()},
+        {**asdict(done), "items": total, "skipped": skipped.as_dict()},
         *left_out,
         f"{done.added:,} added, {done.replaced:,} replaced, {done.unchanged:,} unchanged, {done.removed:,} removed{rate}. "
         f"{index_} holds {total:,} items.",
@@ -201,11 +201,11 @@ def upgrade(
     from proxyhash.index.model_store import load_hasher
     from proxyhash.index.upgrade import upgrade as upgrade_index
 
-    problems = SkippedItems()
+    skipped = SkippedItems()
     with open_local_index(index_) as opened, counting_bar("encoding", "images") as on_progress:
-        moved = upgrade_index(opened, load_hasher(model), problems, drop_unreadable=drop_unreadable, on_progress=on_progress)
-    left_out = [f"Left out: {sentence}" for sentence in problems.sentences()]
-    facts = {"moved": moved, "problems": problems.as_dict()}
+        moved = upgrade_index(opened, load_hasher(model), skipped, drop_unreadable=drop_unreadable, on_progress=on_progress)
+    left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
+    facts = {"moved": moved, "skipped": skipped.as_dict()}
     print_result(facts, *left_out, f"{index_}: {moved:,} items have codes of the new model.", as_json=json_)
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.text import valid_text
 
 MAX_EXAMPLES = 5  # items that are named for each kind of problem
 
@@ -50,7 +51,7 @@ class SkippedItems:
         self.counts[kind] += 1
         named = self.examples.setdefault(kind, [])
         if len(named) < MAX_EXAMPLES:
-            named.append(item)
+            named.append(valid_text(item))
 
     def copy(self) -> "SkippedItems":
         """Return a copy that can be continued without changing this one."""

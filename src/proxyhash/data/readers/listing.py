@@ -1,7 +1,7 @@
 """Image files of a folder, in a fixed order and never outside of it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -76,6 +76,17 @@ def is_utf8(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def utf8_names(names: Iterable[str], skipped: SkippedItems) -> list[int]:
+    """Return the indices of names that can be keys of an index; the others are counted."""
+    kept = []
+    for number, name in enumerate(names):
+        if is_utf8(name):
+            kept.append(number)
+        else:
+            skipped.add(NOT_UTF8, name)
+    return kept
 
 
 def is_inside(root: Path, path: Path) -> bool:
