@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,6 +37,14 @@ class SyncPlan:
     deleted: Sequence[str]
 
 
+class StoredCounts(NamedTuple):
+    """Counts of a batch that was stored; `unchanged` are files that another process has stored meanwhile."""
+
+    added: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+
+
 class FolderSync(Protocol):
     """Items of an index that came from one folder."""
 
@@ -52,8 +60,12 @@ class FolderSync(Protocol):
         """Prepare for `store`."""
         ...
 
-    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> int:
-        """Store a batch durably, and return how many items it replaced."""
+    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> StoredCounts:
+        """Store a batch durably, without the files that another process has stored meanwhile."""
+        ...
+
+    def remove(self, keys: Sequence[str]) -> int:
+        """Remove those of the keys that are still there and came from this folder, and return how many."""
         ...
 
 
@@ -70,8 +82,9 @@ def add_folder(
     """Encode the new and changed images of a folder, and store them under `prefix` and their path in the folder.
 
     With `prune`, items of this folder whose files are gone are removed. Everything that is left out is counted in `skipped`;
-    if an image that cannot be read was in the index, its old code stays. `embed_batches` replaces that of the hasher; it
-    must give embeddings with the same signs.
+    if an image that cannot be read was in the index, its old code stays. Several processes may add the same folder at once:
+    each file is stored once, and counted as unchanged by the others. `embed_batches` replaces that of the hasher; it must
+    give embeddings with the same signs.
     """
     from proxyhash.data import FileImages, load_dataset
     from proxyhash.data.readers.listing import is_utf8
@@ -87,17 +100,18 @@ def add_folder(
     known = sync.known_files()
     plan = plan_sync(known, dataset.images, prefix, skipped)
     _check_foreign_keys(sync, [plan.keys[number] for number in plan.to_encode], known)
-    if len(plan.to_encode):
+    deleted = plan.deleted if prune else ()
+    if len(plan.to_encode) or deleted:
         sync.begin()
-    added = replaced = 0
+    batches = []
     for numbers, codes in _encode_batches(index, dataset.images, plan.to_encode, skipped, on_progress, embed_batches):
         stats = [plan.stats[number] or FileStat(-1, -1) for number in numbers]
         labels = [dataset.labels_of(int(number)) for number in numbers]
-        replaced += sync.store(codes, [plan.keys[number] for number in numbers], labels, stats)
-        added += len(numbers)
-    removed = index.remove(plan.deleted) if prune and plan.deleted else 0
-    seconds = time.monotonic() - start
-    return AddResult(added - replaced, replaced, plan.unchanged, removed, len(plan.to_encode) - added, seconds)
+        batches.append(sync.store(codes, [plan.keys[number] for number in numbers], labels, stats))
+    removed = sync.remove(deleted) if deleted else 0
+    added, replaced, unchanged = (sum(counts) for counts in zip(StoredCounts(), *batches, strict=True))
+    unreadable = len(plan.to_encode) - added - replaced - unchanged
+    return AddResult(added, replaced, plan.unchanged + unchanged, removed, unreadable, time.monotonic() - start)
 
 
 def plan_sync(known: dict[str, FileStat], images: "FileImages", prefix: str, skipped: "SkippedItems") -> SyncPlan:
@@ -124,11 +138,16 @@ def _file_stat(path: Path) -> FileStat | None:
 
 def _check_foreign_keys(sync: FolderSync, keys: Sequence[str], own: Container[str]) -> None:
     """Raise an InputError if items of another folder have the same keys."""
-    existing = sorted(sync.existing_keys([key for key in keys if key not in own]))
+    existing = sync.existing_keys([key for key in keys if key not in own])
+    if existing:  # another process may have added them from the same folder since `own` was read
+        existing -= sync.known_files().keys()
     if existing:
-        raise InputError(
-            f"{existing[0]} is in the index already, from elsewhere; give these keys a beginning with --prefix."
-        )
+        raise InputError(foreign_key_message(min(existing)))
+
+
+def foreign_key_message(key: str) -> str:
+    """Return what to do about a key that an item from another folder has."""
+    return f"{key} is in the index already, from elsewhere; give these keys a beginning with --prefix."
 
 
 def _encode_batches(

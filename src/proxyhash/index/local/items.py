@@ -129,6 +129,16 @@ def files_of_source(store: Store, path: Path, prefix: str) -> dict[str, FileStat
     return {key: FileStat(size, mtime_ns) for key, size, mtime_ns in store.rows(statement, str(path), prefix)}
 
 
+def files_by_key(store: Store, keys: Iterable[str]) -> dict[str, tuple[int | None, FileStat]]:
+    """Return the number of the folder and the file's size and time of those keys that exist."""
+    found: dict[str, tuple[int | None, FileStat]] = {}
+    for part in _chunks(list(keys)):
+        statement = f"SELECT key, source, size, {Sql.MTIME_NS} FROM items WHERE key IN ({_marks(part)})"
+        rows = store.rows(statement, *part)
+        found.update((key, (source, FileStat(size, mtime_ns))) for key, source, size, mtime_ns in rows)
+    return found
+
+
 def check_keys(keys: Sequence[str], count: int) -> None:
     """Raise an InputError unless the keys can name `count` items."""
     if len(keys) != count:

@@ -168,8 +168,14 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[int]:
-        """Hold the write lock and yield the new generation; commit at the end, or roll back after an error."""
+        """Hold the write lock and yield the new generation; commit at the end, or roll back after an error.
+
+        Inside another `writing` of this thread, it is part of that transaction.
+        """
         with self._lock, self._translate_errors():
+            if self._in_transaction():
+                yield self.generation
+                return
             self._connection.execute(f"PRAGMA cache_size = {_WRITE_CACHE}")
             self._connection.execute("BEGIN IMMEDIATE")
             try:
