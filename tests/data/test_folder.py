@@ -143,7 +143,7 @@ def test_an_empty_folder_is_explained(tmp_path: Path) -> None:
         load_dataset(tmp_path)
     (tmp_path / "1.raw").write_bytes(b"x")
     (tmp_path / ".1.png").write_bytes(b"x")
-    with pytest.raises(InputError, match=r"are expected; hidden file or folder: 1; file of another kind: 1\.$"):
+    with pytest.raises(InputError, match=r"no images \(hidden file or folder: 1, file of another kind: 1\); class"):
         load_dataset(tmp_path)
 
 

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from proxyhash.cli.output import print_result
+from proxyhash.cli.output import SafeConsole, cell, print_line, print_result
 from proxyhash.cli.parameters import Flag, Int, Json
 from proxyhash.cli.progress import counting_bar, progress_bars
 from proxyhash.utils.errors import InputError
@@ -148,8 +146,8 @@ def verify(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = 
         print(json.dumps(found.as_dict(), indent=2))
     else:
         for problem in found.problems:
-            print(problem)
-        print(f"{index_}: {found.items:,} items in {found.blocks:,} blocks, {'ok' if found.ok else 'DAMAGED'}.")
+            print_line(problem)
+        print_line(f"{index_}: {found.items:,} items in {found.blocks:,} blocks, {'ok' if found.ok else 'DAMAGED'}.")
     if not found.ok:
         sys.exit(1)
 
@@ -282,8 +280,8 @@ def duplicates(index_: Annotated[str, Parameter(name="index")], /, *, radius: In
         print(json.dumps([list(duplicate.keys) for duplicate in duplicates], indent=2))
         return
     for keys in (duplicate.keys for duplicate in duplicates):
-        print(f"{len(keys):,}: {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}")
-    print(f"{len(duplicates):,} sets, {sum(len(duplicate.keys) for duplicate in duplicates):,} items.")
+        print_line(f"{len(keys):,}: {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}")
+    print_line(f"{len(duplicates):,} sets, {sum(len(duplicate.keys) for duplicate in duplicates):,} items.")
 
 
 @index.command
@@ -332,8 +330,8 @@ def _print_rows(rows: list[tuple[str, str]]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     for name, value in rows:
-        table.add_row(Text(name), Text(value))
-    Console(highlight=False).print(table)
+        table.add_row(cell(name), cell(value))
+    SafeConsole(highlight=False).print(table)
 
 
 def open_index(location: str | Path, model: Path | None = None, bits: int | None = None) -> "Index":

@@ -6,6 +6,8 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 # Control characters, line separators, and marks that change the direction of the text around them.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+_SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
 
 def printable(text: str) -> str:
     r"""Return text with everything escaped that a terminal would obey or that hides other text.
@@ -30,6 +32,8 @@ def valid_text(text: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
+    if match[0] in _SHORT:
+        return _SHORT[match[0]]
     number = ord(match[0])
     if 0xDC80 <= number <= 0xDCFF:  # Python's form of a byte that is not UTF-8
         number -= 0xDC00

@@ -78,8 +78,9 @@ def _no_images(path: Path, skipped: SkippedItems) -> str:
     if links:
         counts = ", ".join(f"{kind}: {count:,}" for kind, count in links.items())
         return f"{path} holds only links, which are not followed out of the folder or into other folders ({counts})."
-    others = "".join(f"; {kind}: {skipped.counts[kind]:,}" for kind in IGNORED if skipped.counts[kind])
-    return f"{path} holds no images; class folders (cats/1.jpg), or images, or a metadata.csv are expected{others}."
+    others = ", ".join(f"{kind}: {skipped.counts[kind]:,}" for kind in IGNORED if skipped.counts[kind])
+    found = f" ({others})" if others else ""
+    return f"{path} holds no images{found}; class folders (cats/1.jpg), or images, or a metadata.csv are expected."
 
 
 def _image_folders(root: Path, folders: Sequence[str]) -> list[_ImageFolder]:
