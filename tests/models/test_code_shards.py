@@ -186,7 +186,7 @@ def test_sources_that_cannot_be_cut(tmp_path: Path) -> None:
     broken = tmp_path / "broken.tar"
     broken.write_bytes(b"x" * 2000)
     with pytest.raises(InputError, match="not a tar file"):
-        list_shards(broken)[0].load()
+        list_shards(broken)[0].load(SkippedItems())
 
 
 def test_ranks_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

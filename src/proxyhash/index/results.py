@@ -129,13 +129,6 @@ class Matches(Sequence[Match]):
         return f"Matches({len(self.matches):,} for {self.query!r}{first}{notes})"
 
 
-class BatchResult(NamedTuple):
-    """Counts of a batch of files: items that it replaced, and files that another process had stored meanwhile."""
-
-    replaced: int
-    unchanged: int = 0
-
-
 @dataclass(frozen=True)
 class AddResult:
     """Counts of an add.

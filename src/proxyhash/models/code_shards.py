@@ -154,7 +154,7 @@ def is_done(path: Path, model: str, images: str) -> bool:
 
 
 def _encode(hasher: "Hasher", shard: ImageShard, model: str, fingerprint_now: str, skipped: SkippedItems) -> CodeShard:
-    images, labels = shard.load()
+    images, labels = shard.load(skipped)
     kept, embeddings = hasher.embed(images, on_error="skip", skipped=skipped)
     return CodeShard(
         hasher.head.encode(embeddings),

@@ -57,6 +57,11 @@ class ItemRow(NamedTuple):
     size: int | None
     mtime_ns: int | None
 
+    @property
+    def file_stat(self) -> FileStat:
+        """Return size and time of the file."""
+        return FileStat(self.size or 0, self.mtime_ns or 0)
+
 
 _COLUMNS = "item_id, key, labels, source, size, mtime_ns, items.checksum"
 
@@ -183,13 +188,19 @@ def delete_items(store: Store, item_ids: UInt32s) -> None:
 
 def add_source(store: Store, source: Source) -> int:
     """Return the number of a folder that items come from; a new one is stored."""
-    for number, (path, prefix) in list_sources(store).items():
-        if (path, prefix) == (str(source.path), source.prefix):
-            return number
+    found = find_source(store, source)
+    if found is not None:
+        return found
     number = int(store.value("SELECT coalesce(max(number), 0) + 1 FROM sources"))
     values = (number, str(source.path), source.prefix)
     store.run("INSERT INTO sources VALUES (?, ?, ?, ?)", *values, row_checksum(*values))
     return number
+
+
+def find_source(store: Store, source: Source) -> int | None:
+    """Return the number of a folder that items come from, None if it is not stored."""
+    wanted = (str(source.path), source.prefix)
+    return next((number for number, stored in list_sources(store).items() if stored == wanted), None)
 
 
 def list_sources(store: Store) -> dict[int, tuple[str, str]]:
@@ -208,7 +219,7 @@ def files_of_source(store: Store, source: Source) -> dict[str, FileStat]:
     """Return the keys that came from a folder, with size and time of their files as they were then."""
     statement = f"SELECT {_COLUMNS} FROM items JOIN sources ON source = number WHERE path = ? AND prefix = ?"
     rows = (_checked(store, row) for row in store.rows(statement, str(source.path), source.prefix))
-    return {row.key: FileStat(row.size or 0, row.mtime_ns or 0) for row in rows}
+    return {row.key: row.file_stat for row in rows}
 
 
 def check_keys(keys: Sequence[str], count: int) -> None:

@@ -234,9 +234,13 @@ class Store:
     def writing(self) -> Iterator[int]:
         """Hold the write lock and yield the new generation; commit at the end, or roll back after an error.
 
-        After the commit, the durable counter of commits is raised. Then the transaction is acknowledged.
+        After the commit, the durable counter of commits is raised. Then the transaction is acknowledged. Inside another
+        `writing` of this thread, it is part of that transaction.
         """
         with self._lock, self._translate_errors():
+            if self._in_transaction():
+                yield self.generation
+                return
             self._reconnect_if_replaced()
             self._connection.execute(f"PRAGMA cache_size = {_WRITE_CACHE}")
             try:

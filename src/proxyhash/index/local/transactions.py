@@ -1,7 +1,7 @@
 """Writes to a local index: each function is one transaction or a sequence of them, each complete or absent."""
 
 import sqlite3
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,6 @@ from proxyhash.index.local import blocks, items
 from proxyhash.index.local.blocks import Block
 from proxyhash.index.local.items import FileStat, Labels, Source
 from proxyhash.index.local.store import Store
-from proxyhash.index.results import BatchResult
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.parallel import prefetch
 from proxyhash.utils.random import generator
@@ -51,13 +50,6 @@ class ItemBatch:
         files = None if self.files is None else self.files[rows]
         return ItemBatch(self.version, self.codes[rows], self.keys[rows], labels, self.source, files)
 
-    def without(self, keys: Container[str]) -> "ItemBatch":
-        """Return the items with other keys."""
-        rows = [row for row, key in enumerate(self.keys) if key not in keys]
-        labels = None if self.labels is None else [self.labels[row] for row in rows]
-        files = None if self.files is None else [self.files[row] for row in rows]
-        return ItemBatch(self.version, self.codes[rows], [self.keys[row] for row in rows], labels, self.source, files)
-
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
@@ -67,7 +59,7 @@ class Assignment:
     centroids: Packed | None
 
 
-def add_batch(store: Store, batch: ItemBatch) -> BatchResult:
+def add_batch(store: Store, batch: ItemBatch) -> int:
     """Add a batch in one transaction, and return how many items with the same keys it replaced."""
     with store.writing() as generation:
         meta = store.meta()
@@ -76,17 +68,17 @@ def add_batch(store: Store, batch: ItemBatch) -> BatchResult:
         if meta.next_id + len(batch) > MAX_ITEM_ID:
             raise InputError(f"An index holds at most {MAX_ITEM_ID:,} items, counting those that were replaced or removed.")
         source = None if batch.source is None else items.add_source(store, batch.source)
-        result = BatchResult(0)
+        replaced = 0
         try:
             store.run("SAVEPOINT items")
             _insert(store, batch, meta.next_id, source)
         except sqlite3.IntegrityError:  # rare, so that looking up every key beforehand would be a waste
             store.run("ROLLBACK TO items")
-            batch, result = _remove_existing(store, batch, source, generation)
+            replaced = _remove_existing(store, batch, generation)
             _insert(store, batch, meta.next_id, source)
         _append_codes(store, batch, meta.next_id, generation)
         store.set_meta(next_id=meta.next_id + len(batch))
-    return result
+    return replaced
 
 
 def _insert(store: Store, batch: ItemBatch, first_id: int, source: int | None) -> None:
@@ -94,20 +86,12 @@ def _insert(store: Store, batch: ItemBatch, first_id: int, source: int | None) -
     items.insert_items(store, item_ids, batch.keys, batch.labels, source, batch.files)
 
 
-def _remove_existing(store: Store, batch: ItemBatch, source: int | None, generation: int) -> tuple[ItemBatch, BatchResult]:
-    """Remove the items that a batch replaces; return the batch without files that another process stored meanwhile."""
-    stats = {} if batch.files is None else dict(zip(batch.keys, batch.files, strict=True))
-    unchanged, old = set(), []
-    for row in items.rows_by_key(store, batch.keys):
-        stat = stats.get(row.key)
-        if stat is not None and (row.source, row.size, row.mtime_ns) == (source, stat.size, stat.mtime_ns):
-            unchanged.add(row.key)
-        else:
-            old.append(row.item_id)
-    item_ids = np.sort(np.array(old, np.uint32))
-    items.delete_items(store, item_ids)
-    blocks.remove_codes(store, batch.version, item_ids, generation)
-    return batch.without(unchanged) if unchanged else batch, BatchResult(len(old), len(unchanged))
+def _remove_existing(store: Store, batch: ItemBatch, generation: int) -> int:
+    """Remove the items that a batch replaces, and return how many."""
+    old = np.sort(np.fromiter(items.ids_by_key(store, batch.keys).values(), np.uint32))
+    items.delete_items(store, old)
+    blocks.remove_codes(store, batch.version, old, generation)
+    return len(old)
 
 
 def _append_codes(store: Store, batch: ItemBatch, first_id: int, generation: int) -> None:
@@ -125,13 +109,13 @@ def add_batches(store: Store, batch: ItemBatch) -> int:
     starts = range(0, len(batch), CODES_PER_TRANSACTION)
     parts = [batch.select(slice(first, first + CODES_PER_TRANSACTION)) for first in starts]
     if len(parts) == 1:
-        return add_batch(store, parts[0]).replaced
+        return add_batch(store, parts[0])
     _, centroids = active_centroids(store)
     replaced = 0
     with ThreadPoolExecutor(1) as pool:
         assigned = ((part, pool.submit(assign_clusters, part.codes, centroids)) for part in parts)
         for part, clusters in prefetch(assigned, 1):
-            replaced += add_batch(store, replace(part, assignment=Assignment(clusters.result(), centroids))).replaced
+            replaced += add_batch(store, replace(part, assignment=Assignment(clusters.result(), centroids)))
     return replaced
 
 
