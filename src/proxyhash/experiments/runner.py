@@ -24,7 +24,7 @@ from proxyhash.methods import TrainingData, get_method
 from proxyhash.models.backbones import create_backbone, pretraining_data
 from proxyhash.models.feature_cache import CachedFeatures, cached_features
 from proxyhash.models.hasher import Hasher, concat_hashers
-from proxyhash.models.runtime import Floats
+from proxyhash.models.onnx_backend import Floats
 from proxyhash.training.checkpoint import CHECKPOINT, SETTINGS, CheckpointManager
 from proxyhash.training.config import TrainConfig
 from proxyhash.training.features import fit_method

@@ -13,8 +13,9 @@ from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.network import NormalizedBackbone
+from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnx_available
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.runtime import Floats, InferenceBackend, OnnxBackend, TorchBackend, is_onnx_available, run_inference
+from proxyhash.models.runtime import InferenceBackend, TorchBackend, run_inference
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import feature_cache_crop
