@@ -5,14 +5,18 @@ import reprlib
 
 from proxyhash.utils.errors import InputError
 
+LARGEST_INT = 2**62  # larger numbers do not fit into the integers of numpy and torch
 
-def check_int(name: str, value: object, minimum: int) -> int:
-    """Return `value` as an int; booleans, floats and numbers below `minimum` are errors."""
+
+def check_int(name: str, value: object, minimum: int, maximum: int = LARGEST_INT) -> int:
+    """Return `value` as an int; booleans, floats, and numbers below `minimum` or above `maximum` are errors."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InputError(f"{name} must be a whole number, not {shorten(value)}.")
     number = operator.index(value)
     if number < minimum:
         raise InputError(f"{name} must be at least {minimum}, not {shorten(number)}.")
+    if number > maximum:
+        raise InputError(f"{name} must be at most {maximum}, not {shorten(number)}.")
     return number
 
 
