@@ -85,7 +85,7 @@ def test_recipe_is_read_as_a_grid(tmp_path: Path) -> None:
         (f'dataset = "digits"\nmethods = {"[" * 9_000}{"]" * 9_000}', "is not a TOML file: it is nested too deeply."),
         (f'dataset = "digits"\nmethods = ["shclm:tau={"[" * 9_000}"]', "The setting tau of shclm is nested too deeply."),
         (f'dataset = "digits"\nmethods = ["lsh"]\nseeds = {"9" * 5_000}', "is not a TOML file: Exceeds the limit"),
-        (f'dataset = "digits"\nmethods = ["lsh"]\nseeds = 0x{"f" * 5_000}', "seeds must be at most 10000, not a number of 6021 digits."),
+        (f'dataset = "digits"\nmethods = ["lsh"]\nseeds = 0x{"f" * 5_000}', "seeds must be at most 10000, not a number of"),
         ('dataset = "digits"\nmethods = ["lsh"]\nseeds = 1_000_000_000', "seeds must be at most 10000, not 1000000000."),
         ('dataset = "digits"\nmethods = ["lsh"]\nbits = [5_000]', "bits must be at most 4096, not 5000."),
         ('dataset = "digits"\nmethods = ["lsh"]\noptim = 3', "Expected `object`, got `int` - at `$.optim`."),

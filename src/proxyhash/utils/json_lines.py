@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,13 +12,45 @@ from typing import IO, Any
 from proxyhash.utils.atomic_io import DISK_FULL_ADVICE, is_disk_full, sync_folder
 from proxyhash.utils.errors import InputError
 
+_CHECKSUM = re.compile(rb', "crc32": (\d{1,10})\}\s*\Z')
+
+
+def dump_json_line(content: dict[str, Any]) -> bytes:
+    """Return an object as one line, whose last field is the CRC-32 of the line without that field.
+
+    >>> dump_json_line({"epoch": 1})
+    b'{"epoch": 1, "crc32": 2283943466}\\n'
+    """
+    line = json.dumps(content).encode()
+    return line[:-1] + f', "crc32": {zlib.crc32(line)}}}\n'.encode()
+
+
+def parse_json_line(line: bytes) -> Any:
+    """Return the content of a line; a checksum is checked and left out. Lines of earlier releases have none.
+
+    Raises
+    ------
+    InputError
+        If the line is not JSON, or does not match its checksum.
+    """
+    found = _CHECKSUM.search(line)
+    plain = line if found is None else line[: found.start()] + b"}"
+    if found is not None and zlib.crc32(plain) != int(found[1]):
+        raise InputError("it does not match its checksum")
+    try:
+        return json.loads(plain)
+    except RecursionError:
+        raise InputError("it is nested too deeply") from None
+    except ValueError as error:  # also of bytes that are not UTF-8, and of integers with too many digits
+        raise InputError(" ".join(str(error).split())[:200]) from None
+
 
 def append_json_line(path: Path, content: dict[str, Any]) -> None:
     """Append one object and sync it to disk.
 
     A lock keeps other processes from writing meanwhile. An incomplete last line of a killed process is removed.
     """
-    line = json.dumps(content).encode() + b"\n"
+    line = dump_json_line(content)
     is_new = not path.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,6 +104,6 @@ def _end_last_line(handle: IO[bytes]) -> None:
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
-    except ValueError:  # also of bytes that are not UTF-8
+    except (ValueError, RecursionError):  # also of bytes that are not UTF-8
         return False
     return True
