@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from proxyhash.cli.output import print_result
 from proxyhash.cli.parameters import Flag, Int, Json
 from proxyhash.cli.progress import counting_bar, progress_bars
-from proxyhash.utils.atomic_io import atomic_write, check_writable
+from proxyhash.utils.atomic_io import check_writable
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.process_rank import get_process_rank
 from proxyhash.utils.progress import Progress
@@ -75,8 +75,7 @@ def encode(
 
 
 def _encode_file(model: Path, images: Path, output: Path, skipped: "SkippedItems", device: str | None) -> Said:
-    import numpy as np
-
+    from proxyhash.codes.files import write_code_file
     from proxyhash.data import FileImages
     from proxyhash.models.device import find_device
     from proxyhash.models.hasher import Hasher
@@ -88,9 +87,8 @@ def _encode_file(model: Path, images: Path, output: Path, skipped: "SkippedItems
         kept, embeddings = hasher.embed(found, on_error="skip", skipped=skipped, progress=progress)
     if not len(kept):
         raise InputError(f"None of the images in {images} could be read.")
-    keys = np.array([found.key(int(index)) for index in kept])
-    with atomic_write(output) as temporary, temporary.open("wb") as handle:
-        np.savez(handle, codes=hasher.head.encode(embeddings), keys=keys, bits=np.int64(hasher.bits))
+    keys = [found.key(int(index)) for index in kept]
+    write_code_file(output, hasher.head.encode(embeddings), hasher.bits, keys)
     facts = {"codes": len(kept), "bits": hasher.bits, "file": str(output)}
     return facts, f"{len(kept):,} codes of {hasher.bits} bits are in {output}."
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import IO
 
@@ -10,7 +11,7 @@ from proxyhash.utils.errors import InputError
 
 
 @contextmanager
-def exclusive_lock(handle: IO[bytes]) -> Iterator[None]:
+def exclusive_lock(handle: IO[bytes] | FileIO) -> Iterator[None]:
     """Hold an exclusive lock on an open file, after waiting for others; closing the file releases it too."""
     if os.name != "posix":  # Windows has no advisory locks
         yield
