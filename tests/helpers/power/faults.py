@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from helpers.codes import clustered_codes, make_keys
 from helpers.power.file_workloads import text_of
 from helpers.power.index_workloads import contents, write_shards

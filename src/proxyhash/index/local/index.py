@@ -285,4 +285,4 @@ def _is_unfinished(path: Path) -> bool:
             )
     except sqlite3.Error:
         return False
-    return tables == mark == 0
+    return bool(tables == mark == 0)

@@ -115,10 +115,16 @@ def require_ids(store: Store, keys: Sequence[str], consequence: str = "") -> dic
     for part in _chunks(missing):
         for (key,) in store.rows(f"SELECT key FROM items NOT INDEXED WHERE key IN ({_marks(part)})", *part):
             store.raise_damaged(f"the index of keys lacks {key}")
+    check_found(keys, found, consequence)
+    return found
+
+
+def check_found(keys: Sequence[str], found: Container[str], consequence: str = "; nothing was removed") -> None:
+    """Raise an InputError if some keys were not found; the message ends with the consequence."""
+    missing = [key for key in dict.fromkeys(keys) if key not in found]
     if missing:
         more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
         raise InputError(f"The index has no item {missing[0]}{more}{consequence}.")
-    return found
 
 
 def all_ids(store: Store) -> UInt32s:

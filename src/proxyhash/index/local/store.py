@@ -154,7 +154,7 @@ class Store:
 
     def set_meta(self, **values: int) -> None:
         """Change some of these numbers, in a transaction."""
-        changed = self.meta()._replace(**values)._asdict()
+        changed = {**self.meta()._asdict(), **values}
         self.run_many("UPDATE meta SET value = ? WHERE name = ?", [(changed[name], name) for name in values])
         self.run("UPDATE meta SET value = ? WHERE name = 'checksum'", meta_checksum(changed))
 
