@@ -4,11 +4,12 @@ import ctypes
 import errno
 import hashlib
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -17,18 +18,22 @@ from proxyhash.utils.errors import InputError
 DISK_FULL_ADVICE = "no space is left on its disk; free some and run it again"
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
 _MIN_FREE_BYTES = 1 << 20  # below this, a failed write is taken for a full disk
+_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # of file systems that sync names by themselves
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # constants of Linux
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; the file written there is synced to disk and then renamed to `path`."""
+    """Yield a temporary path beside `path`; the file written there is synced to disk and then renamed to `path`.
+
+    After a loss of power, `path` is the old file or the new one, and the new one if the block has ended.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with NamedTemporaryFile(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix, delete=False) as handle:
             temporary = Path(handle.name)
     except OSError as error:
-        raise InputError(f"Cannot write {path}: {error.strerror}.") from error
+        raise InputError(f"Cannot write {path}: {_reason(error, path)}.") from error
     try:
         yield temporary
         _sync_file(temporary)
@@ -37,37 +42,45 @@ def atomic_write(path: Path) -> Iterator[Path]:
     except IsADirectoryError as error:
         raise InputError(f"Cannot write {path}: it is a folder.") from error
     except Exception as error:
-        if is_disk_full(error, path.parent):
-            raise InputError(f"Cannot write {path}: {DISK_FULL_ADVICE}.") from error
+        _raise_as_input_error(error, path)
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path`; when the block ends, it replaces `path` in one step.
 
-    If the block raises, `path` stays as it was.
+    If the block raises, `path` stays as it was. After a loss of power, `path` is the old folder or the new one, and the
+    new one if the block has ended. Where the system cannot exchange two folders (`renameat2` of Linux), a loss of power
+    during the replacement can leave the old folder under a hidden name beside `path`.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
     except OSError as error:
-        raise InputError(f"Cannot write {path}: {error.strerror}.") from error
+        raise InputError(f"Cannot write {path}: {_reason(error, path)}.") from error
     try:
         yield temporary
         temporary.chmod(0o777 & ~umask())
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                _sync_file(file)
+        _sync_tree(temporary)
         _swap(temporary, path)
+        sync_folder(path.parent)  # before files of the old folder are deleted
     except Exception as error:
-        if is_disk_full(error, path.parent):
-            raise InputError(f"Cannot write {path}: {DISK_FULL_ADVICE}.") from error
+        _raise_as_input_error(error, path)
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # the old folder after a swap, or the incomplete new one
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and those above it, and sync the names of new ones to disk; an existing one stays."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        sync_folder(folder.parent)
 
 
 def check_writable(path: Path) -> None:
@@ -92,11 +105,11 @@ def is_disk_full(error: BaseException, path: Path) -> bool:
     """Return whether an error means that the disk of `path` is full."""
     if isinstance(error, InputError):
         return False
-    if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRNOS:
+    if _errno_of(error) in _DISK_FULL_ERRNOS:
         return True
     if isinstance(error, sqlite3.Error):
         return "disk is full" in str(error)
-    try:  # torch and safetensors raise errors that do not give the reason
+    try:  # torch raises errors that do not give the reason
         return shutil.disk_usage(path).free < _MIN_FREE_BYTES
     except OSError:
         return False
@@ -116,14 +129,59 @@ def _sync_file(path: Path) -> None:
         os.fsync(handle.fileno())
 
 
+def _sync_tree(folder: Path) -> None:
+    """Sync all files of a folder to disk, and their names; the deepest first."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            sync_folder(path)
+        elif path.is_file():
+            _sync_file(path)
+    sync_folder(folder)
+
+
 def sync_folder(folder: Path) -> None:
     """Sync the names of the files in a folder to disk."""
     if os.name == "posix":  # a folder cannot be opened on Windows
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
+        except OSError as error:
+            if error.errno not in _NO_FOLDER_SYNC:
+                raise
         finally:
             os.close(handle)
+
+
+def _errno_of(error: BaseException) -> int | None:
+    """Return the number of a system error, also of one that Rust wrote into its message, as that of safetensors."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    found = re.search(r"\(os error (\d+)\)", str(error)) if isinstance(error, Exception) else None
+    return int(found[1]) if found else None
+
+
+def _reason(error: BaseException, path: Path) -> str | None:
+    """Return why the system did not write `path`, in words; None for an error of another kind."""
+    if is_disk_full(error, path.parent):
+        return DISK_FULL_ADVICE
+    number = _errno_of(error)
+    if number is not None:
+        return os.strerror(number)
+    if isinstance(error, shutil.Error):  # its only argument lists (source, target, message)
+        return str(error.args[0][0][-1]).rstrip(".") if error.args and error.args[0] else "a copy failed"
+    return "its disk refused the data" if "failed writing file" in str(error) else None  # torch
+
+
+def _raise_as_input_error(error: Exception, path: Path) -> None:
+    """Raise an `InputError` if the system refused a write to `path`; return if the error has another cause."""
+    if isinstance(error, OSError) and error.filename is not None and not _is_in(error.filename, path.parent):
+        return  # about a file that the block reads
+    if not isinstance(error, InputError) and (reason := _reason(error, path)) is not None:
+        raise InputError(f"Cannot write {path}: {reason}.") from error
+
+
+def _is_in(name: object, folder: Path) -> bool:
+    return isinstance(name, str | bytes) and Path(os.fsdecode(name)).is_relative_to(folder)
 
 
 def _swap(new: Path, path: Path) -> None:

@@ -2,13 +2,49 @@
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+import zlib
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from proxyhash.utils.atomic_io import DISK_FULL_ADVICE, is_disk_full, sync_folder
+from proxyhash.utils.atomic_io import DISK_FULL_ADVICE, is_disk_full, make_folder, sync_folder
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.locks import exclusive_lock
+
+_TAIL_BYTES = 1 << 16
+_CHECKSUM = re.compile(rb', "crc32": (\d{1,10})\}\s*\Z')
+
+
+def dump_json_line(content: dict[str, Any]) -> bytes:
+    """Return an object as one line, whose last field is the CRC-32 of the line without that field.
+
+    >>> dump_json_line({"epoch": 1})
+    b'{"epoch": 1, "crc32": 2283943466}\\n'
+    """
+    line = json.dumps(content).encode()
+    return line[:-1] + f', "crc32": {zlib.crc32(line)}}}\n'.encode()
+
+
+def parse_json_line(line: bytes) -> Any:
+    """Return the content of a line; a checksum is checked and left out. Lines of earlier releases have none.
+
+    Raises
+    ------
+    InputError
+        If the line is not JSON, or does not match its checksum.
+    """
+    found = _CHECKSUM.search(line)
+    plain = line if found is None else line[: found.start()] + b"}"
+    if found is not None and zlib.crc32(plain) != int(found[1]):
+        raise InputError("it does not match its checksum")
+    try:
+        return json.loads(plain)
+    except RecursionError:
+        raise InputError("it is nested too deeply") from None
+    except ValueError as error:  # also of bytes that are not UTF-8, and of integers with too many digits
+        raise InputError(" ".join(str(error).split())[:200]) from None
 
 
 def append_json_line(path: Path, content: dict[str, Any]) -> None:
@@ -16,17 +52,13 @@ def append_json_line(path: Path, content: dict[str, Any]) -> None:
 
     A lock keeps other processes from writing meanwhile. An incomplete last line of a killed process is removed.
     """
-    line = json.dumps(content).encode() + b"\n"
-    is_new = not path.exists()
+    line = dump_json_line(content)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as handle, _exclusive(handle):
+        make_folder(path.parent)
+        with FileIO(path, "a+") as handle, exclusive_lock(handle):
             _end_last_line(handle)
-            handle.write(line)
-            handle.flush()
-            os.fsync(handle.fileno())
-        if is_new:
-            sync_folder(path.parent)
+            _append(handle, line)
+        sync_folder(path.parent)  # also of an old file: the process that created it may have been killed before this
     except OSError as error:
         reason = DISK_FULL_ADVICE if is_disk_full(error, path.parent) else error.strerror
         raise InputError(f"Cannot write {path}: {reason}.") from error
@@ -38,38 +70,50 @@ def split_json_lines(content: bytes) -> list[bytes]:
     return [*lines, last] if _is_json(last) else lines
 
 
-@contextmanager
-def _exclusive(handle: IO[bytes]) -> Iterator[None]:
-    """Hold an exclusive lock on an open file; closing the file releases it too."""
-    if os.name != "posix":  # no advisory locks: each append is one write
-        yield
-        return
-    import fcntl
-
-    fcntl.flock(handle, fcntl.LOCK_EX)
+def _append(handle: FileIO, line: bytes) -> None:
+    """Write bytes to the end of a file and sync them; if that fails, the file keeps its size."""
+    size, left = handle.seek(0, os.SEEK_END), memoryview(line)
     try:
-        yield
-    finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)
+        while left:
+            left = left[handle.write(left) or 0 :]
+        os.fsync(handle.fileno())
+    except OSError:
+        with suppress(OSError):
+            handle.truncate(size)
+        raise
 
 
-def _end_last_line(handle: IO[bytes]) -> None:
+def _end_last_line(handle: FileIO) -> None:
     """Remove an incomplete last line, or end a complete one that lacks its line break."""
-    handle.seek(0)
-    start, last = 0, b""
-    for line in handle:
-        start, last = start + len(last), line
-    if last.endswith(b"\n") or not last:
+    last = _last_line(handle)
+    if not last or last.endswith(b"\n"):
         return
     if _is_json(last):
-        handle.write(b"\n")
+        _append(handle, b"\n")
     else:
-        handle.truncate(start)
+        handle.truncate(handle.seek(0, os.SEEK_END) - len(last))
+
+
+def _last_line(handle: FileIO) -> bytes:
+    """Return the last line of a file, read from its end."""
+    last, end = b"", handle.seek(0, os.SEEK_END)
+    while end and b"\n" not in last[:-1]:
+        start = max(0, end - _TAIL_BYTES)
+        handle.seek(start)
+        last, end = _read_exactly(handle, end - start) + last, start
+    return last[last[:-1].rfind(b"\n") + 1 :]
+
+
+def _read_exactly(handle: FileIO, size: int) -> bytes:
+    parts = b""
+    while len(parts) < size and (part := handle.read(size - len(parts))):
+        parts += part
+    return parts
 
 
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
-    except ValueError:  # also of bytes that are not UTF-8
+    except (ValueError, RecursionError):  # also of bytes that are not UTF-8
         return False
     return True

@@ -1,0 +1,197 @@
+"""Workloads over an index, and what must be left of it after a loss of power.
+
+python -m helpers.power.index_workloads NAME ROOT [MODEL OTHER_MODEL PHOTOS]
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from helpers.codes import clustered_codes, make_keys
+from helpers.power.recording import Mark, acknowledge
+from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.maintenance import compact, verify
+
+BITS = 64
+
+
+def contents(index: LocalIndex) -> dict[str, list[Any]]:
+    """Return code and labels of every item by its key, as a search returns them."""
+    query = np.zeros((1, (index.bits + 7) // 8), np.uint8)
+    matches = index.range_search(query, index.bits, with_codes=True, threads=1)[0]
+    return {match.key: [match.code.hex() if match.code else "", list(match.labels)] for match in matches}
+
+
+def check_index(folder: Path, before: Sequence[Mark], following: Mark | None) -> None:
+    """Check that an index is as it was acknowledged, or as the next step leaves it, and that it can be written."""
+    possible = [each["items"] for each in (*before[-1:], following) if each is not None]
+    if not before:  # not even its creation was acknowledged: it can be repeated
+        possible.append({})
+    arguments = {} if before else {"bits": BITS}
+    with LocalIndex.open_folder(folder / "i", **arguments) as index:
+        problems = verify(index).problems
+        assert not problems, problems
+        found = contents(index)
+        assert found in possible, _difference(found, possible)
+        index.add(np.full((1, (index.bits + 7) // 8), 7, np.uint8), ["after the cut"])
+        problems = verify(index).problems
+        assert not problems, f"after another write: {problems}"
+        assert {key: value for key, value in contents(index).items() if key != "after the cut"} == found
+
+
+def _difference(found: dict[str, Any], possible: list[dict[str, Any]]) -> str:
+    parts = [
+        f"{len(set(state) - set(found))} lost, {len(set(found) - set(state))} too many, "
+        f"{sum(found[key] != state[key] for key in set(found) & set(state))} different"
+        for state in possible
+    ]
+    return f"{len(found)} items; compared with each possible state: {'; '.join(parts)}"
+
+
+class Steps:
+    """An index and the steps of a workload; each is acknowledged with the items that the index holds after it."""
+
+    def __init__(self, folder: Path, **arguments: Any) -> None:
+        self.folder = folder
+        self.items: dict[str, list[Any]] = {}
+        self.index = LocalIndex.open_folder(folder, **arguments)
+
+    def done(self) -> None:
+        acknowledge(items=self.items)
+
+    def add(self, count: int, first: int, seed: int) -> None:
+        codes, keys = clustered_codes(count, BITS // 8, seed), make_keys(count, first)
+        labels = [(f"label {seed}",) for _ in keys]
+        self.index.add(codes, keys, labels)
+        self.items |= {
+            key: [code.tobytes().hex(), list(label)] for key, code, label in zip(keys, codes, labels, strict=True)
+        }
+        self.done()
+
+    def remove(self, count: int, first: int) -> None:
+        keys = make_keys(count, first)
+        self.index.remove(keys)
+        for key in keys:
+            del self.items[key]
+        self.done()
+
+    def compact(self) -> None:
+        compact(self.index)
+        self.done()
+
+    def reopen(self) -> None:
+        self.index.close()
+        self.index = LocalIndex.open_folder(self.folder)
+        self.done()
+
+
+def small(root: Path) -> None:
+    """Create, add, replace, remove, compact, and close."""
+    steps = Steps(root / "i", bits=BITS)
+    steps.done()
+    steps.add(20, 0, 0)
+    steps.add(20, 10, 1)  # ten are replaced
+    steps.remove(5, 3)
+    steps.compact()
+    steps.add(5, 40, 2)
+    steps.reopen()
+    steps.remove(5, 40)
+    steps.index.close()
+
+
+def large(root: Path) -> None:
+    """Repeat writes with a reader beside, so that the log is restarted, and without one, so that it is deleted."""
+    steps = Steps(root / "i", bits=BITS)
+    steps.done()
+    steps.add(300, 0, 0)
+    with LocalIndex.open_folder(root / "i") as reader:
+        contents(reader)
+        for turn in range(1, 9):
+            steps.add(40, 1000 * turn, turn)
+            steps.remove(20, 1000 * turn + 5)
+            contents(reader)
+            if turn % 3 == 0:
+                steps.reopen()
+                steps.index.store.run("PRAGMA wal_autocheckpoint = 4")
+        steps.compact()
+    for turn in range(9, 13):
+        steps.add(700, 1000 * turn, turn)
+        steps.add(300, 1000 * turn + 500, 100 + turn)  # 200 are replaced
+        steps.remove(500, 1000 * turn)
+        steps.compact()
+        steps.reopen()
+    steps.remove(300, 0)
+    steps.compact()
+    steps.index.close()
+
+
+def write_shards(folder: Path) -> None:
+    """Write the shards that `shards` imports."""
+    from proxyhash.models.code_shards import CodeShard, write_shard
+
+    for number in range(4):
+        codes, keys = clustered_codes(30, BITS // 8, number), make_keys(30, 100 * number)
+        write_shard(folder, CodeShard(codes, keys, [("a", "b")] * 30, BITS, "none", "none", number, 4))
+
+
+def shards(root: Path) -> None:
+    """Import shards one by one, then all again."""
+    from proxyhash.index.code_import import add_shards, find_shards
+
+    steps = Steps(root / "i", bits=BITS)
+    steps.done()
+    paths = find_shards([root / "shards"])
+    for number, path in enumerate(paths):
+        add_shards(steps.index, [path])
+        codes = clustered_codes(30, BITS // 8, number)
+        keys = make_keys(30, 100 * number)
+        steps.items |= {key: [code.tobytes().hex(), ["a", "b"]] for key, code in zip(keys, codes, strict=True)}
+        steps.done()
+    add_shards(steps.index, paths)
+    steps.done()
+    steps.index.close()
+
+
+def upgraded(root: Path, model: str, other_model: str, photos: str) -> None:
+    """Create an index with a model, add a folder, move to another model, and write again."""
+    from proxyhash.data import SkippedItems
+    from proxyhash.index.folder_sync import add_folder
+    from proxyhash.index.upgrade import upgrade
+    from proxyhash.models.hasher import Hasher
+
+    steps = Steps(root / "i", model=Path(model))
+    steps.done()
+    add_folder(steps.index, Path(photos), SkippedItems())
+    steps.items = contents(steps.index)
+    steps.done()
+    upgrade(steps.index, Hasher.load(other_model), SkippedItems())
+    steps.items = contents(steps.index)
+    steps.done()
+    key = sorted(steps.items)[0]
+    steps.index.remove([key])
+    del steps.items[key]
+    steps.done()
+    upgrade(steps.index, Hasher.load(model), SkippedItems())
+    steps.items = contents(steps.index)
+    steps.compact()
+    steps.index.close()
+
+
+def migrated(root: Path) -> None:
+    """Open an index of release 0.1, which may move it to the format of today, then write to it."""
+    steps = Steps(root / "i")
+    steps.items = contents(steps.index)
+    steps.done()
+    steps.add(10, 10**6, 5) if steps.index.bits == BITS else None
+    steps.reopen()
+    steps.compact()
+    steps.index.close()
+
+
+WORKLOADS = {each.__name__: each for each in (small, large, shards, upgraded, migrated)}
+
+if __name__ == "__main__":
+    WORKLOADS[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
