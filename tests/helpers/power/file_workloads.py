@@ -169,11 +169,11 @@ def models(root: Path) -> Iterator[Mark]:
 
 
 def read_model(root: Path) -> Any:
+    if not (root / "model").exists():
+        return None
     from proxyhash.models.hasher import Hasher
     from proxyhash.models.storage import fingerprint
 
-    if not (root / "model").exists():
-        return None
     Hasher.load(root / "model")
     return fingerprint(root / "model")
 
@@ -213,11 +213,11 @@ def run_state(seed: int) -> Any:
 
 def read_run(root: Path) -> Any:
     """Resume the run: return its number, epoch, and logged epochs."""
-    from proxyhash.training.checkpoint import CheckpointManager
-
     folder = root / "runs" / "run"
     if not (folder / "settings.json").exists():
         return None
+    from proxyhash.training.checkpoint import CheckpointManager
+
     run = json.loads((folder / "settings.json").read_text())["run"]
     state, manager = run_state(run), CheckpointManager(folder)
     manager.start({"run": run}, resume=True)
@@ -233,11 +233,11 @@ def read_run(root: Path) -> Any:
 
 
 def read_best(root: Path) -> Any:
+    if not (root / "runs" / "run" / "best.pt").exists():
+        return None
     from proxyhash.training.checkpoint import CheckpointManager
 
     state = run_state(0)
-    if not (root / "runs" / "run" / "best.pt").exists():
-        return None
     CheckpointManager(root / "runs" / "run").load_best(state.model)
     return int(state.model.weight[0, 0].item())
 
