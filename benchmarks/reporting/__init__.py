@@ -75,12 +75,17 @@ def report(title: str, rows: Iterable[Row], *, as_json: bool) -> None:
         measured.append(row)
         progress.print(f"[dim]{row.name}: {row.measured:.5g} in {row.seconds:.1f} s[/dim]", highlight=False)
     if as_json:
-        machine = {"python": platform.python_version(), "processor": platform.processor(), "cores": available_threads()}
-        print(json.dumps({"title": title, "machine": machine, "rows": [asdict(row) for row in measured]}, indent=2))
+        print(json.dumps(record(title, measured), indent=2))
     else:
         console = Console()
         console.width = max(console.width, 160)  # no truncated cells
         console.print(_table(title, measured))
+
+
+def record(title: str, rows: Iterable[Row]) -> dict[str, Any]:
+    """Return the rows and a description of the machine, for JSON."""
+    machine = {"python": platform.python_version(), "processor": platform.processor(), "cores": available_threads()}
+    return {"title": title, "machine": machine, "rows": [asdict(row) for row in rows]}
 
 
 def _table(title: str, rows: list[Row]) -> Table:

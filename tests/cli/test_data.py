@@ -107,7 +107,8 @@ def test_problems_are_named_counted_or_fatal(photos: Path, capsys: pytest.Captur
     out, code = run(capsys, "check", str(photos))
     assert code == 0
     flat = " ".join(out.split())
-    assert "unreadable image, skipped: 2" in flat
+    assert "unreadable image, skipped: 1" in flat
+    assert "empty file, skipped: 1" in flat
     assert "fake [bold]:cat:.jpg cannot be decoded as an image (its format is not recognized)" in flat
     assert "b\\xffd.jpg" in flat
     assert "class without images, skipped: 1 (birds)" in flat

@@ -267,7 +267,7 @@ def test_no_space_for_an_index(sentence: Sentence, model: Path, monkeypatch: pyt
 
     main(f"index add photos --model {model} --index photos.index".split())
     pictures(Path("photos/owls"), 3)
-    monkeypatch.setattr("proxyhash.index.local.transactions.add_batch", fails)
+    monkeypatch.setattr("proxyhash.index.local.transactions.recluster_if_grown", fails)
     assert FULL in sentence("index add photos --index photos.index")
 
 

@@ -51,15 +51,16 @@ def test_a_good_data_set_is_only_praised() -> None:
 
 def test_unreadable_images_are_named_and_not_called_alike(tmp_path: Path) -> None:
     write_images(tmp_path, [f"{label}/{number}.png" for label in "ab" for number in range(6)])
-    (tmp_path / "a" / "0.png").write_bytes(b"")
+    (tmp_path / "a" / "0.png").write_bytes(b"no image")
     (tmp_path / "b" / "3.png").write_bytes(b"")
     (tmp_path / "b" / "4.png").write_bytes((tmp_path / "b" / "4.png").read_bytes()[:70])
     data = load_dataset(tmp_path)
     for _ in range(2):  # a second check does not count them again
         report = check_dataset(data, make_split(data))
         bad = finding(report, "unreadable image, skipped")
-        assert (bad.level, bad.count) == ("warning", 3)
+        assert (bad.level, bad.count) == ("warning", 2)
         assert "a/0.png cannot be decoded as an image (its format is not recognized)" in bad.examples[0]
+        assert finding(report, "empty file, skipped").examples == ("b/3.png is empty",)
         assert report.summary["readable"] == 9
         assert finding(report, "no picture occurs twice")
     with pytest.raises(InputError, match=r"as asked: unreadable image: .*a/0\.png"):

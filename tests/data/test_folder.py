@@ -25,7 +25,7 @@ def test_class_folders(tmp_path: Path) -> None:
     assert classes(data) == ["cats", "cats", "cats", "dogs"]
     assert (data.name, data.class_names, data.kind) == (tmp_path.name, ("cats", "dogs"), "classes")
     assert (data.splits == -1).all()
-    assert not data.skipped
+    assert data.skipped.sentences() == ["file of another kind: 2 (readme.md; cats/notes.txt)"]
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,15 @@ def test_loose_images_beside_folders_are_kept_without_label(tmp_path: Path) -> N
     assert (len(data.split_indices("train")), len(data.split_indices("query"))) == (1, 1)
 
 
-def test_hidden_files_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_files_and_files_of_other_kinds_are_counted_and_no_problem(tmp_path: Path) -> None:
     write_images(tmp_path, ["a/1.png", "a/.2.png", ".thumbnails/3.png", "a/.cache/4.png"])
-    assert keys(load_dataset(tmp_path)) == ["a/1.png"]
+    (tmp_path / "a" / "1.txt").write_text("a caption")
+    data = load_dataset(tmp_path, strict=True)
+    assert keys(data) == ["a/1.png"]
+    assert data.skipped.sentences() == [
+        "hidden file or folder: 3 (.thumbnails; a/.2.png; a/.cache)",
+        "file of another kind: 1 (a/1.txt)",
+    ]
 
 
 def test_parts_beside_other_folders_are_not_guessed_at(tmp_path: Path) -> None:
@@ -127,11 +133,17 @@ def test_a_folder_of_links_says_that_links_are_not_followed(tmp_path: Path) -> N
 def test_special_files_do_not_hang(tmp_path: Path) -> None:
     write_images(tmp_path, ["a/1.png"])
     os.mkfifo(tmp_path / "a" / "pipe.png")
-    assert keys(load_dataset(tmp_path)) == ["a/1.png"]
+    data = load_dataset(tmp_path)
+    assert keys(data) == ["a/1.png"]
+    assert data.skipped.sentences() == ["image name of something that is not a file: 1 (a/pipe.png)"]
 
 
 def test_an_empty_folder_is_explained(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no images; class folders \(cats/1.jpg\)"):
+        load_dataset(tmp_path)
+    (tmp_path / "1.raw").write_bytes(b"x")
+    (tmp_path / ".1.png").write_bytes(b"x")
+    with pytest.raises(InputError, match=r"no images \(hidden file or folder: 1, file of another kind: 1\); class"):
         load_dataset(tmp_path)
 
 

@@ -91,15 +91,15 @@ def test_augmentation_depends_on_the_image_and_not_on_its_batch(files: FileImage
 
 
 def test_unreadable_images_are_left_out_and_counted(files: FileImages, tmp_path: Path) -> None:
-    for number in (0, 1, 11):
-        (tmp_path / f"{number}.png").write_bytes(b"")
-    problems = SkippedItems()
+    for number, content in ((0, b"no image"), (1, b"no image"), (11, b"")):
+        (tmp_path / f"{number}.png").write_bytes(content)
+    skipped = SkippedItems()
     found = list(
-        load_batches(files, BATCHES, PHOTO, skipped=problems, augment_params=draw_augment_params(12, 0, 0), workers=2)
+        load_batches(files, BATCHES, PHOTO, skipped=skipped, augment_params=draw_augment_params(12, 0, 0), workers=2)
     )
     assert [batch.indices.tolist() for batch in found] == [[5, 3], [], [2, 4, 10], [9, 8, 7, 6]]
     assert [len(batch.images) for batch in found] == [2, 0, 3, 4]
-    assert problems.counts == {"unreadable image": 3}
+    assert skipped.counts == {"unreadable image": 2, "empty file": 1}
     with pytest.raises(InputError, match=r"/0\.png cannot be decoded"):
         list(load_batches(files, BATCHES, PHOTO))
 

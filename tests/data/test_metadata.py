@@ -85,7 +85,7 @@ def test_without_it_folders_do(tmp_path: Path) -> None:
 def test_dialects_are_understood(text: bytes, tmp_path: Path) -> None:
     data = load_dataset(table(tmp_path, text))
     assert (keys(data), data.class_names) == (["a.png"], ("x",))
-    assert not data.skipped
+    assert data.skipped.sentences() == ["image without a row: 2 (b.png; c.png)"]
 
 
 def test_backslashes_are_folders(tmp_path: Path) -> None:
@@ -107,6 +107,7 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
     (root / "loop.png").symlink_to("loop.png")
     data = load_dataset(root)
     assert keys(data) == ["a.png"]
+    assert data.skipped.counts.pop("image without a row") == 2
     assert sum(data.skipped.counts.values()) == 10
     assert data.skipped.counts["second row of a file"] == 1
     assert data.skipped.counts["row without a file name"] == 1
@@ -133,12 +134,49 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
         ("file_name,label\na.png,x\n".encode("utf-16"), r"is not UTF-8 text \(line 1\)"),
         (b"file_name,label\n", r"names no image that is there\.$"),
         (b"file_name,label\nz.png,x\n", r"names no image that is there \(row whose file is missing: 1 \(z.png\)\)"),
-        (b'file_name,label\n"' + b"x" * 200_000 + b'",y\n', "is not a proper CSV file: field larger than field limit"),
+        (
+            b'file_name,label\n"' + b"x" * 200_000 + b'",y\n',
+            "a field of more than 131,072 characters in the row that begins in l",
+        ),
+        (b"file_name,label\na.png,x\nb.png," + b"x" * 1_000_000, "more than 1,000,000 characters in line 3"),
     ],
 )
 def test_tables_that_cannot_be_used_are_explained(text: bytes, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=sentence):
         load_dataset(table(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('file_name,label\na.png,"x\nb.png,x\nc.png,x\n', 2),
+        ('file_name,label\na.png,x\nb.png,"x\nc.png,"x"\n', 3),
+        ('file_name,label\na.png,"x\nb.png,x"\nc.png,x\n', 2),
+        ('file_name,label\na.png,x\n"b.png,x\nc.png",x\n', 3),
+        ('file_name,label,caption\na.png,x,"two\nlines"\nb.png,x,"one\nc.png,x,three\n', 4),
+        ('file_name,"label\na.png,x\n', 1),
+        ('file_name,label\na.png,"x"y\n', 2),
+    ],
+    ids=[
+        "to the end",
+        "to the next quote",
+        "to a last quote",
+        "in the name",
+        "after a long caption",
+        "header",
+        "text after",
+    ],
+)
+def test_a_quote_that_is_not_closed_is_named_by_its_line(text: str, line: int, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"has a quote in line {line} that is not closed"):
+        load_dataset(table(tmp_path, text))
+
+
+def test_other_columns_may_have_line_breaks_and_quotes(tmp_path: Path) -> None:
+    text = 'caption,file_name,label\n"two\nlines, ""quoted""",a.png,x\n5" high,b.png,"the ""y"""\n,c.png,x\n'
+    data = load_dataset(table(tmp_path, text))
+    assert (keys(data), data.class_names) == (["a.png", "b.png", "c.png"], ('the "y"', "x"))
+    assert not data.skipped
 
 
 def test_the_line_is_right_in_a_long_file(tmp_path: Path) -> None:

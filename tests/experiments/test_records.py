@@ -123,3 +123,36 @@ def test_closed_folder_is_reported_in_one_sentence(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(InputError, match=r"Cannot write .*records\.jsonl: Permission denied\."):
         RecordStore(tmp_path).append(RECORD)
+
+
+def test_changed_record_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    store = RecordStore(tmp_path)
+    store.append(RECORD)
+    store.append(OTHER)
+    path = tmp_path / RECORDS_FILE
+    path.write_text(path.read_text().replace('"map": 0.5', '"map": 0.9'))
+    with pytest.warns(ProxyhashWarning, match="line 1 of .* is not a record, or damaged: it does not match its checksum"):
+        assert read_records(tmp_path) == [OTHER]
+
+
+def test_record_without_a_checksum_is_read(tmp_path: Path) -> None:
+    (tmp_path / RECORDS_FILE).write_text(json.dumps(RECORD.as_dict()) + "\n")
+    assert read_records(tmp_path) == [RECORD]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ({"format": "proxyhash.record/3", "requires": "0.9"}, "needs proxyhash 0.9 or later"),
+        ([1], "a record must be a table"),
+        ({**RECORD.as_dict(), "trial": {}}, "it lacks 'fold'"),
+        ({**RECORD.as_dict(), "trial": {**RECORD.trial, "label": 3}}, "expected string"),
+        ({**RECORD.as_dict(), "bits": "8"}, "Expected `int`, got `str`"),
+    ],
+)
+def test_other_content_is_left_out_with_a_warning(tmp_path: Path, content: object, reason: str) -> None:
+    (tmp_path / RECORDS_FILE).write_text(json.dumps(content) + "\n" + "[" * 50_000 + "\n")
+    with pytest.warns(ProxyhashWarning) as caught:
+        assert read_records(tmp_path) == []
+    assert reason in str(caught[0].message)
+    assert "nested too deeply" in str(caught[1].message)

@@ -1,5 +1,6 @@
 """Small models for tests."""
 
+import json
 from pathlib import Path
 
 
@@ -18,3 +19,18 @@ def make_model(bits: int, seed: int, folder: Path) -> Path:
     network = HashNetwork(backbone, HashHead(HeadConfig(backbone.config.num_features, bits))).eval()
     Hasher(network, get_transform("small", 16), ("a", "b"), design_proxies(4, bits, "random")).save(folder)
     return folder
+
+
+def rewrite_json(path: Path, **changes: object) -> None:
+    """Change fields of a JSON file, and its checksum with them, as someone does who knows the format."""
+    from proxyhash.utils.formats import dump_json, read_json
+
+    path.write_text(dump_json(read_json(path) | changes), encoding="utf-8")
+
+
+def relist(folder: Path, *names: str) -> None:
+    """Write the checksums of changed files of a model to its config.json."""
+    from proxyhash.utils.atomic_io import checksum
+
+    sums = json.loads((folder / "config.json").read_text())["sha256"]
+    rewrite_json(folder / "config.json", sha256=sums | {name: checksum(folder / name, "sha256") for name in names})

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from helpers.codes import clustered_codes, make_keys
+from helpers.models import rewrite_json
 from proxyhash import InputError
 from proxyhash.index import Calibration, calibrate
 from proxyhash.index.local.index import LocalIndex
@@ -34,6 +35,41 @@ def test_calibration_is_stored_with_its_model(tmp_path: Path) -> None:
     (tmp_path / "calibration.json").write_text("{")
     with pytest.raises(InputError, match="is damaged"):
         Calibration.load(tmp_path, 8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"precision": [7.5, 0.5, 0.0]}, "precision is from 0 to 1"),
+        ({"precision": [1.0, -0.5, -1.0]}, "precision is from 0 to 1"),
+        ({"precision": [1.0, float("nan"), 0.0]}, "it holds other values than numbers"),
+        ({"precision": [float("inf"), 1.0, 0.0]}, "it holds other values than numbers"),
+        ({"precision": [0.0, 0.5, 1.0]}, "never rises with distance"),
+        ({"precision": [1.0, 0.5]}, "does not fit codes of 2 bits"),
+        ({"precision": [[1.0], [0.5], [0.0]]}, "it holds other values than numbers"),
+        ({"precision": "1.0"}, "does not fit codes of 2 bits"),
+        ({"precision": None}, "does not fit codes of 2 bits"),
+        ({"pairs": [1, -2, 3]}, "numbers of pairs are not negative"),
+        ({"pairs": [1, 2.5, 3]}, "it holds other values than numbers"),
+        ({"pairs": [1, 10**30, 3]}, "it holds other values than numbers"),
+        ({"pairs": [1, True, 3]}, "it holds other values than numbers"),
+        ({"format": 7}, "is not a file of the format proxyhash.calibration/2"),
+        ({"format": "proxyhash.calibration/3", "requires": "0.9"}, "needs proxyhash 0.9 or later"),
+    ],
+)
+def test_values_that_nobody_measured_are_refused(tmp_path: Path, changes: dict[str, object], reason: str) -> None:
+    Calibration(np.array([1.0, 0.5, 0.0]), np.array([1, 2, 3])).save(tmp_path)
+    rewrite_json(tmp_path / "calibration.json", **changes)
+    with pytest.raises(InputError, match=f"{reason}.*; calibrate the model again."):
+        Calibration.load(tmp_path, 2)
+
+
+def test_a_changed_calibration_is_found_by_its_checksum(tmp_path: Path) -> None:
+    Calibration(np.array([1.0, 0.5, 0.0]), np.array([1, 2, 3])).save(tmp_path)
+    path = tmp_path / "calibration.json"
+    path.write_text(path.read_text().replace("0.5", "0.6"))
+    with pytest.raises(InputError, match=r"its content does not match its checksum; calibrate the model again."):
+        Calibration.load(tmp_path, 2)
 
 
 def test_distant_queries_have_no_match(tmp_path: Path, model: Path) -> None:

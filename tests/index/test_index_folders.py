@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from helpers.images import save_image
 from proxyhash import InputError
 from proxyhash.data import SkippedItems
 from proxyhash.index import folder_sync
@@ -66,6 +67,57 @@ def test_only_changed_files_are_encoded_again(index: LocalIndex, photos: Path) -
     assert verify(index).ok
 
 
+@pytest.mark.parametrize("seconds", [-2_000_000_000, -1, 0, 2**33, 2**63 // 10**9 + 5], ids=[1906, 1969, 1970, 2242, 2262])
+def test_files_of_any_date_are_added_and_then_unchanged(index: LocalIndex, photos: Path, seconds: int) -> None:
+    path = photos / "cats" / "0.png"
+    for date in (seconds, seconds + 1):
+        os.utime(path, (date, date))
+        if path.stat().st_mtime_ns != date * 10**9:
+            pytest.skip("this file system cannot store the date")
+        assert add_folder(index, photos, SkippedItems()).replaced == 1
+        assert add_folder(index, photos, SkippedItems()).unchanged == 12
+
+
+def test_everything_that_is_left_out_is_reported(index: LocalIndex, photos: Path, tmp_path: Path) -> None:
+    save_image(np.zeros((9, 9, 3)), tmp_path / "elsewhere" / "1.png")
+    (photos / "cats" / "out.png").symlink_to(tmp_path / "elsewhere" / "1.png")
+    (photos / "cats" / "gone.png").symlink_to("nothing.png")
+    (photos / "birds").symlink_to(tmp_path / "elsewhere")
+    (photos / "dogs" / "notes.txt").write_text("no image")
+    (photos / "dogs" / ".DS_Store").write_bytes(b"x")
+    (photos / "dogs" / "empty.png").write_bytes(b"")
+    (photos / "dogs" / "bad.png").write_bytes(b"no image")
+    (photos / "dogs" / os.fsdecode(b"\xff.png")).write_bytes((photos / "dogs" / "7.png").read_bytes())
+    (photos / "fish").mkdir()
+    skipped = SkippedItems()
+    done = add_folder(index, photos, skipped)
+    assert (done.added, done.unchanged, done.unreadable) == (0, 12, 2)
+    assert sorted(skipped.sentences()) == [
+        "class without images: 1 (fish)",
+        "empty file: 1 (dogs/empty.png is empty)",
+        r"file name that is not UTF-8: 1 (dogs/\xff.png)",
+        "file of another kind: 1 (dogs/notes.txt)",
+        "hidden file or folder: 1 (dogs/.DS_Store)",
+        "link to a folder, not entered: 1 (birds)",
+        "link to nothing: 1 (cats/gone.png)",
+        "outside the folder: 1 (cats/out.png)",
+        "unreadable image: 1 (dogs/bad.png cannot be decoded as an image (its format is not recognized))",
+    ]
+
+
+def test_rows_without_files_are_reported(index: LocalIndex, photos: Path) -> None:
+    (photos / "metadata.csv").write_text("file_name,label\ncats/0.png,cat\nabsent.png,cat\n")
+    skipped = SkippedItems()
+    assert add_folder(index, photos, skipped).unchanged == 1
+    assert skipped.counts == {"row whose file is missing": 1, "image without a row": 11}
+
+
+def test_a_folder_whose_name_is_not_utf8_is_refused(index: LocalIndex, photos: Path) -> None:
+    renamed = photos.rename(photos.parent / os.fsdecode(b"\xff"))
+    with pytest.raises(InputError, match="is not UTF-8, so an index cannot store it; rename the folder"):
+        add_folder(index, renamed, SkippedItems())
+
+
 def test_file_names_that_are_not_utf8_are_skipped(index: LocalIndex, photos: Path) -> None:
     try:
         (photos / "cats" / "0.png").rename(os.fsdecode(os.fsencode(photos) + b"/cats/\xff.png"))
@@ -73,7 +125,7 @@ def test_file_names_that_are_not_utf8_are_skipped(index: LocalIndex, photos: Pat
         pytest.skip("this file system has only names that are text")
     problems = SkippedItems()
     assert add_folder(index, photos, problems).added == 0
-    assert problems.sentences() == ["file name that is not UTF-8: 1 ('cats/\\udcff.png')"]
+    assert problems.sentences() == [r"file name that is not UTF-8: 1 (cats/\xff.png)"]
 
 
 def test_unreadable_image_stops_a_strict_add(index: LocalIndex, photos: Path) -> None:
@@ -150,7 +202,7 @@ def test_upgrade_gives_every_item_a_new_code(index: LocalIndex, photos: Path, ot
 
 
 def test_codes_of_the_old_model_are_refused_after_an_upgrade(index: LocalIndex, other_model: Path) -> None:
-    batch = ItemBatch(index.store.meta("live"), np.zeros((1, 4), np.uint8), ["late"])
+    batch = ItemBatch(index.store.active_version, np.zeros((1, 4), np.uint8), ["late"])
     upgrade(index, Hasher.load(other_model), SkippedItems())
     with pytest.raises(InputError, match="moved to another model meanwhile"):
         add_batch(index.store, batch)

@@ -1,12 +1,15 @@
 """Shards of codes: cut the same way in every run, whole or absent, and two real processes of which one is killed."""
 
 import io
+import json
 import os
 import signal
 import subprocess
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +17,10 @@ from PIL import Image
 
 from proxyhash import Index
 from proxyhash.cli.app import main
+from proxyhash.codes.files import arrays_sha256
 from proxyhash.data import SkippedItems
 from proxyhash.data.shards import list_shards
-from proxyhash.models.code_shards import encode_shards, read_shard, shard_path
+from proxyhash.models.code_shards import CodeShard, encode_shards, read_shard, shard_path, write_shard
 from proxyhash.models.hasher import Hasher
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.parallel import available_threads
@@ -186,7 +190,7 @@ def test_sources_that_cannot_be_cut(tmp_path: Path) -> None:
     broken = tmp_path / "broken.tar"
     broken.write_bytes(b"x" * 2000)
     with pytest.raises(InputError, match="not a tar file"):
-        list_shards(broken)[0].load()
+        list_shards(broken)[0].load(SkippedItems())
 
 
 def test_ranks_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,3 +211,44 @@ def test_ranks_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> Non
         get_process_rank()
     shares = [[number for number in range(10) if ProcessRank(rank, 3).has(number)] for rank in range(3)]
     assert sorted(number for share in shares for number in share) == list(range(10))
+
+
+SHARD = CodeShard(np.arange(6, dtype=np.uint8).reshape(3, 2), ["a", "b", "c"], [("x",), (), ("y", "z")], 12, "m", "i", 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"bits": 40}, "its arrays do not fit together"),
+        ({"bits": 0}, "bits must be at least 1, not 0"),
+        ({"bits": "12"}, "bits must be a whole number, not '12'"),
+        ({"number": -1}, "number must be at least 0"),
+        ({"model": 7}, "its arrays do not fit together"),
+        ({"codes": np.zeros((3, 2), np.int64)}, "its arrays do not fit together"),
+        ({"codes": np.uint8(3)}, "its arrays do not fit together"),
+        ({"keys": ["a"]}, "its arrays do not fit together"),
+        ({"labels": [(1,), (2,), (3,)]}, "its arrays do not fit together"),
+    ],
+)
+def test_values_that_do_not_fit_together_are_refused(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+    assert read_shard(write_shard(tmp_path, SHARD)).keys == SHARD.keys
+    bits = changes.pop("bits", 12)
+    path = write_shard(tmp_path, replace(SHARD, **changes))
+    if bits != 12:
+        rewrite_header(path, bits=bits)
+    with pytest.raises(InputError, match=reason):
+        read_shard(path)
+
+
+def rewrite_header(path: Path, **changes: object) -> None:
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files if name != "sha256"}
+    arrays["header"] = np.array(json.dumps(json.loads(str(arrays["header"])) | changes))
+    np.savez(path, **arrays, sha256=arrays_sha256(arrays))
+
+
+def test_shard_of_a_later_release_names_it(tmp_path: Path) -> None:
+    path = write_shard(tmp_path, SHARD)
+    rewrite_header(path, format="proxyhash.shard/3", requires="0.9")
+    with pytest.raises(InputError, match=r"has the format proxyhash.shard/3 and needs proxyhash 0.9 or later."):
+        read_shard(path)

@@ -54,7 +54,7 @@ def test_features_are_mapped_and_computed_once(tmp_path: Path, backbone: Backbon
         expected = NormalizedBackbone(backbone)(torch.from_numpy(stored).permute(0, 3, 1, 2)).numpy()
     np.testing.assert_allclose(first.values, expected, atol=1e-5)
     assert first.readable.all()
-    assert {file.name for file in first.folder.iterdir()} == {"features.npy", "readable.npy"}
+    assert {file.name for file in first.folder.iterdir()} == {"features.npy", "readable.npy", "checksums.json"}
 
 
 def test_onnxruntime_gives_the_same_features(tmp_path: Path, backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_a_damaged_part_is_begun_anew(tmp_path: Path, backbone: Backbone) -> Non
 
 
 @pytest.mark.parametrize("name", ["features.npy", "readable.npy"])
-@pytest.mark.parametrize("content", [b"", b"hello", None, "cut", "other"])
+@pytest.mark.parametrize("content", [b"", b"hello", None, "cut", "other", "flipped"])
 def test_a_damaged_cache_is_refused(tmp_path: Path, backbone: Backbone, name: str, content: bytes | str | None) -> None:
     entry = cached_features(small(20), backbone, TRANSFORM, folder=tmp_path).folder
     file = entry / name
@@ -143,6 +143,8 @@ def test_a_damaged_cache_is_refused(tmp_path: Path, backbone: Backbone, name: st
         file.unlink()
     elif content == "cut":
         file.write_bytes(file.read_bytes()[:-4])
+    elif content == "flipped":
+        file.write_bytes(file.read_bytes()[:-1] + bytes([file.read_bytes()[-1] ^ 1]))
     elif content == "other":
         np.save(file, np.ones(3))
     else:
@@ -178,3 +180,12 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, backbone: Backb
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"Cannot keep features in .*file"):
         cached_features(small(5), backbone, TRANSFORM, folder=tmp_path / "file")
+
+
+def test_an_entry_without_checksums_is_read(tmp_path: Path, backbone: Backbone) -> None:
+    entry = cached_features(small(20), backbone, TRANSFORM, folder=tmp_path)
+    (entry.folder / "checksums.json").unlink()  # as release 0.1 wrote it
+    again = cached_features(
+        small(20), backbone, TRANSFORM, folder=tmp_path, progress=lambda *_: pytest.fail("computed again")
+    )
+    np.testing.assert_array_equal(again.values, entry.values)

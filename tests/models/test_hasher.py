@@ -1,12 +1,17 @@
 import json
 import pickle
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
+from helpers.models import relist, rewrite_json
 from proxyhash import design_proxies
 from proxyhash.codes import pack
 from proxyhash.data import SkippedItems, load_dataset
@@ -16,9 +21,10 @@ from proxyhash.models import hasher as hasher_module
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.hasher import Hasher, concat_hashers
 from proxyhash.models.network import HashHead, HashNetwork, HeadConfig
-from proxyhash.models.runtime import OnnxBackend, TorchBackend
-from proxyhash.models.storage import check_replaceable
-from proxyhash.utils.atomic_io import checksum
+from proxyhash.models.onnx_backend import OnnxBackend
+from proxyhash.models.probe import check_onnx, write_probe
+from proxyhash.models.runtime import TorchBackend
+from proxyhash.models.storage import check_replaceable, config_sha256, fingerprint
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 
 BITS = 12
@@ -165,14 +171,48 @@ def flip(path: Path) -> None:
 
 
 def rewrite(folder: Path, **changes: object) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | changes))
+    rewrite_json(folder / "config.json", **changes)
+
+
+def rewrite_transform(folder: Path, **changes: object) -> None:
+    rewrite(folder, transform=json.loads((folder / "config.json").read_text())["transform"] | changes)
+
+
+def rewrite_head(folder: Path, **changes: object) -> None:
+    rewrite(folder, head=json.loads((folder / "config.json").read_text())["head"] | changes)
+
+
+def rewrite_weights(folder: Path, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    name = next(name for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.ndim > 1)
+    save_file(tensors | {name: change(tensors[name])}, folder / "model.safetensors")
+    relist(folder, "model.safetensors")
 
 
 def pickled(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(pickle.dumps({"weights": [1.0]}))
-    config = json.loads((folder / "config.json").read_text())
-    rewrite(folder, sha256=config["sha256"] | {"model.safetensors": checksum(folder / "model.safetensors", "sha256")})
+    relist(folder, "model.safetensors")
+
+
+def misspell(path: Path) -> None:
+    path.write_text(path.read_text().replace("in a test", "in a text"))
+
+
+def nest(folder: Path) -> None:
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(
+        text.replace('"metadata": {', '"metadata": {"a": ' + "[" * 50_000 + "]" * 50_000 + ",")
+    )
+
+
+def unlist(folder: Path, *names: str) -> None:
+    sums = json.loads((folder / "config.json").read_text())["sha256"]
+    rewrite(folder, sha256={name: value for name, value in sums.items() if name not in names})
+
+
+def list_file(folder: Path, name: str) -> None:
+    sums = json.loads((folder / "config.json").read_text())["sha256"]
+    rewrite(folder, sha256=sums | {name: "0" * 64})
 
 
 @pytest.mark.parametrize(
@@ -186,11 +226,48 @@ def pickled(folder: Path) -> None:
         (lambda f: (f / "model.safetensors").unlink(), "is not a whole model: model.safetensors is missing."),
         (lambda f: (f / "proxies.safetensors").unlink(), "is not a whole model: proxies.safetensors is missing."),
         (lambda f: (f / "config.json").unlink(), "is not a model: it has no config.json."),
-        (lambda f: (f / "config.json").write_text("{"), "config.json cannot be read: "),
-        (lambda f: rewrite(f, format="other/3"), "its format is not proxyhash.hasher/2."),
+        (lambda f: (f / "config.json").write_text("{"), "config.json is damaged: "),
+        (lambda f: rewrite(f, format="other/3"), "is not a file of the format proxyhash.hasher/3."),
         (lambda f: rewrite(f, head={"width": 3, "bits": 4}), "is not a model that can be read: "),
         (lambda f: rewrite(f, head=None), "is not a model that can be read: "),
-        (lambda f: rewrite(f, sha256=None), "is not a model that can be read: "),
+        (lambda f: rewrite(f, sha256=None), "config.json has no checksum of model.safetensors."),
+        (lambda f: rewrite(f, format="proxyhash.hasher/4", requires="0.7"), "hasher/4 and needs proxyhash 0.7 or later."),
+        (lambda f: misspell(f / "config.json"), "config.json is damaged: its content does not match its checksum."),
+        (nest, "config.json is damaged: it is nested too deeply."),
+        (lambda f: rewrite(f, backbone=["convnet"]), "backbone must be a name."),
+        (lambda f: rewrite(f, class_names=[1, 2]), "class_names must be a list of names."),
+        (lambda f: rewrite(f, class_names="cats"), "class_names must be a list of names."),
+        (lambda f: rewrite(f, metadata=7), "is not a model that can be read: "),
+        (lambda f: rewrite(f, transform=[1]), "transform must be a table, not [1]."),
+        (lambda f: rewrite_transform(f, size=0), "transform.size must be a whole number from 1 to 4096, not 0."),
+        (lambda f: rewrite_transform(f, size=-5), "transform.size must be a whole number from 1 to 4096, not -5."),
+        (lambda f: rewrite_transform(f, size="a"), "transform.size must be a whole number from 1 to 4096, not 'a'."),
+        (lambda f: rewrite_transform(f, size=10**6), "transform.size must be a whole number from 1 to 4096, not 1000000."),
+        (lambda f: rewrite_transform(f, size=10**900), "from 1 to 4096, not a number of 900 digits."),
+        (lambda f: rewrite_transform(f, side=None), "transform.side must be a whole number from 1 to 4096, not None."),
+        (lambda f: rewrite_transform(f, fit="crooked"), "transform: fit is one of squash, cover, not 'crooked'."),
+        (lambda f: rewrite_transform(f, crop="window9"), "transform: crop is one of none, random_crop, "),
+        (lambda f: rewrite_transform(f, crop=["none"]), "is not a model that can be read: "),
+        (lambda f: rewrite_transform(f, rotate=90), "transform has no setting 'rotate'"),
+        (lambda f: rewrite_head(f, bits=10**9), "describes a larger head than model.safetensors holds."),
+        (lambda f: rewrite_head(f, bits=10**900), "is not a model that can be read: "),
+        (lambda f: rewrite_head(f, bits=-1), "is not a model that can be read: "),
+        (lambda f: rewrite_head(f, bits="8"), "is not a model that can be read: "),
+        (lambda f: rewrite_head(f, kind=["tanh"]), "is not a model that can be read: "),
+        (lambda f: rewrite_weights(f, lambda w: w * torch.nan), "model.safetensors holds numbers that are not finite, in "),
+        (lambda f: rewrite_weights(f, lambda w: w / 0), "model.safetensors holds numbers that are not finite, in "),
+        (lambda f: rewrite_weights(f, lambda w: w.int()), "has the type torch.int32."),
+        (lambda f: rewrite_weights(f, lambda w: w[:1]), "is not a model that can be read: "),
+        (lambda f: unlist(f, "model.onnx"), "model.onnx is not listed in config.json; delete the file, or save the model"),
+        (lambda f: unlist(f, "probe.safetensors"), "probe.safetensors is not listed in config.json; delete the file"),
+        (lambda f: unlist(f, "proxies.safetensors"), "proxies.safetensors is not listed in config.json; delete the file"),
+        (lambda f: unlist(f, "model.safetensors"), "config.json has no checksum of model.safetensors."),
+        (lambda f: (f / "probe.safetensors").unlink(), "is not a whole model: probe.safetensors is missing."),
+        (
+            lambda f: list_file(f, "../../etc/passwd"),
+            "config.json lists '../../etc/passwd', which is not a file of a model.",
+        ),
+        (lambda f: list_file(f, "/etc/passwd"), "config.json lists '/etc/passwd', which is not a file of a model."),
         (lambda f: rewrite(f, backbone="vgg"), "There is no backbone 'vgg'"),
     ],
 )
@@ -214,6 +291,83 @@ def test_what_is_no_model_is_said_to_be_none(tmp_path: Path, saved: Path) -> Non
 def test_the_onnx_file_may_be_missing(folder: Path) -> None:
     (folder / "model.onnx").unlink()
     assert Hasher.load(folder).onnx is None
+    (folder / "probe.safetensors").unlink()
+    assert Hasher.load(folder).onnx is None
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another network of the same shape."""
+    hasher = new_hasher()
+    with torch.no_grad():
+        for parameter in hasher.head.parameters():
+            parameter.mul_(0.9)
+    hasher.save(tmp_path_factory.mktemp("other") / "model")
+    assert hasher.folder is not None
+    return hasher.folder
+
+
+def test_a_swapped_onnx_file_is_found_even_with_its_checksum(folder: Path, other: Path) -> None:
+    (folder / "model.onnx").write_bytes((other / "model.onnx").read_bytes())
+    relist(folder, "model.onnx")
+    with pytest.raises(InputError, match=r"model.onnx does not give the outputs of this model; delete model.onnx, or save"):
+        Hasher.load(folder)
+    with pytest.raises(InputError, match=r"model.onnx does not give the outputs of this model"):
+        check_onnx(folder)
+
+
+def test_an_onnx_file_of_an_older_model_is_compared_with_the_network(folder: Path, other: Path) -> None:
+    unlist(folder, "probe.safetensors")
+    (folder / "probe.safetensors").unlink()
+    rewrite(folder, format="proxyhash.hasher/2")
+    assert isinstance(Hasher.load(folder).onnx, OnnxBackend)
+    (folder / "model.onnx").write_bytes((other / "model.onnx").read_bytes())
+    relist(folder, "model.onnx")
+    with pytest.raises(InputError, match=r"model.onnx does not give the outputs of this model"):
+        Hasher.load(folder)
+
+
+def test_onnxruntime_checks_a_model_without_torch(saved: Path, other: Path, folder: Path) -> None:
+    (folder / "model.onnx").write_bytes((other / "model.onnx").read_bytes())
+    relist(folder, "model.onnx")
+    script = (
+        "import sys; from pathlib import Path; from proxyhash.models.probe import check_onnx; "
+        "check_onnx(Path(sys.argv[1])); assert 'torch' not in sys.modules"
+    )
+    for model, problem in ((saved, ""), (folder, "does not give the outputs of this model")):
+        run = subprocess.run([sys.executable, "-c", script, str(model)], check=False, capture_output=True, text=True)
+        assert (run.returncode != 0) == bool(problem), run.stderr
+        assert problem in run.stderr
+
+
+@pytest.mark.parametrize(
+    "outputs", [np.zeros((2, BITS), np.float64), np.zeros((1, BITS), np.float32), np.full((2, 3), np.nan)]
+)
+def test_a_damaged_probe_is_refused(folder: Path, outputs: np.ndarray) -> None:
+    write_probe(folder / "probe.safetensors", outputs)
+    relist(folder, "probe.safetensors")
+    with pytest.raises(InputError, match=r"probe.safetensors is damaged: it does not hold the outputs of two images."):
+        Hasher.load(folder)
+
+
+def test_the_checksum_of_a_configuration_covers_the_onnx_file(folder: Path, other: Path) -> None:
+    before = fingerprint(folder), config_sha256(folder)
+    (folder / "model.onnx").write_bytes((other / "model.onnx").read_bytes())
+    relist(folder, "model.onnx")
+    assert fingerprint(folder) == before[0]
+    assert config_sha256(folder) != before[1]
+
+
+def test_proxies_that_do_not_fit_do_not_classify(folder: Path) -> None:
+    design_proxies(10, 8, "hclm").save(folder / "proxies.safetensors")
+    relist(folder, "proxies.safetensors")
+    with pytest.raises(InputError, match="has proxies of 8 bits, which its embeddings do not match"):
+        Hasher.load(folder).classify(digits()[:2])
+    rewrite(folder, class_names=["a"])
+    design_proxies(10, BITS, "hclm").save(folder / "proxies.safetensors")
+    relist(folder, "proxies.safetensors")
+    with pytest.raises(InputError, match="has more proxies than class names"):
+        Hasher.load(folder).classify(digits())
 
 
 def test_only_models_are_replaced(folder: Path, tmp_path: Path) -> None:

@@ -116,3 +116,9 @@ def test_folders_come_first_and_paths_are_no_repositories(
         assert local_folder(path) == Path(path)
     with pytest.raises(InputError, match="is not a repository of the Hugging Face Hub, so it has no revision"):
         Hasher.load("someone/photos", revision=COMMIT)
+
+
+@pytest.mark.parametrize("name", ["o/..", "o/.", "o/-a", "o/a--b", "o/a..b", "o--o/a", f"o/{'a' * 97}"])
+def test_names_that_the_hub_does_not_have_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match=r"is no name of a repository of the Hugging Face Hub.$"):
+        local_folder(f"{name}@{COMMIT}")

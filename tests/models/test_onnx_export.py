@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from proxyhash.models import onnx_export
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.network import HashHead, HashNetwork, HeadConfig, NormalizedBackbone
+from proxyhash.models.onnx_backend import OnnxBackend
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.runtime import OnnxBackend, TorchBackend
+from proxyhash.models.runtime import TorchBackend
 from proxyhash.utils.errors import InputError
 
 

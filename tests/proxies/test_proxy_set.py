@@ -1,7 +1,9 @@
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from proxyhash import InputError, ProxySet, design_proxies
@@ -56,7 +58,7 @@ def test_files_that_are_not_proxy_sets_are_errors(proxies: ProxySet, tmp_path: P
     for name, reason in [
         ("text", "is not a proxy set"),
         ("empty", "is not a proxy set"),
-        ("other.safetensors", "its header does not say"),
+        ("other.safetensors", "is not a file of the format proxyhash.proxies/2"),
         ("cut.safetensors", "is not a proxy set"),
         ("flipped.safetensors", "do not match their checksum"),
         ("absent", "There is no file"),
@@ -82,3 +84,38 @@ def test_failed_save_leaves_no_file(proxies: ProxySet, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="Cannot write"):
             proxies.save(path)
     assert sorted(file.name for file in tmp_path.rglob("*")) == ["file", "folder"]
+
+
+def rewrite(path: Path, header: dict[str, str], **tensors: np.ndarray) -> None:
+    """Write other fields and tensors, with the checksum of the weights that belongs to them."""
+    with safe_open(path, framework="np") as handle:
+        before = handle.metadata()
+    content = {**load_file(path), **tensors}
+    before |= {"format": "proxyhash.proxies/1", "sha256": hashlib.sha256(content["weights"].tobytes()).hexdigest()}
+    save_file(content, path, metadata=before | header)
+
+
+@pytest.mark.parametrize(
+    ("header", "tensors", "reason"),
+    [
+        ({}, {"weights": np.full((9, 12), np.nan, np.float32)}, "its weights hold a number that is not finite"),
+        ({}, {"weights": np.ones((9, 12), np.float64)}, "its weights are not a float32 matrix"),
+        ({}, {"nearest_class": np.zeros(3, np.int64)}, "nearest_class has not one number for each class"),
+        ({}, {"nearest_distance": np.zeros(9, np.int64)}, "nearest_distance has not one number for each class"),
+        ({"quality": "[" * 50_000}, {}, "is not a proxy set"),
+        ({"quality": "[1]"}, {}, "is not a proxy set"),
+        ({"quality": '{"min_distance": "far"}'}, {}, "its quality is not given in numbers"),
+        ({"seed": "one"}, {}, "is not a proxy set"),
+        ({"format": "proxyhash.proxies/2", "seed": "8"}, {}, "its content does not match its checksum"),
+        ({"format": "proxyhash.proxies/3", "requires": "0.8"}, {}, "needs proxyhash 0.8 or later"),
+    ],
+)
+def test_wrong_content_is_refused_in_one_sentence(
+    proxies: ProxySet, tmp_path: Path, header: dict[str, str], tensors: dict[str, np.ndarray], reason: str
+) -> None:
+    path = tmp_path / "set.safetensors"
+    proxies.save(path)
+    rewrite(path, header, **tensors)
+    with pytest.raises(InputError, match=reason) as caught:
+        ProxySet.load(path)
+    assert "\n" not in str(caught.value)

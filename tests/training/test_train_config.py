@@ -12,7 +12,7 @@ from proxyhash.utils.errors import InputError
     ("changes", "sentence"),
     [
         ({"epochs": 0}, "epochs must be at least 1, not 0."),
-        ({"epochs": 2.5}, "epochs must be a whole number, not 2.5."),
+        ({"epochs": 2.5}, "Expected `int`, got `float` - at `$.epochs`."),
         ({"batch_size": 3}, "batch_size must be at least 4, not 3."),
         ({"hidden_dim": -1}, "hidden_dim must be at least 0, not -1."),
         ({"lr": 0.0}, "lr must be above 0, not 0.0."),

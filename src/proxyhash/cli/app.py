@@ -30,7 +30,7 @@ from proxyhash.cli import (
     serve,
     train,
 )
-from proxyhash.cli.output import is_quiet, quiet_mode, status_console
+from proxyhash.cli.output import SafeConsole, is_quiet, quiet_mode, status_console
 from proxyhash.cli.parameters import Flag
 from proxyhash.utils.atomic_io import is_disk_full
 from proxyhash.utils.errors import InputError, ProxyhashWarning
@@ -135,7 +135,7 @@ def launch(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a user error prints one line on standard error and exits with code 2."""
-    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    errors = SafeConsole(stderr=True, soft_wrap=True, highlight=False)
     tokens = proxies.with_default_plot(list(sys.argv[1:] if arguments is None else arguments))
     try:
         with warnings.catch_warnings():

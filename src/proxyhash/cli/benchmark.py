@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.table import Table
 
-from proxyhash.cli.output import print_result, status_console
+from proxyhash.cli.output import SafeConsole, cell, print_line, print_result, status_console
 from proxyhash.cli.parameters import Flag, Int, Json
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import check_writable
@@ -240,12 +239,12 @@ def print_table(records: "list[Record]") -> None:
     from proxyhash.report.export import format_cell
 
     (comparison,) = compare(records)
-    print(f"mAP in %, {comparison.title}")
+    print_line(f"mAP in %, {comparison.title}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("method")
     for bits in comparison.code_lengths:
         table.add_column(f"{bits} bits", justify="right")
     for label in dict.fromkeys(record.trial["label"] for record in records):
         cells = [comparison.cell(label, bits, "map") for bits in comparison.code_lengths]
-        table.add_row(label, *(format_cell(cell, "map") if cell else "" for cell in cells))
-    Console(highlight=False).print(table)
+        table.add_row(cell(label), *(format_cell(result, "map") if result else "" for result in cells))
+    SafeConsole(highlight=False).print(table)

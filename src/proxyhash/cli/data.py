@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxyhash.cli.output import print_result
+from proxyhash.cli.output import SafeConsole, cell, print_result
 from proxyhash.cli.parameters import Int, Json
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
@@ -51,12 +50,13 @@ def datasets(*, data_dir: Path | None = None, json_: Json = False) -> None:
     for heading in ("name", "what", "images", "classes", "size", "on this machine"):
         table.add_column(heading, justify="right" if heading in {"images", "classes"} else "left", overflow="fold")
     for info in infos:
-        where = _plain(str(_describe(info, data_dir)["where"] or "no"))
+        where = cell(str(_describe(info, data_dir)["where"] or "no"))
         table.add_row(info.name, info.summary, f"{info.num_images:,}", f"{info.num_classes:,}", info.image_size, where)
-    console = Console()
+    console = SafeConsole()
     console.print(table)
     looked = ", ".join(str(folder) for folder in data_folders(data_dir))
-    console.print(Text(f"\nLooked in {looked}."), soft_wrap=True)
+    console.print()
+    console.print(cell(f"Looked in {looked}."), soft_wrap=True)
     console.print(
         Text("A folder of images works wherever a name does; proxyhash data check PATH looks at it."), soft_wrap=True
     )
@@ -93,7 +93,7 @@ def protocols(dataset: str | None = None, /, *, json_: Json = False) -> None:
             f"top {p.top:,}" if p.top else "all",
             p.summary,
         )
-    Console().print(table)
+    SafeConsole().print(table)
 
 
 @data.command
@@ -206,7 +206,7 @@ def _print(report: "DatasetReport") -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     parts = ", ".join(f"{count:,} {name}" for name, count in dict(summary["splits"]).items())  # type: ignore[call-overload]
-    table.add_row("data set", _plain(f"{summary['name']}: {summary['images']:,} images" + (f" ({parts})" if parts else "")))
+    table.add_row("data set", cell(f"{summary['name']}: {summary['images']:,} images" + (f" ({parts})" if parts else "")))
     if summary["kind"] != "unlabeled":
         table.add_row("labels", f"{summary['classes']:,} {summary['kind']}, {summary['without label']:,} images without")
     if report.protocol:
@@ -221,13 +221,8 @@ def _print(report: "DatasetReport") -> None:
     for finding in report.findings:
         count = f": {finding.count:,}" if finding.count else ""
         examples = f" ({'; '.join(finding.examples)})" if finding.examples else ""
-        table.add_row(Text(finding.level, _STYLES[finding.level]), _plain(f"{finding.message}{count}{examples}"))
-    Console().print(table)
-
-
-def _plain(words: str) -> Text:
-    """Return words as they are: brackets in a file's name are no markup, and bytes that are no text are shown as such."""
-    return Text(words.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
+        table.add_row(Text(finding.level, _STYLES[finding.level]), cell(f"{finding.message}{count}{examples}"))
+    SafeConsole().print(table)
 
 
 def _describe(info: "DatasetInfo", data_dir: Path | None) -> dict[str, object]:

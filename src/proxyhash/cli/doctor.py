@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from proxyhash.cli.output import SafeConsole, cell
 from proxyhash.cli.parameters import Json
 
 
@@ -29,8 +28,8 @@ def doctor(*, json_: Json = False) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     for name, text in _rows(found):
-        table.add_row(Text(name, "bold"), Text(text))
-    Console(highlight=False).print(table)
+        table.add_row(cell(name, "bold"), cell(text))
+    SafeConsole(highlight=False).print(table)
 
 
 def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -8,12 +8,13 @@ from cyclopts import Parameter
 from proxyhash.cli.output import print_result
 from proxyhash.cli.parameters import Flag, Int, Json
 from proxyhash.cli.progress import counting_bar, progress_bars
-from proxyhash.utils.atomic_io import atomic_write, check_writable
+from proxyhash.utils.atomic_io import check_writable
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.process_rank import get_process_rank
+from proxyhash.utils.progress import Progress
 
 if TYPE_CHECKING:
-    from proxyhash.data import SkippedItems
+    from proxyhash.data import FileImages, SkippedItems
 
 Said = tuple[dict[str, object], str]
 """What was done, for programs and for people."""
@@ -63,41 +64,49 @@ def encode(
 
     if (output is None) == (shards is None) or (shard_size is not None and shards is None):
         raise InputError("Say where the codes go: -o FILE.npz, or --shards FOLDER, perhaps with --shard-size.")
-    problems = SkippedItems(strict)
+    skipped = SkippedItems(strict)
     if shards is not None:
-        facts, summary = _encode_shards(model, images, shards, shard_size, problems, device)
+        facts, summary = _encode_shards(model, images, shards, shard_size, skipped, device)
     else:
         assert output is not None
-        facts, summary = _encode_file(model, images, output, problems, device)
-    left_out = (f"Left out: {sentence}" for sentence in problems.sentences())
-    print_result({**facts, "problems": problems.as_dict()}, *left_out, summary, as_json=json_)
+        facts, summary = _encode_file(model, images, output, skipped, device)
+    left_out = (f"Left out: {sentence}" for sentence in skipped.sentences())
+    print_result({**facts, "skipped": skipped.as_dict()}, *left_out, summary, as_json=json_)
 
 
-def _encode_file(model: Path, images: Path, output: Path, problems: "SkippedItems", device: str | None) -> Said:
-    import numpy as np
-
-    from proxyhash.data import FileImages, load_dataset
+def _encode_file(model: Path, images: Path, output: Path, skipped: "SkippedItems", device: str | None) -> Said:
+    from proxyhash.codes.files import write_code_file
+    from proxyhash.data import FileImages
     from proxyhash.models.device import find_device
     from proxyhash.models.hasher import Hasher
 
     check_writable(output)
     hasher = Hasher.load(model, find_device(device))
     with progress_bars() as progress:
-        found = (
-            FileImages(images.parent, [images.name]) if images.is_file() else load_dataset(images, progress=progress).images
-        )
-        kept, embeddings = hasher.embed(found, on_error="skip", skipped=problems, progress=progress)
+        found = FileImages(images.parent, [images.name]) if images.is_file() else _list_images(images, skipped, progress)
+        kept, embeddings = hasher.embed(found, on_error="skip", skipped=skipped, progress=progress)
     if not len(kept):
         raise InputError(f"None of the images in {images} could be read.")
-    keys = np.array([found.key(int(index)) for index in kept])
-    with atomic_write(output) as temporary, temporary.open("wb") as handle:
-        np.savez(handle, codes=hasher.head.encode(embeddings), keys=keys, bits=np.int64(hasher.bits))
+    keys = [found.key(int(index)) for index in kept]
+    write_code_file(output, hasher.head.encode(embeddings), hasher.bits, keys)
     facts = {"codes": len(kept), "bits": hasher.bits, "file": str(output)}
     return facts, f"{len(kept):,} codes of {hasher.bits} bits are in {output}."
 
 
+def _list_images(folder: Path, skipped: "SkippedItems", progress: Progress) -> "FileImages":
+    """Return the images of a folder whose names can be keys, and count the rest."""
+    from proxyhash.data import FileImages, load_dataset
+    from proxyhash.data.readers.listing import utf8_names
+
+    dataset = load_dataset(folder, strict=skipped.strict, progress=progress)
+    skipped.update(dataset.skipped)
+    images = dataset.images
+    assert isinstance(images, FileImages)  # a path is always a folder of files
+    return FileImages(images.root, [images.names[number] for number in utf8_names(images.names, skipped)])
+
+
 def _encode_shards(
-    model: Path, images: Path, folder: Path, size: int | None, problems: "SkippedItems", device: str | None
+    model: Path, images: Path, folder: Path, size: int | None, skipped: "SkippedItems", device: str | None
 ) -> Said:
     from proxyhash.data.shards import SHARD_SIZE, list_shards
     from proxyhash.models.code_shards import encode_shards
@@ -106,10 +115,10 @@ def _encode_shards(
 
     rank = get_process_rank()
     check_writable(folder / "shard")
-    shards = list_shards(images, SHARD_SIZE if size is None else size)
+    shards = list_shards(images, SHARD_SIZE if size is None else size, skipped)
     hasher = Hasher.load(model, find_device(device, rank.local))
     with counting_bar(f"encoding, process {rank.rank} of {rank.world}", "shards") as count:
-        done = encode_shards(hasher, shards, folder, problems, rank=rank, on_shard=count)
+        done = encode_shards(hasher, shards, folder, skipped, rank=rank, on_shard=count)
     rate = f" at {done.images / done.seconds:,.0f} images/s" if done.images >= 100 else ""
     who = f"Process {rank.rank} of {rank.world}: " if rank.world > 1 else ""
     summary = {"written": done.written, "existing": done.existing, "images": done.images, "bits": hasher.bits}

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from proxyhash.cli.output import SafeConsole, cell, print_line
 from proxyhash.cli.parameters import Flag, Int, Json
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
@@ -76,10 +75,10 @@ def codes(
         numbers[0]["interval_95"] = [low, high]
         print(json.dumps(numbers, indent=2))
         return
-    Console().print(_table(metrics, len(items.codes)))
-    print(f"95 % interval of the first by resampling queries: {low:.4f} to {high:.4f}.")
+    SafeConsole().print(_table(metrics, len(items.codes)))
+    print_line(f"95 % interval of the first by resampling queries: {low:.4f} to {high:.4f}.")
     if metrics[0].without_relevant:
-        print(f"{metrics[0].without_relevant:,} queries {metrics[0].no_relevant_note}.")
+        print_line(f"{metrics[0].without_relevant:,} queries {metrics[0].no_relevant_note}.")
 
 
 def _init_distributed() -> "DistributedContext | None":
@@ -141,17 +140,17 @@ def model(
     if json_:
         print(json.dumps(report.as_dict(), indent=2))
         return
-    Console().print(_table(report.metrics, len(report.split.database)))
+    SafeConsole().print(_table(report.metrics, len(report.split.database)))
     if report.accuracy is not None:
-        print(f"Accuracy by nearest proxy: {report.accuracy:.4f}.")
+        print_line(f"Accuracy by nearest proxy: {report.accuracy:.4f}.")
     if report.binarization_error is not None:
-        print(f"Binarization error, mean of (|nu| - 1)^2: {report.binarization_error:.4f}.")
-    print(f"Protocol {report.split.protocol}@{report.split.version}, fingerprint {report.split.fingerprint()}.")
+        print_line(f"Binarization error, mean of (|nu| - 1)^2: {report.binarization_error:.4f}.")
+    print_line(f"Protocol {report.split.protocol}@{report.split.version}, fingerprint {report.split.fingerprint()}.")
 
 
 def _table(metrics: "list[Metric]", items: int) -> Table:
     title = f"{len(metrics[0].per_query):,} queries, {items:,} items"
     table = Table(title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False, box=None)
     for metric in metrics:
-        table.add_row(Text(metric.name), Text(f"{metric.value:.4f}"))
+        table.add_row(cell(metric.name), cell(f"{metric.value:.4f}"))
     return table

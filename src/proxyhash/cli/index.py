@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from proxyhash.cli.output import print_result
+from proxyhash.cli.output import SafeConsole, cell, print_line, print_result
 from proxyhash.cli.parameters import Flag, Int, Json
 from proxyhash.cli.progress import counting_bar, progress_bars
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import DamagedError, InputError
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
@@ -63,15 +61,15 @@ def add(
     from proxyhash.data import SkippedItems
     from proxyhash.index.folder_sync import add_folder
 
-    problems = SkippedItems(strict)
+    skipped = SkippedItems(strict)
     with open_index(index_, model) as opened, counting_bar("encoding", "images") as on_progress:
-        done = add_folder(opened, folder, problems, prefix=prefix, prune=prune, on_progress=on_progress)
+        done = add_folder(opened, folder, skipped, prefix=prefix, prune=prune, on_progress=on_progress)
         total = len(opened)
-    left_out = [f"Left out: {sentence}" for sentence in problems.sentences()]
+    left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
     encoded = done.added + done.replaced
     rate = f" at {encoded / done.seconds:,.0f} images/s" if encoded >= 100 else ""
     print_result(
-        {**asdict(done), "items": total, "problems": problems.as_dict()},
+        {**asdict(done), "items": total, "skipped": skipped.as_dict()},
         *left_out,
         f"{done.added:,} added, {done.replaced:,} replaced, {done.unchanged:,} unchanged, {done.removed:,} removed{rate}. "
         f"{index_} holds {total:,} items.",
@@ -140,16 +138,20 @@ def verify(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = 
     json_
         Print JSON.
     """
+    from proxyhash.index.maintenance import VerifyReport
     from proxyhash.index.maintenance import verify as verify_index
 
-    with open_local_index(index_) as opened:
-        found = verify_index(opened)
+    try:
+        with open_local_index(index_) as opened:
+            found = verify_index(opened)
+    except DamagedError as error:  # it cannot even be opened
+        found = VerifyReport(0, 0, (str(error),))
     if json_:
         print(json.dumps(found.as_dict(), indent=2))
     else:
         for problem in found.problems:
-            print(problem)
-        print(f"{index_}: {found.items:,} items in {found.blocks:,} blocks, {'ok' if found.ok else 'DAMAGED'}.")
+            print_line(problem)
+        print_line(f"{index_}: {found.items:,} items in {found.blocks:,} blocks, {'ok' if found.ok else 'DAMAGED'}.")
     if not found.ok:
         sys.exit(1)
 
@@ -201,11 +203,11 @@ def upgrade(
     from proxyhash.index.model_store import load_hasher
     from proxyhash.index.upgrade import upgrade as upgrade_index
 
-    problems = SkippedItems()
+    skipped = SkippedItems()
     with open_local_index(index_) as opened, counting_bar("encoding", "images") as on_progress:
-        moved = upgrade_index(opened, load_hasher(model), problems, drop_unreadable=drop_unreadable, on_progress=on_progress)
-    left_out = [f"Left out: {sentence}" for sentence in problems.sentences()]
-    facts = {"moved": moved, "problems": problems.as_dict()}
+        moved = upgrade_index(opened, load_hasher(model), skipped, drop_unreadable=drop_unreadable, on_progress=on_progress)
+    left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
+    facts = {"moved": moved, "skipped": skipped.as_dict()}
     print_result(facts, *left_out, f"{index_}: {moved:,} items have codes of the new model.", as_json=json_)
 
 
@@ -282,8 +284,8 @@ def duplicates(index_: Annotated[str, Parameter(name="index")], /, *, radius: In
         print(json.dumps([list(duplicate.keys) for duplicate in duplicates], indent=2))
         return
     for keys in (duplicate.keys for duplicate in duplicates):
-        print(f"{len(keys):,}: {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}")
-    print(f"{len(duplicates):,} sets, {sum(len(duplicate.keys) for duplicate in duplicates):,} items.")
+        print_line(f"{len(keys):,}: {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}")
+    print_line(f"{len(duplicates):,} sets, {sum(len(duplicate.keys) for duplicate in duplicates):,} items.")
 
 
 @index.command
@@ -332,8 +334,8 @@ def _print_rows(rows: list[tuple[str, str]]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     for name, value in rows:
-        table.add_row(Text(name), Text(value))
-    Console(highlight=False).print(table)
+        table.add_row(cell(name), cell(value))
+    SafeConsole(highlight=False).print(table)
 
 
 def open_index(location: str | Path, model: Path | None = None, bits: int | None = None) -> "Index":

@@ -2,9 +2,9 @@
 
 import json
 
-from rich.console import Console
 from rich.table import Table
 
+from proxyhash.cli.output import SafeConsole
 from proxyhash.cli.parameters import Json
 
 
@@ -32,4 +32,4 @@ def methods(*, json_: Json = False) -> None:
         table.add_column(heading)
     for method in found:
         table.add_row(*(str(getattr(method, column) or "") for column in columns))
-    Console().print(table)
+    SafeConsole().print(table)

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich import progress as bars
-from rich.console import Console
 from rich.text import Text
 
-from proxyhash.cli.output import is_quiet
+from proxyhash.cli.output import SafeConsole, is_quiet
 from proxyhash.utils.progress import Progress, no_progress
 
 
@@ -17,7 +16,7 @@ def progress_bars(*, enabled: bool = True) -> Iterator[Progress]:
 
     The bars are removed at the end.
     """
-    console = Console(stderr=True)
+    console = SafeConsole(stderr=True)
     if is_quiet() or not (enabled and console.is_terminal):
         yield no_progress
         return
@@ -46,7 +45,7 @@ def progress_bars(*, enabled: bool = True) -> Iterator[Progress]:
 @contextmanager
 def counting_bar(work: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     """Yield a callback for (done, total) whose bar shows items per second and the time left."""
-    console = Console(stderr=True)
+    console = SafeConsole(stderr=True)
     if is_quiet() or not console.is_terminal:
         yield lambda *_: None
         return

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
-from proxyhash.cli.output import print_quality
+from proxyhash.cli.output import SafeConsole, print_quality
 from proxyhash.cli.parameters import Int, Json
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import check_writable
@@ -150,4 +149,4 @@ def _present(designed: "ProxySet", plot: Path | None, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(designed.as_dict(), indent=2))
     else:
-        print_quality(Console(), designed)
+        print_quality(SafeConsole(), designed)

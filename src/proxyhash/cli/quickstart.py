@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.table import Table
-from rich.text import Text
 
-from proxyhash.cli.output import StepTimer, print_result, status_console
+from proxyhash.cli.output import StepTimer, cell, print_result, status_console
 from proxyhash.cli.parameters import Int, Json
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
@@ -88,12 +87,12 @@ def quickstart(
 
 def _table(summary: "DatasetSummary", config: "QuickstartConfig") -> Table:
     kind = "without labels" if summary.kind == "unlabeled" else f"of {summary.classes:,} {summary.kind}"
-    table = Table(title=Text(f"{summary.name}: {summary.images:,} images {kind}"), title_justify="left", title_style="bold")
+    table = Table(title=cell(f"{summary.name}: {summary.images:,} images {kind}"), title_justify="left", title_style="bold")
     table.box, table.pad_edge, table.show_header = None, False, False
     for column in ("setting", "value", "reason"):
         table.add_column(column, overflow="fold")
     for reason in config.reasons:
-        table.add_row(Text(reason.setting), Text(reason.value, "bold"), Text(reason.reason))
+        table.add_row(cell(reason.setting), cell(reason.value, "bold"), cell(reason.reason))
     return table
 
 

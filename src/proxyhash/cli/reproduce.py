@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.table import Table
 
 from proxyhash.cli.benchmark import print_table, run_shown
-from proxyhash.cli.output import print_result
+from proxyhash.cli.output import SafeConsole, print_result
 from proxyhash.cli.parameters import Flag, Int, Json
 from proxyhash.utils.errors import InputError
 
@@ -88,4 +87,4 @@ def _print_list(found: dict[str, Path]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, path in found.items():
         table.add_row(name, summary(path))
-    Console(highlight=False).print(table)
+    SafeConsole(highlight=False).print(table)

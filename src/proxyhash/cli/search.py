@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from proxyhash.cli.index import open_index
+from proxyhash.cli.output import SafeConsole, cell
 from proxyhash.cli.parameters import Int, Json
 from proxyhash.utils.errors import InputError
 
@@ -84,7 +83,7 @@ def search(
     for matches in found:
         _print_matches(matches)
     if show is not None:
-        Console(highlight=False, soft_wrap=True).print(f"See the picture {show}.", markup=False)
+        SafeConsole(highlight=False, soft_wrap=True).print(cell(f"See the picture {show}."))
 
 
 def _finder(index: "Index", k: int, radius: int | None, nprobe: int | None, threshold: float) -> "Find":
@@ -111,9 +110,9 @@ def _find_keys(index: "Index", keys: tuple[str, ...], find: "Find") -> "list[Mat
 
 
 def _print_matches(matches: "Matches") -> None:
-    console = Console(highlight=False)
+    console = SafeConsole(highlight=False)
     approximate = "" if matches.exact else " (approximate)"
-    console.print(Text(f"{matches.query}{approximate}", "bold"), soft_wrap=True)
+    console.print(cell(f"{matches.query}{approximate}", "bold"), soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("bits", justify="right")
     scored = any(match.score is not None for match in matches)
@@ -128,7 +127,7 @@ def _print_matches(matches: "Matches") -> None:
         cells = [str(match.distance)]
         cells += [f"{match.score:.2f}"] if scored else []
         cells += [f"{100 * (match.expected_precision or 0):.0f} %"] if calibrated else []
-        table.add_row(*cells, Text(match.key), Text(", ".join(match.labels)))
+        table.add_row(*cells, cell(match.key), cell(", ".join(match.labels)))
     console.print(table)
     if matches.matched is False:
         console.print("No match: even the nearest item is so far that it is probably something else.")

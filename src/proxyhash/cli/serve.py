@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from proxyhash.cli.output import is_quiet
+from proxyhash.cli.output import is_quiet, print_line
 from proxyhash.cli.parameters import Int
 from proxyhash.utils.errors import InputError
 
@@ -68,7 +68,7 @@ def serve(
     writing = "with a token, clients can write" if settings.token else "read-only"
 
     def listening(address: str) -> None:
-        print(f"Serving {index_} at {address} ({writing}).", flush=True)
+        print_line(f"Serving {index_} at {address} ({writing}).")
         if open_:
             webbrowser.open(address)
 

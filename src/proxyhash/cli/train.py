@@ -139,8 +139,9 @@ def train(
     output
         Folder of the model.
     """
-    from proxyhash.training.config import TrainConfig, read_toml
+    from proxyhash.training.config import TrainConfig
     from proxyhash.training.run import train_models
+    from proxyhash.utils.config import read_toml
     from proxyhash.utils.distributed import init_distributed
 
     options: dict[str, Any] = {

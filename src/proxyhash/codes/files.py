@@ -1,6 +1,9 @@
 """Files of codes that any system may have written: .npz or .mat with an array `codes`."""
 
-from collections.abc import Sequence
+import hashlib
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,8 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes.bits import Packed, pack
+from proxyhash.codes.bits import MAX_BITS, Packed, pack
+from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.formats import RELEASE, REQUIRES, check_format, parse_json
+from proxyhash.utils.validation import shorten
+
+FORMAT = "proxyhash.codes/1"
+HEADER, SHA256 = "header", "sha256"  # arrays that only files of this package have
+MAX_UNPACKED, MAX_RATIO = 1 << 30, 50  # a file that unpacks to more bytes, and to so many times its size, is a bomb
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +71,68 @@ def read_code_file(path: str | Path, required: Sequence[str] = ("codes",)) -> Co
     codes, labels, keys = arrays["codes"], arrays.get("labels"), arrays.get("keys")
     if any(array is not None and array.dtype == object for array in (codes, labels, keys)):
         raise InputError(f"{path} holds Python objects, which are not read; save plain arrays.")
-    packed = codes.ndim == 2 and codes.dtype == np.uint8 and ("bits" in arrays or codes.max(initial=0) > 1)
+    if codes.ndim != 2 or not codes.shape[1]:
+        raise InputError(f"{path}: codes must be a matrix (items, bits or bytes), not of shape {codes.shape}.")
+    packed = codes.dtype == np.uint8 and ("bits" in arrays or codes.max(initial=0) > 1)
     packed_codes = codes if packed else pack(codes)
-    known = "bits" in arrays and arrays["bits"].size == 1
-    bits = int(arrays["bits"].item()) if known else codes.shape[1] * (8 if packed else 1)
+    bits = codes.shape[1] * (8 if packed else 1)
+    if "bits" in arrays:
+        bits = _read_bits(arrays["bits"], packed_codes.shape[1], path)
     if labels is not None and labels.ndim == 2 and 1 in labels.shape and labels.size == len(codes) > 1:
         labels = labels.ravel()  # MATLAB stores vectors as matrices of one row or column
+    for name, array in (("labels", labels), ("keys", keys)):
+        if array is not None and (not array.ndim or len(array) != len(codes)):
+            raise InputError(f"{path}: {name} must have one row for each of the {len(codes):,} codes, not {array.shape}.")
     return CodeFile(packed_codes, bits, labels, None if keys is None else [str(key) for key in keys])
+
+
+def _read_bits(array: NDArray[Any], width: int, path: Path) -> int:
+    """Return the number of bits of codes of `width` bytes."""
+    if array.size != 1 or array.dtype.kind not in "iuf" or not np.isfinite(array).all() or array.item() % 1:
+        raise InputError(f"{path}: bits must be one whole number, not {shorten(array.tolist())}.")
+    bits = int(array.item())
+    if not 8 * width - 8 < bits <= min(8 * width, MAX_BITS):
+        raise InputError(f"{path}: codes of {shorten(bits)} bits do not take {width} bytes each.")
+    return bits
+
+
+def write_code_file(path: Path, codes: Packed, bits: int, keys: Sequence[str]) -> None:
+    """Write packed codes and their keys to an .npz file, with its format and a checksum."""
+    header = np.array(json.dumps({"format": FORMAT, REQUIRES: RELEASE}))
+    arrays = {"codes": codes, "keys": np.array(keys, np.str_), "bits": np.int64(bits), HEADER: header}
+    with atomic_write(path) as temporary, temporary.open("wb") as handle:
+        np.savez(handle, **arrays, **{SHA256: np.array(arrays_sha256(arrays))})  # type: ignore[arg-type]
+
+
+def arrays_sha256(arrays: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of named arrays: names, types, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name}:{array.dtype.str}:{np.shape(arrays[name])};".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def check_unpacked_size(path: Path) -> None:
+    """Raise an `InputError` for a zip file that is small and unpacks to more than memory may hold."""
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+    if unpacked > max(MAX_UNPACKED, MAX_RATIO * path.stat().st_size):
+        raise InputError(f"{path} unpacks to {unpacked:,} bytes, far more than its size, and is not read.")
+
+
+def _check_own(arrays: dict[str, NDArray[Any]], path: Path) -> None:
+    """Check format and checksum of a file by `write_code_file`, and remove both arrays; other files have neither."""
+    header = arrays.get(HEADER)
+    if header is None or SHA256 not in arrays or header.ndim or header.dtype.kind != "U":
+        return
+    fields = parse_json(str(header).encode(), path)
+    if isinstance(fields, dict) and str(fields.get("format")).startswith("proxyhash.codes/"):
+        check_format(path, fields["format"], (FORMAT,), fields.get(REQUIRES))
+        if str(arrays.pop(SHA256)) != arrays_sha256(arrays):
+            raise InputError(f"{path} is damaged: its checksum differs; encode the images again.")
+        del arrays[HEADER]
 
 
 def _read_arrays(path: Path, required: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -83,19 +148,27 @@ def _read_arrays(path: Path, required: Sequence[str]) -> dict[str, NDArray[Any]]
 
 
 def _read_npz(path: Path, required: Sequence[str]) -> dict[str, NDArray[Any]]:
+    if zipfile.is_zipfile(path):
+        check_unpacked_size(path)
     with path.open("rb") as handle:
         archive = np.load(handle, allow_pickle=False)
         if isinstance(archive, np.ndarray):
             needed = " and ".join(repr(name) for name in required)
             raise InputError(f"{path} holds one array without a name; an .npz file with {needed} is needed.")
-        return {name: _read_array(archive, name, path) for name in archive.files}
+        arrays = {name: _read_array(archive, name, path) for name in archive.files}
+    _check_own(arrays, path)
+    return arrays
 
 
 def _read_array(archive: Any, name: str, path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = archive[name]
-    except ValueError:
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
         raise InputError(f"{path} holds pickled objects ({name}), which are refused because they can run code.") from None
+    if not isinstance(array, np.ndarray):  # numpy returns a member that is not an array as bytes
+        raise InputError(f"{path} holds {shorten(name)}, which is not an array.")
     return array
 
 

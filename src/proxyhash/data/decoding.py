@@ -1,6 +1,6 @@
 """Decoding of image files to upright RGB pixels."""
 
-from io import BytesIO
+from io import SEEK_END, BytesIO
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -36,13 +36,20 @@ _UPRIGHT = {
 }
 
 
-class UnreadableImageError(InputError):
-    """An image file that cannot be decoded; the message names it and says why, `reason` is the latter alone."""
+UNREADABLE = "unreadable image"
+EMPTY = "empty file"
 
-    def __init__(self, path: Path | str, reason: str) -> None:
+
+class UnreadableImageError(InputError):
+    """An image file that cannot be decoded; the message names it and says why, `reason` is the latter alone.
+
+    `kind` is what it is counted as where images are left out.
+    """
+
+    def __init__(self, path: Path | str, reason: str, kind: str = UNREADABLE) -> None:
         """Make the sentence."""
         super().__init__(f"{path} {reason}.")
-        self.reason = reason
+        self.reason, self.kind = reason, kind
 
 
 class NamedBytes(BytesIO):
@@ -81,6 +88,8 @@ def decode_image(
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise UnreadableImageError(called, f"has more than {max_pixels:,} pixels, which is refused") from None
     except Exception as error:  # damaged bytes make decoders raise nearly anything: struct.error, SyntaxError, IndexError
+        if _is_empty(path):
+            raise UnreadableImageError(called, "is empty", EMPTY) from None
         raise UnreadableImageError(called, f"cannot be decoded as an image ({_reason(error)})") from error
 
 
@@ -135,6 +144,14 @@ def _eight_bits(gray: NDArray[np.generic], mode: str) -> Pixels:
     elif mode != "I" or largest > 255:
         values = values / 256
     return values.clip(0, 255).astype(np.uint8)
+
+
+def _is_empty(path: Path | BinaryIO) -> bool:
+    """Return whether a file that could not be decoded has no bytes."""
+    try:
+        return (path.stat().st_size if isinstance(path, Path) else path.seek(0, SEEK_END)) == 0
+    except (OSError, ValueError):  # it cannot be looked at, or the stream is closed
+        return False
 
 
 def _reason(error: Exception) -> str:

@@ -137,7 +137,8 @@ class FileImages:
         digest = hashlib.blake2b(digest_size=16)
         for name in self.names:
             stat = (self.root / name).stat() if (self.root / name).exists() else None
-            digest.update(f"{name}:{stat and (stat.st_size, stat.st_mtime_ns)};".encode())
+            text = f"{name}:{stat and (stat.st_size, stat.st_mtime_ns)};"
+            digest.update(text.encode(errors="surrogateescape"))  # names may be any bytes
         return digest.hexdigest()
 
 

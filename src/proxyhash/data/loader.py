@@ -19,7 +19,6 @@ from proxyhash.utils.parallel import available_threads, prefetch
 from proxyhash.utils.validation import check_int
 
 PREFETCH_BATCHES = 2  # with one, a worker would be idle at the end of each batch
-UNREADABLE = "unreadable image"
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ class _Reader:
     def _count(self, index: int, error: UnreadableImageError) -> None:
         if self.skipped is None:
             raise error
-        self.skipped.add(UNREADABLE, f"{self.images.key(index)} {error.reason}")
+        self.skipped.add(error.kind, f"{self.images.key(index)} {error.reason}")
 
     def _transformed(self, squares: Pixels, indices: Indices) -> Tensor:
         tensor = torch.from_numpy(squares)

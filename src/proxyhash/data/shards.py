@@ -8,8 +8,9 @@ from pathlib import Path
 
 from proxyhash.data.images import FileImages, Images
 from proxyhash.data.load import load_dataset
-from proxyhash.data.readers.listing import resolve_root
+from proxyhash.data.readers.listing import resolve_root, utf8_names
 from proxyhash.data.readers.webdataset import open_tar, tar_fingerprint
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int
@@ -21,20 +22,23 @@ LabelNames = Sequence[tuple[str, ...]]
 
 @dataclass(frozen=True)
 class ImageShard:
-    """Images that are encoded together. `load` lists them with the names of their labels."""
+    """Images that are encoded together. `load` lists them with the names of their labels, and counts what it leaves out."""
 
     number: int
     total: int
-    load: Callable[[], tuple[Images, LabelNames]]
+    load: Callable[[SkippedItems], tuple[Images, LabelNames]]
     fingerprint: Callable[[], str]
 
 
-def list_shards(source: Path, size: int = SHARD_SIZE, *, progress: Progress = no_progress) -> list[ImageShard]:
-    """Return the shards of a folder of images, a list of files, or tar files.
+def list_shards(
+    source: Path, size: int = SHARD_SIZE, skipped: SkippedItems | None = None, *, progress: Progress = no_progress
+) -> list[ImageShard]:
+    """Return the shards of a folder of images, a list of files, or tar files; files that are left out are counted.
 
     A list is a text file with a path in each line, relative to the list; its keys are these lines. Each tar file (one, those
     of a folder, or those of a list) is one shard, whatever its size.
     """
+    skipped = SkippedItems() if skipped is None else skipped
     if source.suffix == ".tar" and source.is_file():
         return _tar_shards([source])
     if source.is_file():
@@ -46,11 +50,13 @@ def list_shards(source: Path, size: int = SHARD_SIZE, *, progress: Progress = no
     tars = sorted(resolve_root(source).glob("*.tar"))
     if tars:
         return _tar_shards(tars)
-    dataset = load_dataset(source, progress=progress)
+    dataset = load_dataset(source, strict=skipped.strict, progress=progress)
+    skipped.update(dataset.skipped)
     if not isinstance(dataset.images, FileImages):
         raise InputError(f"{source} is not a folder of image files.")
-    labels = [dataset.labels_of(number) for number in range(len(dataset))]
-    return _file_shards(dataset.images.root, dataset.images.names, labels, size)
+    kept = utf8_names(dataset.images.names, skipped)
+    labels = [dataset.labels_of(number) for number in kept]
+    return _file_shards(dataset.images.root, [dataset.images.names[number] for number in kept], labels, size)
 
 
 def _lines(path: Path) -> list[str]:
@@ -86,7 +92,7 @@ def _file_shards(root: Path, names: Sequence[str], labels: LabelNames, size: int
     return shards
 
 
-def _images_and_labels(images: FileImages, labels: LabelNames) -> tuple[Images, LabelNames]:
+def _images_and_labels(images: FileImages, labels: LabelNames, _: SkippedItems) -> tuple[Images, LabelNames]:
     return images, labels
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.text import valid_text
 
 MAX_EXAMPLES = 5  # items that are named for each kind of problem
 
@@ -15,7 +16,7 @@ class SkippedItems:
     Parameters
     ----------
     strict
-        Raise at the first item instead of counting it.
+        Raise at the first item instead of counting it. What is left out by rule, see `ignore`, is counted nevertheless.
 
     Examples
     --------
@@ -33,10 +34,24 @@ class SkippedItems:
         """Count one item under `kind`, e.g. ("unreadable image", "cats/7.jpg cannot be decoded ...")."""
         if self.strict:
             raise InputError(f"Stopped at the first problem, as asked: {kind}: {item}")
+        self._count(kind, item)
+
+    def ignore(self, kind: str, item: str) -> None:
+        """Count one item that is left out by rule, e.g. ("hidden file", ".DS_Store"): no problem even if `strict`."""
+        self._count(kind, item)
+
+    def update(self, other: "SkippedItems") -> None:
+        """Count all items of another one, without raising."""
+        for kind, count in other.counts.items():
+            self.counts[kind] += count
+            named = self.examples.setdefault(kind, [])
+            named += other.examples[kind][: MAX_EXAMPLES - len(named)]
+
+    def _count(self, kind: str, item: str) -> None:
         self.counts[kind] += 1
         named = self.examples.setdefault(kind, [])
         if len(named) < MAX_EXAMPLES:
-            named.append(item)
+            named.append(valid_text(item))
 
     def copy(self) -> "SkippedItems":
         """Return a copy that can be continued without changing this one."""

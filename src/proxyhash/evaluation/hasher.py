@@ -1,6 +1,5 @@
 """Evaluation of a hasher on the queries and the database of a split."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,16 @@ from proxyhash.models.card import refresh_card
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.heads import Queries
-from proxyhash.models.runtime import BATCH_SIZE, Floats
+from proxyhash.models.onnx_backend import Floats
+from proxyhash.models.runtime import BATCH_SIZE
 from proxyhash.models.storage import METRICS
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.distributed import DistributedContext
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.formats import RELEASE, REQUIRES, dump_json
 from proxyhash.utils.progress import Progress, no_progress
 
-FORMAT = "proxyhash.metrics/1"
+FORMAT = "proxyhash.metrics/2"
 CHUNK_SIZE = 4096  # features copied from the cache at a time
 
 
@@ -106,9 +107,9 @@ class EvalReport:
 
     def save(self, folder: Path) -> None:
         """Write metrics.json to the folder of the model; the model card shows it."""
-        content = {"format": FORMAT, **self.as_dict()}
+        content = {"format": FORMAT, REQUIRES: RELEASE, **self.as_dict()}
         with refresh_card(folder), atomic_write(folder / METRICS) as temporary:
-            temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+            temporary.write_text(dump_json(content), encoding="utf-8")
 
 
 def evaluate_hasher(

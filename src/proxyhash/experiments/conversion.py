@@ -10,7 +10,7 @@ from proxyhash.experiments.records import RECORDS_FILE, legacy_record_files, par
 from proxyhash.experiments.tuned import upgrade_tuned
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.json_lines import split_json_lines
+from proxyhash.utils.json_lines import dump_json_line, parse_json_line, split_json_lines
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ def _convert_records(source: Path, target: Path) -> tuple[int, int, list[Path]]:
         texts += [(line, f"line {number} of {current}") for number, line in enumerate(lines, 1)]
     originals = [_parse(text, where) for text, where in texts]
     with atomic_write(target / RECORDS_FILE) as temporary:
-        lines = [json.dumps(parse_record(original).as_dict()).encode() + b"\n" for original in originals]
+        lines = [dump_json_line(parse_record(original).as_dict()) for original in originals]
         temporary.write_bytes(b"".join(lines))
-        written = [json.loads(line) for line in split_json_lines(temporary.read_bytes())]
+        written = [parse_json_line(line) for line in split_json_lines(temporary.read_bytes())]
         for (_, where), original, new in zip(texts, originals, written, strict=True):
             if _values(original) != _values(new):
                 raise InputError(f"{where} has other values after the conversion; nothing was changed.")
@@ -75,7 +75,7 @@ def _convert_records(source: Path, target: Path) -> tuple[int, int, list[Path]]:
 
 def _parse(text: bytes, where: str) -> dict[str, Any]:
     try:
-        content: dict[str, Any] = json.loads(text)
+        content: dict[str, Any] = parse_json_line(text)
         parse_record(content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{where} is not a record, or damaged: {str(error).rstrip('.')}.") from error

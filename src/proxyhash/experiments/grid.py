@@ -1,19 +1,21 @@
 """Grids: the trials of a comparison."""
 
-import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from proxyhash.codes.bits import MAX_BITS
 from proxyhash.experiments.trial import Trial
 from proxyhash.methods import get_method, parse_method
+from proxyhash.models.storage import MAX_IMAGE_SIZE
 from proxyhash.training.config import OptimConfig
-from proxyhash.utils.config import from_mapping
+from proxyhash.utils.config import check_table, from_mapping, read_toml
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import upgrade_recipe
-from proxyhash.utils.validation import check_int
+from proxyhash.utils.validation import LARGEST_INT, check_int, shorten
 
+MAX_TRIALS = 10_000  # seeds or folds; more are a mistyped number
 DEFAULT = "default"  # in TOML, which has no null
 
 
@@ -80,22 +82,33 @@ class Grid:
     def __post_init__(self) -> None:
         """Check all values."""
         self._check_shapes()
-        for name, least, values in (("bits", 1, self.bits), ("seeds", 1, (self.seeds,)), ("folds", 0, self.folds)):
+        for name, least, most, values in (
+            ("bits", 1, MAX_BITS, self.bits),
+            ("seeds", 1, MAX_TRIALS, (self.seeds,)),
+            ("folds", 0, MAX_TRIALS, self.folds),
+            ("tags", 1, LARGEST_INT, () if self.tags is None else (self.tags,)),
+            ("image_size", 1, MAX_IMAGE_SIZE, () if self.image_size is None else (self.image_size,)),
+        ):
             for value in values:
-                check_int(name, value, least)
+                check_int(name, value, least, most)
         if self.eval_on not in ("test", "validation"):
             raise InputError(f"A grid is evaluated on test or validation, not {self.eval_on!r}.")
         self._check_methods()
         list(self.trials())  # each checks its own settings
 
     def _check_shapes(self) -> None:
+        for name in ("dataset", "backbone"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"{name} must be a name, not {shorten(getattr(self, name))}.")
         for name in ("optim", "settings", "optim_by_method"):
-            if not isinstance(getattr(self, name), dict):
-                raise InputError(f"{name} must be a table, not {getattr(self, name)!r}.")
+            check_table(name, getattr(self, name))
+        for name in ("settings", "optim_by_method"):
+            for row, table in getattr(self, name).items():
+                check_table(f"{name}.{row}", table)
         for name in ("methods", "bits", "folds"):
             given = getattr(self, name)
             if not isinstance(given, tuple):
-                raise InputError(f"{name} must be a list, not {given!r}.")
+                raise InputError(f"{name} must be a list, not {shorten(given)}.")
             if not given or len(set(given)) != len(given):
                 raise InputError(f"A grid needs one or more different {name}, not {list(given)}.")
 
@@ -127,17 +140,11 @@ class Grid:
     @classmethod
     def from_toml(cls, path: Path) -> Self:
         """Read a grid from a recipe; an unknown key is an error."""
-        return from_mapping(cls, upgrade_recipe(read_toml(path)), owner=str(path))
-
-
-def read_toml(path: Path, upgrade: Callable[[str], str] = str) -> dict[str, Any]:
-    """Read a TOML file; `upgrade` changes its text first."""
-    try:
-        return tomllib.loads(upgrade(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a TOML file: {error}.") from error
+        try:
+            content = upgrade_recipe(read_toml(path))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path} is not a recipe of a release: {error}.") from error
+        return from_mapping(cls, content, owner=str(path))
 
 
 def _row_table(tables: dict[str, dict[str, Any]], method: str, label: str) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from proxyhash.utils.config import from_mapping
-from proxyhash.utils.errors import InputError, ProxyhashWarning
-from proxyhash.utils.json_lines import append_json_line, split_json_lines
+from proxyhash.utils.config import check_table, from_mapping
+from proxyhash.utils.errors import ProxyhashWarning
+from proxyhash.utils.formats import RELEASE, REQUIRES, check_format
+from proxyhash.utils.json_lines import append_json_line, parse_json_line, split_json_lines
 from proxyhash.utils.legacy_names import RECORD_FILE_PATTERN, upgrade_record
 
 FORMAT = "proxyhash.record/2"
@@ -67,7 +68,7 @@ class Record:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as one JSON object."""
-        content = {"format": FORMAT, **asdict(self)}
+        content = {"format": FORMAT, REQUIRES: RELEASE, **asdict(self)}
         return content if self.stale else {key: value for key, value in content.items() if key != "stale"}
 
 
@@ -158,20 +159,22 @@ def legacy_record_files(folder: Path) -> list[Path]:
 
 def parse_record(content: dict[str, Any]) -> Record:
     """Return the record of a JSON object, in today's names."""
+    check_table("a record", content)
     upgraded = upgrade_record(content, FORMAT)
-    if upgraded.pop("format", None) != FORMAT:
-        raise InputError(f"its format is {content.get('format')!r}, and this version reads {FORMAT}")
+    check_format(Path("it"), upgraded.pop("format", None), (FORMAT,), upgraded.pop(REQUIRES, None))
     return from_mapping(Record, upgraded)
 
 
 def _parse(text: bytes, source: str) -> Record | None:
     """Return a record; a damaged one is reported by a warning."""
     try:
-        return parse_record(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = str(error).rstrip(".")
+        record = parse_record(parse_json_line(text))
+        str(record.key + record.name)  # both are made of its settings
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
         warnings.warn(f"Left out: {source} is not a record, or damaged: {reason}.", ProxyhashWarning, 2)
         return None
+    return record
 
 
 def _is_legacy_file(path: Path) -> bool:

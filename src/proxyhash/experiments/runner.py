@@ -24,13 +24,15 @@ from proxyhash.methods import TrainingData, get_method
 from proxyhash.models.backbones import create_backbone, pretraining_data
 from proxyhash.models.feature_cache import CachedFeatures, cached_features
 from proxyhash.models.hasher import Hasher, concat_hashers
-from proxyhash.models.runtime import Floats
+from proxyhash.models.onnx_backend import Floats
 from proxyhash.training.checkpoint import CHECKPOINT, SETTINGS, CheckpointManager
 from proxyhash.training.config import TrainConfig
 from proxyhash.training.features import fit_method
 from proxyhash.training.inputs import resolve_transform
 from proxyhash.training.train import train_hashers
 from proxyhash.utils.environment import machine, versions
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.formats import read_json
 from proxyhash.utils.legacy_names import LEGACY_WORK_FOLDER, upgrade_run_settings
 from proxyhash.utils.progress import Progress
 
@@ -111,8 +113,11 @@ class TrialRunner:
             return
         config = json.loads(json.dumps(self._train_config(trial).weight_settings()))
         for path in (self.folder / LEGACY_WORK_FOLDER).glob(f"*/{SETTINGS}"):
-            found = upgrade_run_settings(json.loads(path.read_text(encoding="utf-8")))
-            same_split = found["protocol"]["fingerprint"] == self._protocols[trial.fold]["fingerprint"]
+            try:
+                found = upgrade_run_settings(read_json(path))
+                same_split = found["protocol"]["fingerprint"] == self._protocols[trial.fold]["fingerprint"]
+            except (InputError, KeyError, TypeError):  # damaged: the trial starts again
+                continue
             if same_split and found["config"] == config:
                 self.work_dir(trial).parent.mkdir(exist_ok=True)
                 path.parent.replace(self.work_dir(trial))

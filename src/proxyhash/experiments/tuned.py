@@ -7,16 +7,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from proxyhash.experiments.grid import DEFAULT, Grid, read_toml
+from proxyhash.experiments.grid import DEFAULT, Grid
 from proxyhash.methods import get_method, parse_method
 from proxyhash.utils.atomic_io import atomic_write
-from proxyhash.utils.config import check_keys
+from proxyhash.utils.config import check_keys, check_table, read_toml
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.formats import RELEASE, REQUIRES, check_format
 from proxyhash.utils.legacy_names import LEGACY_TUNED_FOLD_FILE, upgrade_tuned_settings
 
 FORMAT = "proxyhash.tuned/2"
 TUNED_FILE, TUNED_FOLD_FILE = "chosen.toml", "chosen-fold-{}.toml"
-_HEADER = f'# The best candidate of each row, by its mAP on validation data.\nformat = "{FORMAT}"\n'
+_HEADER = (
+    f'# The best candidate of each row, by its mAP on validation data.\nformat = "{FORMAT}"\n{REQUIRES} = "{RELEASE}"\n'
+)
 _TABLES = ("settings", "optim_by_method")
 _ROW = re.compile(r'^\[\w+\."(.+)"\]$|\A# ([^:,\n]+): mAP [^\n]*\Z', re.MULTILINE)  # a table, or a row without any
 
@@ -76,18 +79,20 @@ def best_candidate(scores: Mapping[Candidate, float]) -> Candidate:
 
 def upgrade_tuned(text: str) -> str:
     """Return the text of a file of tuned settings in today's names."""
-    if _HEADER in text:
+    if re.search(r'^format = "proxyhash.tuned/', text, re.MULTILINE):  # release 0.1 wrote no format
         return text
     return re.sub(r"\A#[^\n]*\n(?=\n)", _HEADER, upgrade_tuned_settings(text))
 
 
 def _with_tuned(grid: Grid, path: Path) -> Grid:
     tuned = read_toml(path, upgrade_tuned)
-    tuned.pop("format", None)
+    requires = tuned.pop(REQUIRES, None)
+    check_format(path, tuned.pop("format", FORMAT), (FORMAT,), requires)
     check_keys(str(path), tuned, list(_TABLES))
     rows = {*grid.methods, *(parse_method(label)[0] for label in grid.methods)}
     tables: dict[str, Any] = {}
     for table in _TABLES:
+        check_table(f"{path}: {table}", tuned.get(table, {}))
         found = {row: content for row, content in tuned.get(table, {}).items() if row in rows}
         tables[table] = {**found, **getattr(grid, table)}
     return replace(grid, **tables)

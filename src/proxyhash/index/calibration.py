@@ -4,7 +4,6 @@ The precision depends on what is searched: a database of a thousand classes hold
 It is stored with the model.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -17,9 +16,12 @@ from proxyhash.evaluation.counts import count_ties
 from proxyhash.models.storage import CALIBRATION
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.formats import RELEASE, REQUIRES, check_format, dump_json, read_json
 
 FILE = CALIBRATION
-FORMAT = "proxyhash.calibration/1"
+FORMAT = "proxyhash.calibration/2"
+FORMATS = (FORMAT, "proxyhash.calibration/1")
+ROUNDING = 1e-9  # by which a fitted precision may rise
 THRESHOLD = 0.5  # expected precision; below it, the nearest item is more likely wrong than right
 
 
@@ -56,9 +58,9 @@ class Calibration:
 
     def save(self, folder: Path) -> None:
         """Store the calibration with a model."""
-        content = {"format": FORMAT, "precision": self.precision.tolist(), "pairs": self.pairs.tolist()}
+        values = {"precision": self.precision.tolist(), "pairs": self.pairs.tolist()}
         with atomic_write(folder / FILE) as temporary:
-            temporary.write_text(json.dumps(content))
+            temporary.write_text(dump_json({"format": FORMAT, REQUIRES: RELEASE, **values}))
 
     @classmethod
     def load(cls, folder: Path, bits: int) -> Self | None:
@@ -67,13 +69,33 @@ class Calibration:
         if not path.is_file():
             return None
         try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            precision, pairs = np.array(content["precision"], np.float64), np.array(content["pairs"], np.int64)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is damaged: {error}; calibrate the model again.") from error
-        if content.get("format") != FORMAT or precision.shape != (bits + 1,) or pairs.shape != (bits + 1,):
-            raise InputError(f"{path} does not fit codes of {bits} bits; calibrate the model again.")
+            precision, pairs = _read(path, bits)
+        except InputError as error:
+            raise InputError(f"{str(error).rstrip('.')}; calibrate the model again.") from error
         return cls(precision, pairs)
+
+
+def _read(path: Path, bits: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the values of a file, after a check that they could have been measured."""
+    content = read_json(path)
+    fields = content if isinstance(content, dict) else {}
+    check_format(path, fields.get("format"), FORMATS, fields.get(REQUIRES))
+    precision = _numbers(fields.get("precision"), np.float64, bits, path)
+    pairs = _numbers(fields.get("pairs"), np.int64, bits, path)
+    if not ((precision >= 0) & (precision <= 1)).all() or (np.diff(precision) > ROUNDING).any() or (pairs < 0).any():
+        reason = "precision is from 0 to 1 and never rises with distance, and numbers of pairs are not negative"
+        raise InputError(f"{path} is damaged: {reason}.")
+    return precision, pairs
+
+
+def _numbers(values: object, dtype: type[Any], bits: int, path: Path) -> NDArray[Any]:
+    """Return a list of one number for each distance as an array."""
+    kinds: tuple[type, ...] = (int,) if dtype is np.int64 else (int, float)
+    if not isinstance(values, list) or len(values) != bits + 1:
+        raise InputError(f"{path} does not fit codes of {bits} bits.")
+    if not all(type(value) in kinds and abs(value) < 1 << 62 for value in values):
+        raise InputError(f"{path} is damaged: it holds other values than numbers.")
+    return np.array(values, dtype)
 
 
 def calibrate(

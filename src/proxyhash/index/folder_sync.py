@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,6 +37,14 @@ class SyncPlan:
     deleted: Sequence[str]
 
 
+class StoredCounts(NamedTuple):
+    """Counts of a batch that was stored; `unchanged` are files that another process has stored meanwhile."""
+
+    added: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+
+
 class FolderSync(Protocol):
     """Items of an index that came from one folder."""
 
@@ -48,19 +56,19 @@ class FolderSync(Protocol):
         """Return those of the keys that are in the index, from any folder."""
         ...
 
-    def begin(self) -> None:
-        """Prepare for `store`."""
+    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> StoredCounts:
+        """Store a batch durably, without the files that another process has stored meanwhile."""
         ...
 
-    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> int:
-        """Store a batch durably, and return how many items it replaced."""
+    def remove(self, keys: Sequence[str]) -> int:
+        """Remove those of the keys that are still there and came from this folder, and return how many."""
         ...
 
 
 def add_folder(
     index: Index,
     folder: Path,
-    problems: "SkippedItems",
+    skipped: "SkippedItems",
     *,
     prefix: str = "",
     prune: bool = False,
@@ -69,75 +77,78 @@ def add_folder(
 ) -> AddResult:
     """Encode the new and changed images of a folder, and store them under `prefix` and their path in the folder.
 
-    With `prune`, items of this folder whose files are gone are removed. Images that cannot be read are counted in
-    `problems`; if such a file was in the index, its old code stays. `embed_batches` replaces that of the hasher; it must
+    With `prune`, items of this folder whose files are gone are removed. Everything that is left out is counted in `skipped`;
+    if an image that cannot be read was in the index, its old code stays. Several processes may add the same folder at once:
+    each file is stored once, and counted as unchanged by the others. `embed_batches` replaces that of the hasher; it must
     give embeddings with the same signs.
     """
     from proxyhash.data import FileImages, load_dataset
+    from proxyhash.data.readers.listing import is_utf8
 
     start = time.monotonic()
-    dataset = load_dataset(folder, strict=problems.strict)
+    dataset = load_dataset(folder, strict=skipped.strict)
+    skipped.update(dataset.skipped)
     if not isinstance(dataset.images, FileImages):
         raise InputError(f"{folder} is not a folder of image files.")
+    if not is_utf8(str(dataset.images.root)):
+        raise InputError(f"The name of {folder} is not UTF-8, so an index cannot store it; rename the folder.")
     sync = index.folder_sync(dataset.images.root, prefix)
     known = sync.known_files()
-    plan = plan_sync(known, dataset.images, prefix, problems)
+    plan = plan_sync(known, dataset.images, prefix, skipped)
     _check_foreign_keys(sync, [plan.keys[number] for number in plan.to_encode], known)
-    if len(plan.to_encode):
-        sync.begin()
-    added = replaced = 0
-    for numbers, codes in _encode_batches(index, dataset.images, plan.to_encode, problems, on_progress, embed_batches):
+    deleted = plan.deleted if prune else ()
+    batches = []
+    for numbers, codes in _encode_batches(index, dataset.images, plan.to_encode, skipped, on_progress, embed_batches):
         stats = [plan.stats[number] or FileStat(-1, -1) for number in numbers]
         labels = [dataset.labels_of(int(number)) for number in numbers]
-        replaced += sync.store(codes, [plan.keys[number] for number in numbers], labels, stats)
-        added += len(numbers)
-    removed = index.remove(plan.deleted) if prune and plan.deleted else 0
-    seconds = time.monotonic() - start
-    return AddResult(added - replaced, replaced, plan.unchanged, removed, len(plan.to_encode) - added, seconds)
+        batches.append(sync.store(codes, [plan.keys[number] for number in numbers], labels, stats))
+    removed = sync.remove(deleted) if deleted else 0
+    added, replaced, unchanged = (sum(counts) for counts in zip(StoredCounts(), *batches, strict=True))
+    unreadable = len(plan.to_encode) - added - replaced - unchanged
+    return AddResult(added, replaced, plan.unchanged + unchanged, removed, unreadable, time.monotonic() - start)
 
 
-def plan_sync(known: dict[str, FileStat], images: "FileImages", prefix: str, problems: "SkippedItems") -> SyncPlan:
+def plan_sync(known: dict[str, FileStat], images: "FileImages", prefix: str, skipped: "SkippedItems") -> SyncPlan:
     """Compare the files of a folder with those that the index knows."""
+    from proxyhash.data.readers.listing import utf8_names
+
     keys = [prefix + name for name in images.names]
     stats = [_file_stat(images.path(number)) for number in range(len(images))]
     changed = [number for number, (key, stat) in enumerate(zip(keys, stats, strict=True)) if known.get(key) != stat]
-    to_encode = [number for number in changed if _is_utf8(keys[number], problems)]
+    usable = utf8_names((keys[number] for number in changed), skipped)
+    to_encode = [changed[row] for row in usable]
     deleted = sorted(set(known) - set(keys))
     return SyncPlan(keys, stats, np.array(to_encode, np.int64), len(keys) - len(changed), deleted)
 
 
-def _is_utf8(key: str, problems: "SkippedItems") -> bool:
-    """Return whether a key can be stored: some file systems allow names that are not text."""
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        problems.add("file name that is not UTF-8", ascii(key))
-        return False
-    return True
-
-
 def _file_stat(path: Path) -> FileStat | None:
+    """Return size and time of a file; times wrap around at 64 bits, as those after April 2262 do not fit into a column."""
     try:
         stat = path.stat()
     except OSError:
         return None
-    return FileStat(stat.st_size, stat.st_mtime_ns)
+    return FileStat(stat.st_size, (stat.st_mtime_ns + 2**63) % 2**64 - 2**63)
 
 
 def _check_foreign_keys(sync: FolderSync, keys: Sequence[str], own: Container[str]) -> None:
     """Raise an InputError if items of another folder have the same keys."""
-    existing = sorted(sync.existing_keys([key for key in keys if key not in own]))
+    existing = sync.existing_keys([key for key in keys if key not in own])
+    if existing:  # another process may have added them from the same folder since `own` was read
+        existing -= sync.known_files().keys()
     if existing:
-        raise InputError(
-            f"{existing[0]} is in the index already, from elsewhere; give these keys a beginning with --prefix."
-        )
+        raise InputError(foreign_key_message(min(existing)))
+
+
+def foreign_key_message(key: str) -> str:
+    """Return what to do about a key that an item from another folder has."""
+    return f"{key} is in the index already, from elsewhere; give these keys a beginning with --prefix."
 
 
 def _encode_batches(
     index: Index,
     images: "FileImages",
     to_encode: Int64s,
-    problems: "SkippedItems",
+    skipped: "SkippedItems",
     on_progress: OnProgress,
     embed_batches: "EmbedBatches | None",
 ) -> Iterator[tuple[Int64s, Packed]]:
@@ -150,7 +161,7 @@ def _encode_batches(
     on_progress(0, total)
     embed = embed_batches or index.hasher.embed_batches
     progress = lambda _, fraction: on_progress(round(fraction * total), total)  # noqa: E731
-    for some, embeddings in embed(images, problems, indices=to_encode, progress=progress):
+    for some, embeddings in embed(images, skipped, indices=to_encode, progress=progress):
         numbers.append(some)
         codes.append(pack(binarize(embeddings)) if len(some) else np.zeros((0, (index.bits + 7) // 8), np.uint8))
         if sum(map(len, numbers)) >= COMMIT_IMAGES or time.monotonic() - last_commit > COMMIT_SECONDS:

@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from proxyhash.index.calibration import Calibration
 from proxyhash.index.clusters.centroids import MIN_CODES_FOR_CLUSTERS
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local import blocks, items, transactions
 from proxyhash.index.local.blocks import CODES_PER_BLOCK, Block
-from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.local.index import UPGRADE_LOCK, LocalIndex
 from proxyhash.index.local.store import Store
-from proxyhash.index.model_store import MODELS_DIR, model_dir
-from proxyhash.models.storage import check_files, fingerprint, read_config
+from proxyhash.index.model_store import MODELS_DIR, check_model, model_dir
+from proxyhash.models.storage import check_files, read_config
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.legacy_names import IndexNames as Sql
+from proxyhash.utils.locks import try_lock
 
 
 @dataclass(frozen=True)
@@ -38,23 +39,47 @@ class VerifyReport:
 
 def verify(index: LocalIndex) -> VerifyReport:
     """Read the whole index, and check the file, its checksums, and that items and codes belong together."""
-    store, problems = index.store, []
+    store = index.store
+    problems: list[str] = []
+    count = num_blocks = 0
     with store.reading():
         for (message,) in store.rows("PRAGMA integrity_check(10)"):
             if message != "ok":
                 problems.append(f"SQLite says: {message}.")
-        item_ids = items.all_ids(store).astype(np.int64)
-        version = store.active_version
-        infos = blocks.list_blocks(store, version)
-        coded = [np.zeros(0, np.int64)]
-        for number in infos:
-            try:
-                coded.append(blocks.read_block(store, version, number).item_ids.astype(np.int64))
-            except InputError as error:
-                problems.append(str(error))
-        problems += _mismatches(item_ids, np.concatenate(coded), store.next_id)
-        problems += _model_problems(index)
-    return VerifyReport(len(item_ids), len(infos), tuple(problems))
+        try:
+            meta, infos = store.meta(), store.list_versions()
+            count, num_blocks = store.active_info().num_codes, store.active_info().num_blocks
+            item_ids, wrong = items.verify_items(store)
+            problems += wrong
+            for version in infos:
+                coded, wrong = _verify_codes(store, version)
+                problems += wrong
+                if version == meta.active_version:
+                    problems += _mismatches(item_ids.astype(np.int64), coded, meta.next_id)
+            problems += _model_problems(index)
+        except InputError as error:
+            problems.append(str(error))
+    return VerifyReport(count, num_blocks, tuple(dict.fromkeys(problems)))
+
+
+def _verify_codes(store: Store, version: int) -> tuple[Int64s, list[str]]:
+    """Read all codes of a version; return their item ids, and what is wrong."""
+    coded, problems = [np.zeros(0, np.int64)], []
+    try:
+        centroids = store.centroids(version)
+        numbers = list(blocks.list_blocks(store, version))
+    except InputError as error:
+        return coded[0], [str(error)]
+    for number in numbers:
+        try:
+            block = blocks.read_block(store, version, number)
+        except InputError as error:
+            problems.append(str(error))
+            continue
+        coded.append(block.item_ids.astype(np.int64))
+        if len(block) and block.clusters.max() >= (1 if centroids is None else len(centroids)):
+            problems.append(f"Block {number} has a code in a cluster that does not exist.")
+    return np.concatenate(coded), problems
 
 
 def _mismatches(item_ids: Int64s, coded: Int64s, next_id: int) -> list[str]:
@@ -72,31 +97,40 @@ def _mismatches(item_ids: Int64s, coded: Int64s, next_id: int) -> list[str]:
 
 
 def _model_problems(index: LocalIndex) -> list[str]:
-    if index.model is None:
-        return []
-    folder = model_dir(index.folder, index.model)
-    try:
-        if fingerprint(folder) != index.model:
-            return [f"The copy of the model in {folder} is another one."]
-        check_files(folder, read_config(folder)["sha256"])
-    except (InputError, OSError, KeyError) as error:
-        return [str(error)]
-    return []
+    """Check the copies of models: of the active version, and of an upgrade that was started."""
+    problems = []
+    for info in index.store.list_versions().values():
+        if info.model is None:
+            continue
+        folder = model_dir(index.folder, info.model)
+        try:
+            check_model(index.folder, info)
+            check_files(folder, read_config(folder)["sha256"])
+            Calibration.load(folder, info.bits)
+        except (InputError, OSError, KeyError) as error:
+            problems.append(str(error))
+    return problems
 
 
 def compact(index: LocalIndex) -> tuple[int, int]:
-    """Fill the blocks, choose centroids again, drop what is unused; return the bytes on disk before and after."""
+    """Fill the blocks, choose centroids again, drop what is unused; return the bytes on disk before and after.
+
+    An upgrade that is running goes on; one that was stopped is dropped.
+    """
     before = index.bytes_on_disk()
     store = index.store
-    with store.writing() as generation:
-        version = store.active_version
-        store.drop_versions(version, version)
-        _fill_blocks(store, version, generation)
-        store.run("DELETE FROM sources WHERE number NOT IN (SELECT DISTINCT source FROM items WHERE source IS NOT NULL)")
-    if blocks.count_codes(store, version) >= MIN_CODES_FOR_CLUSTERS:
-        transactions.recluster(store, np.zeros((0, (index.bits + 7) // 8), np.uint8), index.proxy_codes())
-    store.vacuum()
-    drop_unused_models(index)
+    with try_lock(index.folder / UPGRADE_LOCK) as no_upgrade:
+        with store.writing() as generation:
+            version = store.active_version
+            if no_upgrade:
+                store.drop_versions(version, version)
+            _fill_blocks(store, version, generation)
+            store.run("DELETE FROM sources WHERE number NOT IN (SELECT DISTINCT source FROM items WHERE source IS NOT NULL)")
+        if store.active_info().num_codes >= MIN_CODES_FOR_CLUSTERS:
+            transactions.recluster(store, np.zeros((0, (index.bits + 7) // 8), np.uint8), index.proxy_codes())
+        store.vacuum()
+        if no_upgrade:
+            drop_unused_models(index)
     return before, index.bytes_on_disk()
 
 
@@ -117,7 +151,7 @@ def _fill_blocks(store: Store, version: int, generation: int) -> None:
 
 def drop_unused_models(index: LocalIndex) -> None:
     """Delete the copies of models that no version uses."""
-    used = {name for (name,) in index.store.rows(f"SELECT model FROM {Sql.VERSIONS}")}
+    used = {info.model for info in index.store.list_versions().values()}
     folder = index.folder / MODELS_DIR
     for child in folder.iterdir() if folder.is_dir() else ():
         if child.name not in used:

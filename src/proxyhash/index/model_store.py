@@ -1,12 +1,14 @@
 """Copies of models inside an index or the cache, one folder each, named by the model's fingerprint."""
 
 import shutil
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxyhash.codes.bits import Packed, pack
 from proxyhash.index.calibration import FILE as CALIBRATION
-from proxyhash.models.storage import fingerprint
+from proxyhash.index.local.store import VersionInfo
+from proxyhash.models.storage import CONFIG, config_sha256, fingerprint
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.atomic_io import atomic_folder
 from proxyhash.utils.errors import InputError
@@ -32,7 +34,7 @@ def load_hasher(model: "Path | str | Hasher", device: str = "cpu") -> "Hasher":
 def copy_model(hasher: "Hasher", index: Path) -> str:
     """Copy a model into an index in one step, and return its fingerprint; an existing copy stays."""
     if hasher.folder is None:  # not from a folder: it must be written to have a fingerprint
-        temporary = index / f".{MODELS_DIR}-new"
+        temporary = index / f".{MODELS_DIR}-{uuid.uuid4().hex}"
         hasher.save(temporary)
         try:
             return _copy_folder(temporary, index)
@@ -45,6 +47,17 @@ def copy_model(hasher: "Hasher", index: Path) -> str:
 def model_dir(index: Path, name: str) -> Path:
     """Return the folder of a model's copy."""
     return index / MODELS_DIR / name
+
+
+def check_model(index: Path, info: VersionInfo) -> None:
+    """Raise an InputError unless the copy of a version's model is the one that was stored."""
+    if info.model is None:
+        return
+    folder = model_dir(index, info.model)
+    if info.config_sha256 is not None and config_sha256(folder) != info.config_sha256:
+        raise InputError(f"{folder / CONFIG} is damaged: its checksum differs from the one in the index; restore a backup.")
+    if fingerprint(folder) != info.model:
+        raise InputError(f"The model in {folder} is another one than its name says; restore a backup.")
 
 
 def proxy_codes(index: Path, name: str | None) -> Packed | None:

@@ -1,21 +1,22 @@
 """Upgrade of a local index to a new model, while it is searched."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from proxyhash.codes.bits import Packed, binarize, pack
-from proxyhash.index.item_ids import Int64s
+from proxyhash.index.item_ids import Int64s, UInt32s
 from proxyhash.index.local import blocks, items, transactions
-from proxyhash.index.local.blocks import Block, BlockInfo
-from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.local.blocks import CODES_PER_BLOCK, Block
+from proxyhash.index.local.index import UPGRADE_LOCK, LocalIndex
 from proxyhash.index.maintenance import drop_unused_models
-from proxyhash.index.model_store import copy_model
+from proxyhash.index.model_store import copy_model, model_dir
+from proxyhash.models.storage import config_sha256
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.legacy_names import IndexNames as Sql
+from proxyhash.utils.locks import try_lock
 
 if TYPE_CHECKING:
     from proxyhash.data import SkippedItems
@@ -25,16 +26,19 @@ if TYPE_CHECKING:
 def upgrade(
     index: LocalIndex,
     hasher: "Hasher",
-    problems: "SkippedItems",
+    skipped: "SkippedItems",
     *,
     drop_unreadable: bool = False,
     on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> int:
     """Encode all items with a new model, and return how many have new codes; see `Upgrade`."""
-    moved = Upgrade(index, hasher, problems, drop_unreadable, on_progress).run()
-    nothing = np.zeros((0, (index.bits + 7) // 8), np.uint8)
-    transactions.recluster_if_grown(index.store, nothing, index.proxy_codes)
-    drop_unused_models(index)
+    with try_lock(index.folder / UPGRADE_LOCK) as locked:
+        if not locked:
+            raise InputError(f"Another process is upgrading {index.folder}; wait until it is done, or stop it.")
+        moved = Upgrade(index, hasher, skipped, drop_unreadable, on_progress).run()
+        nothing = np.zeros((0, (index.bits + 7) // 8), np.uint8)
+        transactions.recluster_if_grown(index.store, nothing, index.proxy_codes)
+        drop_unused_models(index)
     return moved
 
 
@@ -42,14 +46,16 @@ def upgrade(
 class Upgrade:
     """Encodes every item with a new model into a new version of the codes, then activates it in one transaction.
 
-    It may be stopped and run again: finished blocks stay. Items that are added meanwhile are encoded too.
+    It may be stopped and run again: codes that were written stay. An item is never changed, only replaced by one with
+    another id, so that the ids tell which items have no new code yet, whatever is added, removed or compacted meanwhile.
     """
 
     index: LocalIndex
     hasher: "Hasher"
-    problems: "SkippedItems"
+    skipped: "SkippedItems"
     drop_unreadable: bool = False
     on_progress: Callable[[int, int], None] = lambda *_: None
+    unreadable: set[int] = field(default_factory=set)  # ids of items that are dropped
 
     def run(self) -> int:
         """Encode and activate; return how many items have new codes."""
@@ -59,12 +65,15 @@ class Upgrade:
             raise InputError("The index was made with this very model; there is nothing to upgrade.")
         self._check_files()
         with store.writing():
-            version = store.start_version(self.hasher.bits, name)
+            sha256 = config_sha256(model_dir(self.index.folder, name))
+            version = store.start_version(self.hasher.bits, name, sha256)
         while True:
-            for number, info in self._outdated(version):
-                self._encode(version, number, info)
+            missing = self._missing(version)
+            for first in range(0, len(missing), CODES_PER_BLOCK):
+                self._encode(version, missing[first : first + CODES_PER_BLOCK])
             with store.writing() as generation:
-                if not self._outdated(version):
+                self._check_version(version)
+                if not len(self._missing(version)):
                     return self._activate(version, generation)
 
     def _check_files(self) -> None:
@@ -72,22 +81,27 @@ class Upgrade:
         if row:
             raise InputError(f"The code of {row[0][0]} was imported: there is no image to encode again.")
 
-    def _outdated(self, version: int) -> list[tuple[int, BlockInfo]]:
-        """Return the blocks of the active version that have no counterpart in the new one, or changed since."""
-        active = blocks.list_blocks(self.index.store, self.index.store.active_version)
-        new = blocks.list_blocks(self.index.store, version)
-        return [
-            (number, info)
-            for number, info in active.items()
-            if number not in new or new[number].generation < info.generation
-        ]
+    def _check_version(self, version: int) -> None:
+        """Raise unless the version is still being written; in the transaction of the caller."""
+        store = self.index.store
+        if version not in store.list_versions() or version == store.active_version:
+            raise InputError(f"Another process took over the upgrade of {self.index.folder}; nothing is lost.")
 
-    def _encode(self, version: int, number: int, info: BlockInfo) -> None:
-        """Write the counterpart of one block: the same item ids, new codes."""
+    def _missing(self, version: int) -> UInt32s:
+        """Return the ids of items that have no code of the new version, ascending."""
         store = self.index.store
         with store.reading():
-            item_ids = blocks.read_block(store, store.active_version, number).item_ids
+            self._check_version(version)
+            active, new = blocks.coded_ids(store, store.active_version), blocks.coded_ids(store, version)
+        missing = np.setdiff1d(active, new)
+        return missing[~np.isin(missing, list(self.unreadable))]
+
+    def _encode(self, version: int, item_ids: UInt32s) -> None:
+        """Write the new codes of some items."""
+        store = self.index.store
+        with store.reading():
             found = items.items_by_id(store, item_ids)
+        item_ids = item_ids[np.isin(item_ids, list(found))]  # others were removed meanwhile
         kept, codes = self._codes([found[int(item_id)].path for item_id in item_ids])
         unreadable = np.setdiff1d(np.arange(len(item_ids)), kept)
         if len(unreadable) and not self.drop_unreadable:
@@ -96,9 +110,11 @@ class Upgrade:
                 f"{len(unreadable):,} images cannot be read any more, {key} among them; --drop-unreadable removes them, "
                 "and what was encoded so far is kept."
             )
-        with store.writing():
+        self.unreadable |= {int(item_id) for item_id in item_ids[unreadable]}
+        with store.writing() as generation:
+            self._check_version(version)
             block = Block(item_ids[kept], np.zeros(len(kept), np.uint16), codes)
-            blocks.write_block(store, version, number, block, info.generation, keep_empty=True)
+            blocks.merge_codes(store, version, block, generation)
         self.on_progress(blocks.count_codes(store, version), len(self.index))
 
     def _codes(self, paths: "list[Path | None]") -> tuple[Int64s, Packed]:
@@ -106,17 +122,18 @@ class Upgrade:
         from proxyhash.data import FileImages
 
         images = FileImages(Path(), [str(path) for path in paths])
-        kept, embeddings = self.hasher.embed(images, on_error="skip", skipped=self.problems)
+        kept, embeddings = self.hasher.embed(images, on_error="skip", skipped=self.skipped)
         return kept, pack(binarize(embeddings)) if len(kept) else np.zeros((0, (self.hasher.bits + 7) // 8), np.uint8)
 
     def _activate(self, version: int, generation: int) -> int:
-        """Make the new version the active one, inside a transaction; return the number of its codes."""
+        """Make the new version the active one, inside a transaction; return the number of its codes.
+
+        Items without a new code are deleted, and new codes of items that were removed meanwhile.
+        """
         store = self.index.store
-        coded = [block.item_ids for block in blocks.read_blocks(store, version, list(blocks.list_blocks(store, version)))]
-        item_ids = np.concatenate([np.zeros(0, np.uint32), *coded])
-        items.delete_items(store, np.setdiff1d(items.all_ids(store), item_ids))
-        store.run(f"DELETE FROM blocks WHERE {Sql.VERSION} = ? AND count = 0", version)
-        store.run(f"UPDATE blocks SET {Sql.GENERATION_WRITTEN} = ? WHERE {Sql.VERSION} = ?", generation, version)
-        store.set_meta(Sql.ACTIVE_VERSION, version)
+        stored, coded = items.all_ids(store), blocks.coded_ids(store, version)
+        items.delete_items(store, np.setdiff1d(stored, coded))
+        blocks.remove_codes(store, version, np.setdiff1d(coded, stored), generation)
+        store.set_meta(active_version=version)
         store.drop_versions(version, version)
-        return len(item_ids)
+        return blocks.count_codes(store, version)

@@ -16,7 +16,7 @@ from proxyhash.methods.plugins import load_all_plugins
 from proxyhash.utils.config import from_mapping
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.registry import Registry
-from proxyhash.utils.validation import check_int
+from proxyhash.utils.validation import check_int, shorten
 
 LearnsFrom = Literal["nothing", "classes", "classes or tags"]
 Fit = Callable[[TrainingData, Any], Encoder]
@@ -278,6 +278,8 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
     >>> parse_method("shclm:triplet=1:loss=nca")
     ('shclm', {'triplet': 1, 'loss': 'nca'})
     """
+    if not isinstance(text, str):
+        raise InputError(f"A method is given by its name, not by {shorten(text)}.")
     name, *pairs = text.split(":")
     settings: dict[str, Any] = {}
     for pair in pairs:
@@ -286,6 +288,8 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
             raise InputError(f"A method with settings is typed name:setting=value, not {text}.")
         try:
             settings[key] = json.loads(value)
+        except RecursionError:
+            raise InputError(f"The setting {key} of {name} is nested too deeply.") from None
         except ValueError:
             settings[key] = value
     return name, settings

@@ -1,6 +1,7 @@
 """Model cards: a README with training data, metrics, intended use and limits, made from the model's folder."""
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 from proxyhash.models.storage import CALIBRATION, CARD, METRICS, read_config
 from proxyhash.utils import legacy_names
 from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.errors import InputError, ProxyhashWarning
+from proxyhash.utils.formats import read_json
 from proxyhash.utils.markdown import escape_markdown
 
 NAMES_SHOWN = 30
@@ -59,10 +62,13 @@ def read_metrics(folder: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return a JSON object, or an empty dictionary if the file is missing or damaged."""
+    """Return a JSON object, or an empty dictionary if the file is missing; a damaged one is reported by a warning."""
+    if not path.is_file():
+        return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = read_json(path)
+    except InputError as error:
+        warnings.warn(f"The card leaves out what {path.name} holds: {error}", ProxyhashWarning, 2)
         return {}
     return content if isinstance(content, dict) else {}
 

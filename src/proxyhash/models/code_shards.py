@@ -1,24 +1,27 @@
 """Shards of codes: files with checksums that several processes write."""
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
+from proxyhash.codes.files import arrays_sha256, check_unpacked_size
 from proxyhash.data.shards import ImageShard
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.models.storage import fingerprint
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.formats import RELEASE, REQUIRES, check_format
 from proxyhash.utils.legacy_names import SHARD_FORMAT, SHARD_HEADER, upgrade_shard_header
 from proxyhash.utils.process_rank import ProcessRank
+from proxyhash.utils.validation import check_int
 
 if TYPE_CHECKING:
     from proxyhash.models.hasher import Hasher
@@ -56,7 +59,7 @@ def shard_path(folder: Path, number: int, total: int) -> Path:
 
 def write_shard(folder: Path, shard: CodeShard) -> Path:
     """Write a shard, whole or not at all."""
-    header = {"format": FORMAT, **{name: getattr(shard, name) for name in _FIELDS}}
+    header = {"format": FORMAT, REQUIRES: RELEASE, **{name: getattr(shard, name) for name in _FIELDS}}
     arrays = {
         "codes": shard.codes,
         "bits": np.int64(shard.bits),
@@ -66,38 +69,50 @@ def write_shard(folder: Path, shard: CodeShard) -> Path:
     }
     path = shard_path(folder, shard.number, shard.total)
     with atomic_write(path) as temporary, temporary.open("wb") as handle:
-        np.savez(handle, **arrays, sha256=np.array(_digest(arrays)))  # type: ignore[arg-type]
+        np.savez(handle, **arrays, sha256=np.array(arrays_sha256(arrays)))  # type: ignore[arg-type]
     return path
 
 
 def read_shard(path: Path) -> CodeShard:
     """Read a shard and verify its checksum."""
     try:
+        check_unpacked_size(path)
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         expected = str(arrays.pop("sha256"))
         header = upgrade_shard_header(json.loads(str(arrays[HEADER if HEADER in arrays else SHARD_HEADER])))
-        labels = [tuple(json.loads(text)) for text in arrays["label_lists"].tolist()]
-        keys = arrays["keys"].tolist()
+        is_intact = arrays_sha256(arrays) == expected
+        labels = [tuple(json.loads(text)) for text in arrays["label_lists"].tolist()] if is_intact else []
+        codes, keys = arrays["codes"], arrays["keys"].tolist()
+    except InputError:
+        raise
     except Exception as error:  # a damaged file makes its reader raise nearly anything
         raise InputError(f"{path} is not a whole shard of codes ({type(error).__name__}); encode it again.") from error
-    if header["format"] not in (FORMAT, SHARD_FORMAT) or _digest(arrays) != expected:
+    if not is_intact:
         raise InputError(f"{path} is damaged: its checksum differs; encode it again.")
-    return CodeShard(arrays["codes"], keys, labels, **{name: header[name] for name in _FIELDS})
+    check_format(path, header.get("format"), (FORMAT, SHARD_FORMAT), header.get(REQUIRES))
+    if missing := [name for name in _FIELDS if name not in header]:
+        raise InputError(f"{path} is not a whole shard of codes: its header lacks {missing[0]}; encode it again.")
+    return _check(CodeShard(codes, keys, labels, **{name: header[name] for name in _FIELDS}), path)
 
 
 def _texts(texts: Sequence[str]) -> NDArray[np.str_]:
     return np.array(texts, dtype=np.str_) if texts else np.zeros(0, "U1")
 
 
-def _digest(arrays: dict[str, Any]) -> str:
-    """Return the SHA-256 of all arrays: names, types, shapes and bytes."""
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name}:{array.dtype.str}:{np.shape(arrays[name])};".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
+def _check(shard: CodeShard, path: Path) -> CodeShard:
+    """Return a shard whose values fit together; its checksum may come from whoever wrote wrong values."""
+    for name, least in (("bits", 1), ("number", 0), ("total", 1), ("num_skipped", 0)):
+        check_int(f"{path}: {name}", getattr(shard, name), least)
+    codes, texts = shard.codes, (shard.model, shard.images, *shard.keys, *chain(*shard.labels))
+    fits = codes.dtype == np.uint8 and codes.ndim == 2 and codes.shape[1] == -(-shard.bits // 8)
+    if (
+        not fits
+        or not len(codes) == len(shard.keys) == len(shard.labels)
+        or not all(isinstance(text, str) for text in texts)
+    ):
+        raise InputError(f"{path} is not a whole shard of codes: its arrays do not fit together; encode it again.")
+    return shard
 
 
 @dataclass(frozen=True)
@@ -154,7 +169,7 @@ def is_done(path: Path, model: str, images: str) -> bool:
 
 
 def _encode(hasher: "Hasher", shard: ImageShard, model: str, fingerprint_now: str, skipped: SkippedItems) -> CodeShard:
-    images, labels = shard.load()
+    images, labels = shard.load(skipped)
     kept, embeddings = hasher.embed(images, on_error="skip", skipped=skipped)
     return CodeShard(
         hasher.head.encode(embeddings),

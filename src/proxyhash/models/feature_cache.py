@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import zlib
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +15,21 @@ from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.network import NormalizedBackbone
+from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnx_available
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.runtime import Floats, InferenceBackend, OnnxBackend, TorchBackend, is_onnx_available, run_inference
+from proxyhash.models.runtime import InferenceBackend, TorchBackend, run_inference
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.formats import RELEASE, REQUIRES, check_format, dump_json, read_json
 from proxyhash.utils.legacy_names import feature_cache_crop
 from proxyhash.utils.paths import cache_root
 from proxyhash.utils.progress import Progress, no_progress
 
 SAVE_EVERY = 32  # batches between two saves
 FORMAT = 2
+CHECKSUMS, CHECKSUMS_FORMAT = "checksums.json", "proxyhash.features/1"
+ARRAYS = ("features.npy", "readable.npy")
+CRC_CHUNK = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,7 @@ def cached_features(
 
 
 def _read(entry: Path, shape: tuple[int, int]) -> CachedFeatures:
+    _check(entry)
     try:
         values = np.load(entry / "features.npy", mmap_mode="r", allow_pickle=False)
         readable = np.load(entry / "readable.npy", allow_pickle=False)
@@ -65,6 +73,41 @@ def _read(entry: Path, shape: tuple[int, int]) -> CachedFeatures:
     if values.shape != shape or values.dtype != np.float32 or readable.shape != shape[:1] or readable.dtype != bool:
         raise InputError(f"The cached features in {entry} are damaged; delete that folder.")
     return CachedFeatures(values, readable, entry)
+
+
+def _check(entry: Path) -> None:
+    """Raise unless the files are as they were written; entries of earlier releases have no checksums."""
+    if not (entry / CHECKSUMS).is_file():
+        return
+    content = read_json(entry / CHECKSUMS)
+    fields = content if isinstance(content, dict) else {}
+    check_format(entry / CHECKSUMS, fields.get("format"), (CHECKSUMS_FORMAT,), fields.get(REQUIRES))
+    if fields.get("crc32") != {name: _crc32(entry / name) for name in ARRAYS}:
+        raise InputError(f"The cached features in {entry} are damaged; delete that folder.")
+
+
+def _crc32(path: Path) -> int:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise InputError(f"The cached features in {path.parent} are damaged; delete that folder.") from error
+    return _crc32_of_version(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=256)
+def _crc32_of_version(path: Path, _modified: int, _size: int) -> int:
+    """Return the CRC-32 of a file, once for each version of it: the trials of a grid share their features."""
+    found = 0
+    with path.open("rb") as handle:
+        while chunk := handle.read(CRC_CHUNK):
+            found = zlib.crc32(chunk, found)
+    return found
+
+
+def _write_checksums(entry: Path) -> None:
+    sums = {name: _crc32(entry / name) for name in ARRAYS}
+    with atomic_write(entry / CHECKSUMS) as temporary:
+        temporary.write_text(dump_json({"format": CHECKSUMS_FORMAT, REQUIRES: RELEASE, "crc32": sums}))
 
 
 def _extract(dataset: Dataset, backbone: Backbone, transform: Transform, entry: Path, progress: Progress) -> None:
@@ -96,6 +139,7 @@ def _extract(dataset: Dataset, backbone: Backbone, transform: Transform, entry: 
     with atomic_write(entry / "readable.npy") as temporary, temporary.open("wb") as handle:
         np.save(handle, ~np.isnan(values[:, 0]))
     part.replace(entry / "features.npy")
+    _write_checksums(entry)
     mark.unlink(missing_ok=True)
     (entry / "network.onnx").unlink(missing_ok=True)
 

@@ -1,6 +1,5 @@
 """Trained networks that encode images, and their folders."""
 
-import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,21 +21,27 @@ from proxyhash.models.card import write_card
 from proxyhash.models.heads import ConcatHeads, Head, Queries, create_head, describe_head
 from proxyhash.models.hub import local_folder
 from proxyhash.models.network import HashNetwork
+from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnx_available
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.runtime import Floats, InferenceBackend, OnnxBackend, TorchBackend, is_onnx_available, run_inference
+from proxyhash.models.probe import compare_onnx, probe_pixels, write_probe
+from proxyhash.models.runtime import InferenceBackend, TorchBackend, run_inference
 from proxyhash.models.storage import (
     CONFIG,
     FORMAT,
     ONNX,
+    PROBE,
     PROXIES,
     WEIGHTS,
     check_files,
     check_replaceable,
+    image_size,
     read_config,
 )
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.atomic_io import atomic_folder, checksum
+from proxyhash.utils.config import from_mapping
 from proxyhash.utils.errors import InputError, ProxyhashWarning
+from proxyhash.utils.formats import RELEASE, REQUIRES, dump_json
 from proxyhash.utils.progress import Progress, no_progress
 
 ImagesLike = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
@@ -170,12 +175,17 @@ class Hasher:
 
     def classify(self, images: ImagesLike, *, progress: Progress = no_progress) -> list[str]:
         """Return the name of the class whose proxy is nearest to each image."""
-        return [self.class_names[number] for number in self.nearest_proxies(self.embed(images, progress=progress))]
+        nearest = self.nearest_proxies(self.embed(images, progress=progress))
+        if nearest.max(initial=-1) >= len(self.class_names):
+            raise InputError("This model has more proxies than class names, so it does not classify.")
+        return [self.class_names[number] for number in nearest]
 
     def nearest_proxies(self, embeddings: Floats) -> Indices:
         """Return the number of the class whose proxy has the largest inner product with each embedding (N, bits)."""
         if self.proxies is None:
             raise InputError("This model was trained without proxies, so it does not classify.")
+        if self.proxies.bits != embeddings.shape[1]:
+            raise InputError(f"This model has proxies of {self.proxies.bits} bits, which its embeddings do not match.")
         nearest: Indices = np.argmax(embeddings @ self.proxies.weights.T, axis=1)
         return nearest
 
@@ -187,8 +197,10 @@ class Hasher:
             if self.proxies is not None:
                 self.proxies.save(temporary / PROXIES)
             self.use_onnx(temporary / ONNX)
+            if self.onnx is not None:
+                write_probe(temporary / PROBE, TorchBackend(self.network)(probe_pixels(self.transform.size)))
             sums = {file.name: checksum(file, "sha256") for file in sorted(temporary.iterdir())}
-            (temporary / CONFIG).write_text(json.dumps(self._config(sums), indent=2), encoding="utf-8")
+            (temporary / CONFIG).write_text(dump_json(self._config(sums)), encoding="utf-8")
             write_card(temporary)
         self.folder = folder
 
@@ -212,22 +224,23 @@ class Hasher:
         """
         folder = local_folder(model, revision)
         config = read_config(folder)
+        check_files(folder, config.get("sha256"))
         try:
-            check_files(folder, config["sha256"])
-            backbone = create_backbone(config["backbone"], pretrained=False)
-            network = HashNetwork(backbone, create_head(config["head"]))
-            network.load_state_dict(load_file(folder / WEIGHTS))
-            transform, names = Transform(**config["transform"]), tuple(config["class_names"])
-            metadata = config["metadata"]
-        except (OSError, SafetensorError, KeyError, AttributeError, TypeError, RuntimeError) as error:
-            raise InputError(f"{folder} is not a model that can be read: {' '.join(str(error).split())}.") from error
+            transform, network = _read_transform(config, folder), _read_network(config, folder)
+            names, metadata = _read_names(config, folder), dict(config["metadata"])
+        except (OSError, SafetensorError, ValueError, *_WRONG_CONTENT) as error:
+            if isinstance(error, InputError):
+                raise
+            reason = f"{CONFIG} lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:300]
+            raise InputError(f"{folder} is not a model that can be read: {reason}.") from error
         proxies = ProxySet.load(folder / PROXIES) if PROXIES in config["sha256"] else None
-        onnx = OnnxBackend(folder / ONNX) if (folder / ONNX).is_file() and is_onnx_available() else None
+        onnx = _load_onnx(folder, transform.size, network) if (folder / ONNX).is_file() and is_onnx_available() else None
         return cls(network.to(device).eval(), transform, names, proxies, metadata, onnx, folder)
 
     def _config(self, sums: dict[str, str]) -> dict[str, Any]:
         return {
             "format": FORMAT,
+            REQUIRES: RELEASE,
             "backbone": self.network.features.backbone.config.name,
             "head": describe_head(self.head),
             "transform": asdict(self.transform),
@@ -260,6 +273,51 @@ def as_images(images: ImagesLike) -> Images:
             raise InputError("Images are files, or bytes (N, side, side, 3) in one array, or a collection.")
         return FileImages(Path(), [str(path) for path in images])
     return images
+
+
+_WRONG_CONTENT = (KeyError, AttributeError, TypeError, RuntimeError, OverflowError, ZeroDivisionError)
+
+
+def _read_transform(config: dict[str, Any], folder: Path) -> Transform:
+    image_size(config, folder)
+    return from_mapping(Transform, config["transform"], owner=f"{folder / CONFIG}: transform")
+
+
+def _read_names(config: dict[str, Any], folder: Path) -> tuple[str, ...]:
+    names = config["class_names"]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{folder / CONFIG}: class_names must be a list of names.")
+    return tuple(names)
+
+
+def _read_network(config: dict[str, Any], folder: Path) -> HashNetwork:
+    """Return the network with its weights; a head that the weights cannot fill is refused before memory is allocated."""
+    if not isinstance(config["backbone"], str):
+        raise InputError(f"{folder / CONFIG}: backbone must be a name.")
+    weights = load_file(folder / WEIGHTS)
+    with torch.device("meta"):
+        needed = sum(tensor.numel() for tensor in create_head(config["head"]).state_dict().values())
+    if needed > sum(tensor.numel() for tensor in weights.values()):
+        raise InputError(f"{folder / CONFIG} describes a larger head than {WEIGHTS} holds.")
+    network = HashNetwork(create_backbone(config["backbone"], pretrained=False), create_head(config["head"]))
+    _check_tensors(weights, network.state_dict(), folder / WEIGHTS)
+    network.load_state_dict(weights)
+    return network.eval()
+
+
+def _check_tensors(weights: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], path: Path) -> None:
+    """Raise for numbers that `load_state_dict` would take over: of another type, infinite or NaN."""
+    for name, tensor in weights.items():
+        if name in expected and tensor.is_floating_point() != expected[name].is_floating_point():
+            raise InputError(f"{path} is not a network of this model: {name} has the type {tensor.dtype}.")
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise InputError(f"{path} holds numbers that are not finite, in {name}; train the model again.")
+
+
+def _load_onnx(folder: Path, size: int, network: HashNetwork) -> OnnxBackend:
+    onnx = OnnxBackend(folder / ONNX)
+    compare_onnx(folder, onnx, size, TorchBackend(network))
+    return onnx
 
 
 def _plain_tensors(network: HashNetwork) -> dict[str, torch.Tensor]:

@@ -11,6 +11,7 @@ from proxyhash.utils.errors import InputError
 FETCHED = (CONFIG, WEIGHTS, PROXIES, CALIBRATION, METRICS, legacy_names.METRICS_FILE, CARD)
 
 _REPOSITORY = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+?)(@(?P<revision>.*))?")
+_NAME = re.compile(r"(?!.*(--|\.\.))\w([\w.-]{0,94}\w)?")  # of an owner or a repository, as the Hub allows them
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -20,12 +21,16 @@ def local_folder(model: str | Path, revision: str | None = None) -> Path:
     A branch or a tag can be moved to other weights by whoever owns the repository, so only a commit is accepted.
     """
     path = Path(model)
+    if "\0" in str(model):
+        raise InputError("A model has no zero byte in its name.")
     named = _REPOSITORY.fullmatch(str(model).replace("\\", "/"))
     if path.exists() or named is None or named["repository"].startswith("."):
         if revision is not None:
             raise InputError(f"{model} is not a repository of the Hugging Face Hub, so it has no revision {revision}.")
         return path
     repository, wanted = named["repository"], revision or named["revision"]
+    if not all(_NAME.fullmatch(name) for name in repository.split("/")):
+        raise InputError(f"There is no folder {model}, and {repository} is no name of a repository of the Hugging Face Hub.")
     if wanted is None or not _COMMIT.fullmatch(wanted):
         why = (
             f"{wanted} can be moved to other weights"

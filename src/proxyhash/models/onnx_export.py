@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from proxyhash.models.runtime import Floats, OnnxBackend, TorchBackend
+from proxyhash.models.onnx_backend import Floats, OnnxBackend
+from proxyhash.models.runtime import TorchBackend
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 

@@ -1,23 +1,18 @@
-"""Inference with torch, and with onnxruntime on a CPU."""
+"""Inference with torch, and the loop over images that all backends share."""
 
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from proxyhash.data.images import Images, Indices
 from proxyhash.data.loader import load_batches
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
-from proxyhash.utils.parallel import available_threads
+from proxyhash.models.onnx_backend import Floats
 from proxyhash.utils.progress import Progress, no_progress
-
-Floats = NDArray[np.float32]
 
 BATCH_SIZE = 64  # large enough to fill the cores, small enough for their caches
 
@@ -43,30 +38,6 @@ class TorchBackend:
         with torch.inference_mode():
             outputs: Floats = self.network(inputs).float().cpu().numpy()
             return outputs
-
-
-class OnnxBackend:
-    """Run an exported network with onnxruntime."""
-
-    def __init__(self, path: Path, threads: int | None = None) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads or available_threads()
-        # Threads that spin while they wait would take the cores from those that decode images.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.log_severity_level = 3
-        self.session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-
-    def __call__(self, pixels: Floats) -> Floats:
-        """Run the network."""
-        outputs: Floats = self.session.run(None, {"pixels": np.ascontiguousarray(pixels)})[0]
-        return outputs
-
-
-def is_onnx_available() -> bool:
-    """Return whether networks can be exported and run by onnxruntime here."""
-    return find_spec("onnxruntime") is not None and find_spec("onnxscript") is not None
 
 
 def run_inference(

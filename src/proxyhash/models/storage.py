@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from proxyhash.utils.atomic_io import checksum
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.formats import REQUIRES, check_format, read_json
 from proxyhash.utils.legacy_names import (
     METRICS_FILE,
     MODEL_FORMAT,
@@ -14,13 +16,20 @@ from proxyhash.utils.legacy_names import (
     upgrade_model_config,
     upgrade_model_metadata,
 )
+from proxyhash.utils.validation import shorten
 
-FORMAT = "proxyhash.hasher/2"
+FORMAT = "proxyhash.hasher/3"
+FORMATS = (FORMAT, "proxyhash.hasher/2", MODEL_FORMAT)
 CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"
+PROBE = "probe.safetensors"  # outputs of the network, to check the ONNX file
 CALIBRATION = "calibration.json"  # the precision of matches by distance
 METRICS = "metrics.json"  # metrics on held-out queries, if they were saved
 CARD = "README.md"
-FILES = {CONFIG, WEIGHTS, PROXIES, ONNX, CALIBRATION, METRICS, CARD, METRICS_FILE}
+LISTED = (WEIGHTS, PROXIES, ONNX, PROBE)  # files with a checksum in config.json
+FILES = {CONFIG, *LISTED, CALIBRATION, METRICS, CARD, METRICS_FILE}
+MAX_IMAGE_SIZE = 4096  # a batch of larger images would not fit into memory
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def check_replaceable(folder: Path) -> None:
@@ -36,19 +45,45 @@ def check_replaceable(folder: Path) -> None:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """Return the configuration of a model, with today's names."""
-    try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+    path = folder / CONFIG
+    if not path.is_file():
         inside = sorted(child.parent.name for child in folder.glob(f"*/{CONFIG}"))
         hint = f"it has no {CONFIG}" if not inside else f"it holds {', '.join(inside)}, choose {folder / inside[0]}"
-        raise InputError(f"{folder} is not a model: {hint}.") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder / CONFIG} cannot be read: {error}.") from error
-    if not isinstance(config, dict) or config.get("format") not in (FORMAT, MODEL_FORMAT):
-        raise InputError(f"{folder} was not written by this version of proxyhash: its format is not {FORMAT}.")
-    if isinstance(config.get("record"), dict):
-        config["record"] = upgrade_model_metadata(config["record"])
-    return upgrade_model_config(config)
+        raise InputError(f"{folder} is not a model: {hint}.")
+    config = read_json(path)
+    if not isinstance(config, dict):
+        raise InputError(f"{path} is not a file of the format {FORMAT}.")
+    check_format(path, config.get("format"), FORMATS, config.get(REQUIRES))
+    try:
+        if isinstance(config.get("record"), dict):
+            config["record"] = upgrade_model_metadata(config["record"])
+        return upgrade_model_config(config)
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise _unreadable(folder, error) from error
+
+
+def config_sha256(folder: Path) -> str:
+    """Return the SHA-256 of config.json, which lists all other files: unlike the fingerprint, it covers the ONNX file."""
+    return checksum(folder / CONFIG, "sha256")
+
+
+def image_size(config: dict[str, Any], folder: Path) -> int:
+    """Return the input size of a configuration, after checks of all sizes of its transform."""
+    transform = config.get("transform")
+    if not isinstance(transform, dict):
+        raise InputError(f"{folder / CONFIG}: transform must be a table, not {shorten(transform)}.")
+    for name in ("size", "side"):
+        size = transform.get(name)
+        if type(size) is not int or not 1 <= size <= MAX_IMAGE_SIZE:
+            limits = f"a whole number from 1 to {MAX_IMAGE_SIZE}"
+            raise InputError(f"{folder / CONFIG}: transform.{name} must be {limits}, not {shorten(size)}.")
+    found: int = transform["size"]
+    return found
+
+
+def config_sha256(folder: Path) -> str:
+    """Return the SHA-256 of config.json, which lists all other files: unlike the fingerprint, it covers the ONNX file."""
+    return checksum(folder / CONFIG, "sha256")
 
 
 def fingerprint(folder: Path) -> str:
@@ -56,9 +91,9 @@ def fingerprint(folder: Path) -> str:
     try:
         config = read_config(folder)
         hashed = {**model_fingerprint_fields(config), "weights": config["sha256"][WEIGHTS]}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{folder} is not a whole model: {error}.") from error
-    return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:16]
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _unreadable(folder, error) from error
 
 
 def _is_model(folder: Path) -> bool:
@@ -69,12 +104,35 @@ def _is_model(folder: Path) -> bool:
     return True
 
 
-def check_files(folder: Path, sums: dict[str, str]) -> None:
-    """Raise unless every file is there as it was written; the ONNX file may be missing, torch does without."""
-    for name, expected in sums.items():
+def check_files(folder: Path, sums: object) -> None:
+    """Raise unless the folder holds the listed files as they were written, and no network that is not listed.
+
+    The ONNX file may be missing, with its probe: torch does without.
+    """
+    for name, expected in _listed(folder, sums).items():
         if not (folder / name).is_file():
-            if name == ONNX:
+            if name == ONNX or (name == PROBE and not (folder / ONNX).is_file()):
                 continue
             raise InputError(f"{folder} is not a whole model: {name} is missing.")
         if checksum(folder / name, "sha256") != expected:
             raise InputError(f"{folder / name} is damaged: its checksum differs.")
+
+
+def _listed(folder: Path, sums: object) -> dict[str, str]:
+    """Return the checksums by file; they are from a file that anyone may have written, so names are never used as paths."""
+    if not isinstance(sums, dict) or WEIGHTS not in sums:
+        raise InputError(f"{folder} is not a whole model: {CONFIG} has no checksum of {WEIGHTS}.")
+    for name, expected in sums.items():
+        if name not in LISTED:
+            raise InputError(f"{folder / CONFIG} lists {shorten(name)}, which is not a file of a model.")
+        if not isinstance(expected, str) or not _SHA256.fullmatch(expected):
+            raise InputError(f"{folder / CONFIG} has no valid checksum of {name}.")
+    for name in LISTED:
+        if name not in sums and (folder / name).exists():
+            raise InputError(f"{folder / name} is not listed in {CONFIG}; delete the file, or save the model again.")
+    return sums
+
+
+def _unreadable(folder: Path, error: Exception) -> InputError:
+    reason = f"{CONFIG} lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:200]
+    return InputError(f"{folder} is not a model that can be read: {reason}.")

@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from proxyhash.codes.files import arrays_sha256
 from proxyhash.proxies.binary import is_binary
 from proxyhash.proxies.quality import AssignmentQuality, ProxyQuality
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.formats import RELEASE, REQUIRES, check_format
 
-_FORMAT = "proxyhash.proxies/1"
+_FORMAT = "proxyhash.proxies/2"
+_WITHOUT_CHECKSUM = "proxyhash.proxies/1"  # only of its weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,11 +123,13 @@ class ProxySet:
         }
         header = {
             "format": _FORMAT,
+            REQUIRES: RELEASE,
             "kind": self.kind,
             "seed": str(self.seed),
             "quality": json.dumps(self.quality.as_dict()),
             "sha256": _digest(self.weights),
         }
+        header["content_sha256"] = _content_digest(header, tensors)
         with atomic_write(Path(path)) as temporary:
             save_file(tensors, temporary, metadata=header)
 
@@ -137,11 +142,10 @@ class ProxySet:
         try:
             with safe_open(path, framework="np") as handle:
                 header = handle.metadata() or {}
-                if header.get("format") != _FORMAT:
-                    raise InputError(f"{path} is not a proxy set: its header does not say {_FORMAT!r}.")
+                check_format(path, header.get("format"), (_FORMAT, _WITHOUT_CHECKSUM), header.get(REQUIRES))
                 tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118
             return cls._from_parts(header, tensors)
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{path} is not a proxy set: {_one_line(error)}.") from error
@@ -153,7 +157,16 @@ class ProxySet:
             raise ValueError("its weights are not a float32 matrix")
         if _digest(weights) != header["sha256"]:
             raise ValueError("its weights do not match their checksum")
+        if header["format"] == _FORMAT and header.get("content_sha256") != _content_digest(header, tensors):
+            raise ValueError("its content does not match its checksum")
+        if not np.isfinite(weights).all():
+            raise ValueError("its weights hold a number that is not finite")
+        for name, kind in (("nearest_class", "i"), ("nearest_distance", "f")):
+            if tensors[name].shape != weights.shape[:1] or tensors[name].dtype.kind != kind:
+                raise ValueError(f"{name} has not one number for each class")
         numbers = json.loads(header["quality"])
+        if not all(type(numbers[name]) in (int, float) for name in _QUALITY):
+            raise ValueError("its quality is not given in numbers")
         quality = ProxyQuality(
             min_distance=numbers["min_distance"],
             distance_bound=numbers["distance_bound"],
@@ -165,6 +178,15 @@ class ProxySet:
             assignment=_assignment(numbers["assignment"]),
         )
         return cls(weights, header["kind"], int(header["seed"]), quality)
+
+
+_QUALITY = ("min_distance", "distance_bound", "max_cosine", "bit_balance", "constant_bits")
+
+
+def _content_digest(header: dict[str, str], tensors: dict[str, NDArray[Any]]) -> str:
+    """Return the SHA-256 of all tensors and of all fields of a header but this one."""
+    fields = json.dumps({name: value for name, value in header.items() if name != "content_sha256"}, sort_keys=True)
+    return hashlib.sha256(f"{fields};{arrays_sha256(tensors)}".encode()).hexdigest()
 
 
 def _assignment(numbers: dict[str, float | None] | None) -> AssignmentQuality | None:

@@ -8,7 +8,7 @@ from proxyhash.data import SkippedItems
 from proxyhash.data.images import Images, Indices
 from proxyhash.models.feature_cache import CachedFeatures
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.runtime import Floats
+from proxyhash.models.onnx_backend import Floats
 from proxyhash.utils.progress import Progress, no_progress
 
 CHUNK_SIZE = 4096  # images per batch

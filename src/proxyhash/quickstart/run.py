@@ -1,6 +1,5 @@
 """Execution of steps; a second run continues after the last finished step."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -12,6 +11,7 @@ from proxyhash.quickstart.config import OutputPaths
 from proxyhash.quickstart.steps import Step
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.formats import RELEASE, REQUIRES, check_format, dump_json, read_json
 from proxyhash.utils.legacy_names import upgrade_quickstart
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -44,14 +44,18 @@ class RunState:
     def read(cls, folder: Path, data: str) -> Self:
         """Return the state of an earlier run on the same data, or an empty one."""
         state = cls(folder / STATE_FILE, data)
+        if not state.path.exists():
+            return state
         try:
-            content = upgrade_quickstart(json.loads(state.path.read_text(encoding="utf-8")))
-            if content["format"] == FORMAT and content["data"] == data:
-                state.steps, state.running = dict(content["steps"]), list(content["running"])
-        except FileNotFoundError:
-            pass
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{state.path} is damaged: {error}; delete it to start again.") from error
+            content = read_json(state.path)
+            check_format(state.path, content.get("format"), (FORMAT, "proxyhash.quickstart/1"), content.get(REQUIRES))
+            content = upgrade_quickstart(content)
+            if content["data"] == data:
+                state.steps, state.running = _steps(content["steps"]), list(content["running"])
+        except InputError as error:
+            raise InputError(f"{str(error).rstrip('.')}; delete it to start again.") from error
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{state.path} is damaged: it lacks {error}; delete it to start again.") from error
         return state
 
     def start(self, step: Step) -> bool:
@@ -73,9 +77,14 @@ class RunState:
         return done is not None and done["command"] == list(step.command) and step.output.exists()
 
     def _write(self) -> None:
-        content = {"format": FORMAT, "data": self.data, "running": self.running, "steps": self.steps}
+        content = {"format": FORMAT, REQUIRES: RELEASE, "data": self.data, "running": self.running, "steps": self.steps}
         with atomic_write(self.path) as temporary:
-            temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+            temporary.write_text(dump_json(content), encoding="utf-8")
+
+
+def _steps(steps: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the finished steps; one without its command or result is an error."""
+    return {title: {"command": list(step["command"]), "result": step["result"]} for title, step in steps.items()}
 
 
 def check_output_folder(images: Path, folder: Path) -> None:

@@ -61,10 +61,10 @@ def code_of(index: LocalIndex, key: str) -> Packed:
 
 def by_chance(index: LocalIndex, count: int) -> list[Item]:
     """Return `count` items, any; fewer only if there are fewer, or nearly all positions are of items that are gone."""
-    following = "SELECT position FROM items WHERE position >= ? ORDER BY position LIMIT 1"
+    following = "SELECT item_id FROM items WHERE item_id >= ? ORDER BY item_id LIMIT 1"
     positions: set[int] = set()
     with index.store.reading():
-        end = index.store.next_id
+        end = index.store.meta().next_id
         for start in random.sample(range(end), min(_TRIES * count, end)):
             positions |= {int(position) for (position,) in index.store.rows(following, start)}
             if len(positions) == count:

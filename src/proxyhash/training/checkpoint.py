@@ -4,6 +4,7 @@ import json
 import pickle
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,28 @@ from typing import Any
 import torch
 
 from proxyhash.training.model import ModelEma, MultiHeadModel
-from proxyhash.utils.atomic_io import atomic_write
+from proxyhash.utils.atomic_io import atomic_write, checksum
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.json_lines import append_json_line
+from proxyhash.utils.formats import RELEASE, REQUIRES, check_format, dump_json, read_json
+from proxyhash.utils.json_lines import append_json_line, parse_json_line, split_json_lines
 from proxyhash.utils.legacy_names import upgrade_checkpoint, upgrade_metric_names, upgrade_run_settings
 
 CHECKPOINT, BEST, LOG, SETTINGS = "checkpoint.pt", "best.pt", "log.jsonl", "settings.json"
+FORMAT = "proxyhash.run/2"  # of all files of the folder; those of release 0.1 do not name theirs
+ADVICE = "start again without --resume"
+_BROKEN = (  # errors of torch and zipfile at files that are damaged
+    OSError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    zipfile.BadZipFile,
+    pickle.UnpicklingError,
+    NotImplementedError,
+)
 
 
 @dataclass
@@ -60,7 +77,7 @@ class CheckpointManager:
             for name in (SETTINGS, CHECKPOINT, BEST, LOG):  # the settings first: without them, there is no run to resume
                 (self.path / name).unlink(missing_ok=True)
             with atomic_write(self.path / SETTINGS) as temporary:
-                temporary.write_text(json.dumps(settings, indent=2))
+                temporary.write_text(dump_json({"format": FORMAT, REQUIRES: RELEASE, **settings}))
 
     def save(self, state: TrainerState) -> None:
         """Write a checkpoint atomically."""
@@ -78,16 +95,21 @@ class CheckpointManager:
             self._drop_log_after(state.progress.epoch)
             return
         content = self._read(CHECKPOINT)
-        state.model.load_state_dict(content["model"])
-        state.optimizer.load_state_dict(content["optimizer"])
-        if state.ema is not None:
-            state.ema.load_state_dict(content["ema"])
-        state.progress = TrainProgress(**content["progress"])
+        with _damaged(self.path / CHECKPOINT):
+            state.model.load_state_dict(content["model"])
+            state.optimizer.load_state_dict(content["optimizer"])
+            if state.ema is not None:
+                state.ema.load_state_dict(content["ema"])
+            state.progress = TrainProgress(**content["progress"])
         self._drop_log_after(state.progress.epoch)
 
     def elapsed_seconds(self) -> float:
         """Return the training time until the last checkpoint."""
-        return float(self._read(CHECKPOINT)["progress"]["seconds"]) if (self.path / CHECKPOINT).is_file() else 0.0
+        if not (self.path / CHECKPOINT).is_file():
+            return 0.0
+        content = self._read(CHECKPOINT)
+        with _damaged(self.path / CHECKPOINT):
+            return float(content["progress"]["seconds"])
 
     def save_best(self, model: MultiHeadModel) -> None:
         """Write the weights of the best epoch so far."""
@@ -96,7 +118,9 @@ class CheckpointManager:
     def load_best(self, model: MultiHeadModel) -> None:
         """Load the weights of the best epoch, if there are any."""
         if (self.path / BEST).is_file():
-            model.load_state_dict(self._read(BEST)["model"])
+            content = self._read(BEST)
+            with _damaged(self.path / BEST):
+                model.load_state_dict(content["model"])
 
     def log_epoch(self, entry: dict[str, Any]) -> None:
         """Append a line of JSON to the log, synced to disk."""
@@ -105,9 +129,7 @@ class CheckpointManager:
 
     def best_epoch_metrics(self, bits: int) -> dict[str, float]:
         """Return the best epoch and its validation metrics for a code length; empty without a validation set."""
-        path = self.path / LOG
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        entries = [upgrade_metric_names(json.loads(line)) for line in lines]
+        entries = [upgrade_metric_names(entry) for _, entry in self._log()]
         validated = [entry for entry in entries if "map" in entry]
         if not validated:
             return {}
@@ -115,21 +137,32 @@ class CheckpointManager:
         names = ("map", "accuracy", "binarization_error")
         return {"epoch": best["epoch"]} | {name: best[f"{name}_{bits}"] for name in names if f"{name}_{bits}" in best}
 
+    def _log(self) -> list[tuple[bytes, dict[str, Any]]]:
+        """Return the lines of the log and their content; an incomplete last line of a killed run is left out."""
+        path = self.path / LOG
+        lines = split_json_lines(path.read_bytes()) if path.is_file() else []
+        entries = []
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = parse_json_line(line)
+                float(entry["epoch"])
+                entries.append((line, entry))
+            except (ValueError, KeyError, TypeError) as error:
+                raise InputError(f"Line {number} of {path} is damaged: {error}; {ADVICE}.") from error
+        return entries
+
     def _drop_log_after(self, epoch: int) -> None:
         """Remove log lines of epochs that will be repeated, and an incomplete last line."""
         if self.can_write and (self.path / LOG).is_file():
-            lines = (self.path / LOG).read_text(encoding="utf-8").splitlines()
+            kept = [line + b"\n" for line, entry in self._log() if entry["epoch"] <= epoch]
             with atomic_write(self.path / LOG) as temporary:
-                temporary.write_text("".join(f"{line}\n" for line in lines if _epoch_of(line) <= epoch), encoding="utf-8")
+                temporary.write_bytes(b"".join(kept))
 
     def _check_settings(self, now: dict[str, Any]) -> None:
         path = self.path / SETTINGS
         if not path.is_file():
             raise InputError(f"There is no run to resume in {self.path}.")
-        try:
-            before = dict(_flatten(upgrade_run_settings(json.loads(path.read_text()))))
-        except ValueError as error:
-            raise InputError(f"{path} is damaged; start again without --resume.") from error
+        before = read_settings(path)
         changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
         if changed:
             old, new = before.get(changed[0]), now.get(changed[0])
@@ -138,19 +171,51 @@ class CheckpointManager:
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
         if self.can_write:
+            own = {"format": FORMAT, REQUIRES: RELEASE, "settings_sha256": self._settings_sha256()}
             with atomic_write(self.path / name) as temporary:
-                torch.save(content, temporary)
+                torch.save({**own, **content}, temporary)
 
     def _read(self, name: str) -> dict[str, Any]:
+        """Return the content of a file of this run, after a check of its checksums, which torch.load does not do."""
         path = self.path / name
-        try:
-            with zipfile.ZipFile(path) as archive:  # torch.load does not check the checksums of the archive.
-                if archive.testzip() is None:
-                    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-                    return upgrade_checkpoint(content)
-        except (OSError, RuntimeError, EOFError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
-            raise InputError(f"{path} is damaged; start again without --resume.") from error
-        raise InputError(f"{path} is damaged; start again without --resume.")
+        with _damaged(path):
+            with zipfile.ZipFile(path) as archive:
+                is_intact = archive.testzip() is None
+            content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True) if is_intact else {}
+            if not isinstance(content, dict) or not content:
+                raise ValueError("its checksum differs")
+            content = upgrade_checkpoint(content)
+        if "format" in content:
+            check_format(path, content["format"], (FORMAT,), content.get(REQUIRES))
+            if content.get("settings_sha256") != self._settings_sha256():
+                raise InputError(f"{path} belongs to a run with other settings than {self.path / SETTINGS}; {ADVICE}.")
+        return content
+
+    def _settings_sha256(self) -> str | None:
+        path = self.path / SETTINGS
+        return checksum(path, "sha256") if path.is_file() else None
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return the settings of a run with dotted names, such as optim.epochs; other content is an `InputError`."""
+    try:
+        content = dict(read_json(path))
+        check_format(path, content.pop("format", FORMAT), (FORMAT,), content.pop(REQUIRES, None))
+        return dict(_flatten(upgrade_run_settings(content)))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = str(error).rstrip(".") if isinstance(error, InputError) else f"{path} is damaged"
+        raise InputError(f"{reason}; {ADVICE}.") from error
+
+
+@contextmanager
+def _damaged(path: Path) -> Iterator[None]:
+    """Turn errors of wrong content into an `InputError`."""
+    try:
+        yield
+    except InputError:
+        raise
+    except _BROKEN as error:
+        raise InputError(f"{path} is damaged; {ADVICE}.") from error
 
 
 def _flatten(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -160,10 +225,3 @@ def _flatten(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield from _flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
-
-
-def _epoch_of(line: str) -> float:
-    try:
-        return float(json.loads(line)["epoch"])
-    except (ValueError, KeyError, TypeError):
-        return float("inf")

@@ -1,16 +1,18 @@
 """Configuration of training, with the same keys on the command line, in TOML files and in Python."""
 
 import math
-import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from proxyhash.codes.bits import MAX_BITS
 from proxyhash.methods import check_settings, get_method, parse_method
-from proxyhash.utils.config import check_keys, from_mapping
+from proxyhash.utils.config import check_keys, check_table, from_mapping, read_toml
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
+
+MAX_COUNT = 10**9  # epochs, images of a batch, hidden units; more are a mistyped number
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class OptimConfig:
         """Check the ranges of all values."""
         # Batch sizes of an epoch differ by at most one: from 4 on, no batch has a single image, which has no variance.
         for name, minimum in (("epochs", 1), ("batch_size", 4), ("hidden_dim", 0)):
-            check_int(name, getattr(self, name), minimum)
+            check_int(name, getattr(self, name), minimum, MAX_COUNT)
         for name in ("lr", "checkpoint_seconds"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be above 0, not {getattr(self, name)}.")
@@ -123,7 +125,7 @@ class OptimConfig:
 
     def _replace(self, changes: dict[str, Any]) -> Self:
         check_keys("OptimConfig", changes, [field.name for field in fields(self)])
-        return replace(self, **{name: value for name, value in changes.items() if value is not None})
+        return from_mapping(type(self), asdict(self) | {name: value for name, value in changes.items() if value is not None})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +210,7 @@ class TrainConfig:
         check_int("seed", self.seed, 0)
         if not self.bits or min(self.bits) < 1 or len(set(self.bits)) != len(self.bits):
             raise InputError(f"Code lengths must be different whole numbers from 1 upwards, not {self.bits}.")
+        check_int("bits", max(self.bits), 1, MAX_BITS)
         if not get_method(self.method).trains:
             self._check_untrained()
         elif self.finetune != (self.optim.backbone_lr > 0):
@@ -228,6 +231,8 @@ class TrainConfig:
         `bits` may be a number, `method` may carry settings, as in "joint:tau=4", and `optim` holds changes of the defaults.
         """
         values = {name: value for name, value in given.items() if value is not None}
+        for table in ("settings", "optim"):
+            check_table(table, values.get(table, {}))
         check_keys(cls.__name__, values, [field.name for field in fields(cls)])
         values["method"], own = parse_method(values.get("method", cls.method))
         values["settings"] = _merge_settings(own, values.get("settings", {}))
@@ -262,16 +267,6 @@ class TrainConfig:
         )
         content = asdict(self)
         return {name: content[name] for name in names if name != "optim" or get_method(self.method).trains}
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a TOML file."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a TOML file: {error}.") from error
 
 
 def _optim_preset(finetune: bool) -> OptimConfig:

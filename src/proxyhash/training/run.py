@@ -32,7 +32,7 @@ class TrainedModels:
         """Return the models with their metadata, and the images that were left out."""
         pairs = zip(self.folders, self.hashers, strict=True)
         models = [{"model": str(folder), "bits": hasher.bits, **hasher.metadata} for folder, hasher in pairs]
-        return {"models": models, "problems": self.dataset.skipped.as_dict()}
+        return {"models": models, "skipped": self.dataset.skipped.as_dict()}
 
 
 def train_models(

@@ -1,14 +1,17 @@
 """Conversion of mappings, such as TOML tables, to configuration dataclasses."""
 
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.registry import suggest
+from proxyhash.utils.validation import shorten
 
 Config = TypeVar("Config")
 
@@ -60,6 +63,7 @@ def from_mapping(config: type[Config], given: Mapping[str, Any], *, owner: str |
     proxyhash.utils.errors.InputError: Optim: Expected `float`, got `str` - at `$.lr`.
     """
     name = owner or config.__name__
+    check_table(name, given)
     check_keys(name, given, [field.name for field in fields(config) if field.init])  # type: ignore[arg-type]
     try:
         return msgspec.convert(dict(given), config)
@@ -67,6 +71,31 @@ def from_mapping(config: type[Config], given: Mapping[str, Any], *, owner: str |
         if isinstance(error.__cause__, InputError):  # raised by __post_init__
             raise error.__cause__ from None
         raise InputError(f"{name}: {_explain(str(error), config)}") from error
+    except (RecursionError, OverflowError) as error:
+        raise InputError(f"{name} holds a value that is nested too deeply, or a number that is too large.") from error
+
+
+def check_table(name: str, given: object) -> None:
+    """Raise an `InputError` unless a value is a mapping.
+
+    >>> check_table("settings", 3)
+    Traceback (most recent call last):
+    proxyhash.utils.errors.InputError: settings must be a table, not 3.
+    """
+    if not isinstance(given, Mapping):
+        raise InputError(f"{name} must be a table, not {shorten(given)}.")
+
+
+def read_toml(path: Path, upgrade: Callable[[str], str] = str) -> dict[str, Any]:
+    """Return the content of a TOML file; `upgrade` changes its text first."""
+    try:
+        return tomllib.loads(upgrade(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
+    except RecursionError as error:
+        raise InputError(f"{path} is not a TOML file: it is nested too deeply.") from error
+    except ValueError as error:  # also of bytes that are not UTF-8, and of integers with too many digits
+        raise InputError(f"{path} is not a TOML file: {' '.join(str(error).split())[:200]}.") from error
 
 
 def _explain(message: str, config: type) -> str:

@@ -11,6 +11,14 @@ class InputError(ValueError):
     """
 
 
+class DamagedError(InputError):
+    """A file that does not match its checksums, or lacks a part; the message says how to go on.
+
+    >>> isinstance(DamagedError("model/config.json is damaged."), InputError)
+    True
+    """
+
+
 class ProxyhashWarning(UserWarning):
     """A valid result that is probably not the one wanted; the message is one sentence with the reason.
 

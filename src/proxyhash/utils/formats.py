@@ -63,7 +63,8 @@ def dump_json(content: Mapping[str, Any]) -> str:
     >>> parse_json(dump_json({"a": 1}).encode(), Path("a.json"))
     {'a': 1}
     """
-    return json.dumps({**content, _SHA256: _digest(content)}, indent=2)
+    plain = json.loads(json.dumps(content))  # keys that are numbers become texts, and are sorted as such
+    return json.dumps({**plain, _SHA256: _digest(plain)}, indent=2)
 
 
 def parse_json(text: bytes, path: Path) -> Any:
@@ -76,11 +77,13 @@ def parse_json(text: bytes, path: Path) -> Any:
     """
     try:
         content = json.loads(text)
+        expected = content.pop(_SHA256, None) if isinstance(content, dict) else None
+        is_intact = expected is None or expected == _digest(content)
     except RecursionError:
         raise InputError(f"{path} is damaged: {_MAX_DEPTH_MESSAGE}.") from None
     except ValueError as error:  # also of bytes that are not UTF-8, and of integers with too many digits
-        raise InputError(f"{path} is damaged: {str(error)[:200]}.") from None
-    if isinstance(content, dict) and _SHA256 in content and content.pop(_SHA256) != _digest(content):
+        raise InputError(f"{path} is damaged: {' '.join(str(error).split())[:200]}.") from None
+    if not is_intact:
         raise InputError(f"{path} is damaged: its content does not match its checksum.")
     return content
 

@@ -2,16 +2,49 @@
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import re
+import zlib
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from proxyhash.utils.atomic_io import DISK_FULL_ADVICE, is_disk_full, make_folder, sync_folder
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.locks import exclusive_lock
 
 _TAIL_BYTES = 1 << 16
+_CHECKSUM = re.compile(rb', "crc32": (\d{1,10})\}\s*\Z')
+
+
+def dump_json_line(content: dict[str, Any]) -> bytes:
+    """Return an object as one line, whose last field is the CRC-32 of the line without that field.
+
+    >>> dump_json_line({"epoch": 1})
+    b'{"epoch": 1, "crc32": 2283943466}\\n'
+    """
+    line = json.dumps(content).encode()
+    return line[:-1] + f', "crc32": {zlib.crc32(line)}}}\n'.encode()
+
+
+def parse_json_line(line: bytes) -> Any:
+    """Return the content of a line; a checksum is checked and left out. Lines of earlier releases have none.
+
+    Raises
+    ------
+    InputError
+        If the line is not JSON, or does not match its checksum.
+    """
+    found = _CHECKSUM.search(line)
+    plain = line if found is None else line[: found.start()] + b"}"
+    if found is not None and zlib.crc32(plain) != int(found[1]):
+        raise InputError("it does not match its checksum")
+    try:
+        return json.loads(plain)
+    except RecursionError:
+        raise InputError("it is nested too deeply") from None
+    except ValueError as error:  # also of bytes that are not UTF-8, and of integers with too many digits
+        raise InputError(" ".join(str(error).split())[:200]) from None
 
 
 def append_json_line(path: Path, content: dict[str, Any]) -> None:
@@ -19,10 +52,10 @@ def append_json_line(path: Path, content: dict[str, Any]) -> None:
 
     A lock keeps other processes from writing meanwhile. An incomplete last line of a killed process is removed.
     """
-    line = json.dumps(content).encode() + b"\n"
+    line = dump_json_line(content)
     try:
         make_folder(path.parent)
-        with FileIO(path, "a+") as handle, _exclusive(handle):
+        with FileIO(path, "a+") as handle, exclusive_lock(handle):
             _end_last_line(handle)
             _append(handle, line)
         sync_folder(path.parent)  # also of an old file: the process that created it may have been killed before this
@@ -35,21 +68,6 @@ def split_json_lines(content: bytes) -> list[bytes]:
     """Return the lines of a file; an incomplete last line is left out."""
     *lines, last = content.split(b"\n")
     return [*lines, last] if _is_json(last) else lines
-
-
-@contextmanager
-def _exclusive(handle: FileIO) -> Iterator[None]:
-    """Hold an exclusive lock on an open file; closing the file releases it too."""
-    if os.name != "posix":  # no advisory locks: each append is one write
-        yield
-        return
-    import fcntl
-
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def _append(handle: FileIO, line: bytes) -> None:
@@ -96,6 +114,6 @@ def _read_exactly(handle: FileIO, size: int) -> bytes:
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
-    except ValueError:  # also of bytes that are not UTF-8
+    except (ValueError, RecursionError):  # also of bytes that are not UTF-8
         return False
     return True

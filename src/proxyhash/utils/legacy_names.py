@@ -195,41 +195,20 @@ def upgrade_metric_names(metrics: Mapping[str, Any]) -> dict[str, Any]:
 # --- Index: tables and columns of SQLite, JSON files ---
 
 
-class IndexNames:
-    """Tables, columns and rows of the SQLite file of an index, `user_version` 1.
-
-    Statements use these names until the schema is migrated.
-    """
-
-    META = "facts"  # table (name, value)
-    ACTIVE_VERSION = "live"  # row of META: the version that is searched
-    GENERATION = "generation"  # row of META: counts committed transactions
-    NEXT_ID = "next"  # row of META: the next item id
-    VERSIONS = "editions"  # table (number, bits, model, centres, grouped_at)
-    CENTROIDS = "centres"
-    CLUSTERED_AT = "grouped_at"
-    VERSION = "edition"  # columns of table blocks
-    GENERATION_WRITTEN = "version"
-    MIN_ID, MAX_ID = "low", "high"
-    CLUSTERS = "groups"
-    ITEM_IDS = "positions"
-    ITEM_ID = "position"  # columns of table items
-    MTIME_NS = "modified"
-
-
-INDEX_SCHEMA = """
-CREATE TABLE facts(name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-CREATE TABLE editions(
-    number INTEGER PRIMARY KEY, bits INTEGER NOT NULL, model TEXT, centres BLOB, grouped_at INTEGER NOT NULL);
-CREATE TABLE blocks(
-    edition INTEGER NOT NULL, number INTEGER NOT NULL, version INTEGER NOT NULL, count INTEGER NOT NULL,
-    low INTEGER NOT NULL, high INTEGER NOT NULL, checksum INTEGER NOT NULL,
-    groups BLOB NOT NULL, positions BLOB NOT NULL, codes BLOB NOT NULL, PRIMARY KEY(edition, number));
-CREATE TABLE sources(number INTEGER PRIMARY KEY, path TEXT NOT NULL, prefix TEXT NOT NULL, UNIQUE(path, prefix));
-CREATE TABLE items(
-    position INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, labels TEXT, source INTEGER, size INTEGER, modified INTEGER);
-INSERT INTO facts VALUES ('live', 1), ('generation', 1), ('next', 0);
-"""
+# The SQLite file of an index, `user_version` 1: tables, and columns of the renamed tables.
+INDEX_TABLES_1 = {"facts": "meta", "editions": "versions"}
+INDEX_COLUMNS_1 = (
+    ("versions", "centres", "centroids"),
+    ("versions", "grouped_at", "clustered_at"),
+    ("blocks", "version", "generation"),
+    ("blocks", "edition", "version"),
+    ("blocks", "low", "min_id"),
+    ("blocks", "high", "max_id"),
+    ("blocks", "groups", "clusters"),
+    ("blocks", "positions", "item_ids"),
+    ("items", "position", "item_id"),
+    ("items", "modified", "mtime_ns"),
+)
 
 MILVUS_ITEM_ID = "position"  # field of a collection
 

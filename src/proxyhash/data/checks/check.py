@@ -6,14 +6,17 @@ import numpy as np
 
 from proxyhash.data.catalog import DATASETS
 from proxyhash.data.checks.duplicates import duplicates
-from proxyhash.data.checks.pixels import UNREADABLE, duplicate_groups, pixel_digests, readable_images
+from proxyhash.data.checks.pixels import duplicate_groups, pixel_digests, readable_images
 from proxyhash.data.checks.report import DatasetReport, Finding, Level
 from proxyhash.data.dataset import SPLITS, Dataset
+from proxyhash.data.decoding import EMPTY, UNREADABLE
 from proxyhash.data.protocols import Split
 from proxyhash.data.readers.folder import EMPTY_CLASS
+from proxyhash.data.readers.listing import IGNORED
 from proxyhash.data.skipped import MAX_EXAMPLES, SkippedItems
 from proxyhash.utils.progress import Progress, no_progress
 
+_NOTES = (EMPTY_CLASS, *IGNORED)  # left out, but nothing is wrong with them
 FEW = 5  # images of a class below which neither training nor a hold-out is meaningful
 
 
@@ -29,10 +32,10 @@ def check_dataset(
 
     `pretrained_on` names what a backbone has seen ("ILSVRC-2012"); classes among it cannot count as unseen.
     """
-    problems = dataset.skipped.copy()
-    found = pixel_digests(dataset.images, problems, threads, progress)
+    skipped = dataset.skipped.copy()
+    found = pixel_digests(dataset.images, skipped, threads, progress)
     groups = duplicate_groups(found)
-    findings = [*_skipped(len(dataset), problems), *_sizes(dataset), *duplicates(dataset, groups, split)]
+    findings = [*_skipped(len(dataset), skipped), *_sizes(dataset), *duplicates(dataset, groups, split)]
     if split is not None:
         findings += [*_relevance(dataset, split), *_unseen(dataset, split, pretrained_on)]
     facts = _facts(dataset, int(readable_images(found).sum()))
@@ -52,14 +55,14 @@ def _facts(dataset: Dataset, readable_images: int) -> dict[str, object]:
     }
 
 
-def _skipped(images: int, problems: SkippedItems) -> Iterator[Finding]:
+def _skipped(images: int, skipped: SkippedItems) -> Iterator[Finding]:
     """Say what could not be used."""
-    if not problems.counts[UNREADABLE]:
+    if not skipped.counts[UNREADABLE] and not skipped.counts[EMPTY]:
         yield Finding("ok", f"all {images:,} images can be decoded")
-    for kind, count in problems.counts.items():
+    for kind, count in skipped.counts.items():
         if count:
-            level: Level = "note" if kind == EMPTY_CLASS else "warning"
-            yield Finding(level, f"{kind}, skipped", count, tuple(problems.examples[kind]))
+            level: Level = "note" if kind in _NOTES else "warning"
+            yield Finding(level, f"{kind}, skipped", count, tuple(skipped.examples[kind]))
 
 
 def _sizes(dataset: Dataset) -> Iterator[Finding]:

@@ -14,7 +14,6 @@ from proxyhash.utils.parallel import available_threads, prefetch
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int
 
-UNREADABLE = "unreadable image"
 Digests = NDArray[np.void]
 _BYTES = 16  # of a digest: among a billion pictures, two different ones share it with probability 1e-21
 _AHEAD = 64  # pictures that are begun before the first of them is asked for
@@ -26,9 +25,9 @@ def pixel_digests(
     """Return a digest of each picture's pixels (N,), all zeros for one that cannot be read. Pictures stream through."""
     workers = available_threads() if threads is None else check_int("The number of threads", threads, 1)
     found = np.zeros((len(images), _BYTES), np.uint8)
-    for index, (digest, message) in enumerate(_each(images, workers)):
-        if message:
-            skipped.add(UNREADABLE, message)
+    for index, digest in enumerate(_each(images, workers)):
+        if isinstance(digest, UnreadableImageError):
+            skipped.add(digest.kind, f"{images.key(index)} {digest.reason}")
         else:
             found[index] = np.frombuffer(digest, np.uint8)
         if index % 64 == 0:
@@ -50,14 +49,14 @@ def duplicate_groups(found: Digests) -> NDArray[np.int64]:
     return numbers
 
 
-def _each(images: Images, threads: int) -> Iterator[tuple[bytes, str]]:
-    def digest(index: int) -> tuple[bytes, str]:
+def _each(images: Images, threads: int) -> Iterator[bytes | UnreadableImageError]:
+    def digest(index: int) -> bytes | UnreadableImageError:
         try:
             pixels = images.read(index)
         except UnreadableImageError as error:
-            return b"", f"{images.key(index)} {error.reason}"
+            return error
         shape = np.array(pixels.shape, "<i4").tobytes()
-        return hashlib.blake2b(shape + pixels.tobytes(), digest_size=_BYTES).digest(), ""
+        return hashlib.blake2b(shape + pixels.tobytes(), digest_size=_BYTES).digest()
 
     pool = ThreadPoolExecutor(threads)
     try:

@@ -8,7 +8,7 @@ import numpy as np
 
 from proxyhash.data.dataset import NO_SPLIT, SPLITS, Dataset, SplitName
 from proxyhash.data.images import FileImages
-from proxyhash.data.readers.listing import LINK_PROBLEMS, dataset_name, list_images, list_subfolders, resolve_root
+from proxyhash.data.readers.listing import IGNORED, LINK_PROBLEMS, dataset_name, list_images, list_subfolders, resolve_root
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.labels import ClassLabels
 from proxyhash.utils.errors import InputError
@@ -78,7 +78,9 @@ def _no_images(path: Path, skipped: SkippedItems) -> str:
     if links:
         counts = ", ".join(f"{kind}: {count:,}" for kind, count in links.items())
         return f"{path} holds only links, which are not followed out of the folder or into other folders ({counts})."
-    return f"{path} holds no images; class folders (cats/1.jpg), or images, or a metadata.csv are expected."
+    others = ", ".join(f"{kind}: {skipped.counts[kind]:,}" for kind in IGNORED if skipped.counts[kind])
+    found = f" ({others})" if others else ""
+    return f"{path} holds no images{found}; class folders (cats/1.jpg), or images, or a metadata.csv are expected."
 
 
 def _image_folders(root: Path, folders: Sequence[str]) -> list[_ImageFolder]:

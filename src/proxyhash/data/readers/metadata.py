@@ -5,22 +5,26 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import TextIO
 
 import numpy as np
 
 from proxyhash.data.dataset import NO_SPLIT, SPLITS, Dataset
 from proxyhash.data.images import FileImages
 from proxyhash.data.readers.folder import SPLIT_NAMES
-from proxyhash.data.readers.listing import OUTSIDE, dataset_name, is_inside, resolve_root
+from proxyhash.data.readers.listing import OUTSIDE, dataset_name, is_inside, list_images, resolve_root
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
 METADATA = "metadata.csv"
+_COLUMNS = ("file_name", "label", "tags", "split")
 MISSING = "row whose file is missing"
 TWICE = "second row of a file"
 NAMELESS = "row without a file name"
+UNLISTED = "image without a row"
+MAX_LINE = 1_000_000  # characters; longer lines are refused before they fill the memory
 
 
 @dataclass(frozen=True)
@@ -32,16 +36,17 @@ class _Row:
 
 def load_metadata(path: Path, *, strict: bool = False, progress: Progress = no_progress) -> Dataset:
     """Read the table and find its files; nothing is decoded yet."""
-    root, problems = resolve_root(path), SkippedItems(strict)
-    rows = list(_usable_rows(root, problems, progress))
+    root, skipped = resolve_root(path), SkippedItems(strict)
+    rows = list(_usable_rows(root, skipped, progress))
     if not rows:
-        why = f" ({'; '.join(problems.sentences())})" if problems else ""
+        why = f" ({'; '.join(skipped.sentences())})" if skipped else ""
         raise InputError(f"{root / METADATA} names no image that is there{why}.")
+    _count_unlisted(root, {row.name for row in rows}, skipped)
     images = FileImages(root, [row.name for row in rows])
     parts = np.array([row.split for row in rows], np.int8)
     texts = [row.text for row in rows]
     labels = parse_tags(texts) if "tags" in _header(root) else ClassLabels.from_names(texts)
-    return Dataset(dataset_name(root), images, labels if labels.names else None, splits=parts, skipped=problems)
+    return Dataset(dataset_name(root), images, labels if labels.names else None, splits=parts, skipped=skipped)
 
 
 def parse_tags(texts: list[str]) -> TagLabels:
@@ -69,20 +74,27 @@ def _columns(header: Iterable[str]) -> list[str]:
     return [name.strip().lower() for name in header]
 
 
-def _usable_rows(root: Path, problems: SkippedItems, progress: Progress) -> Iterator[_Row]:
+def _count_unlisted(root: Path, listed: set[str], skipped: SkippedItems) -> None:
+    """Count the images in the folder that no row names: the table decides, but what it omits is reported."""
+    for name in list_images(root, "", SkippedItems()):
+        if name not in listed:
+            skipped.ignore(UNLISTED, name)
+
+
+def _usable_rows(root: Path, skipped: SkippedItems, progress: Progress) -> Iterator[_Row]:
     """Yield the rows whose file is there and inside the folder, each file once."""
     table, seen = root / METADATA, set()
     for line, row, fraction in _table(table):
         progress(f"reading {METADATA}", fraction)
         name = PurePosixPath((row["file_name"] or "").strip().replace("\\", "/")).as_posix()
         if name == ".":
-            problems.add(NAMELESS, f"line {line}")
+            skipped.add(NAMELESS, f"line {line}")
         elif name in seen:
-            problems.add(TWICE, name)
+            skipped.add(TWICE, name)
         elif name.startswith("/") or not is_inside(root, root / name):
-            problems.add(OUTSIDE, name)
+            skipped.add(OUTSIDE, name)
         elif not os.path.isfile(root / name):  # noqa: PTH113  Path.is_file raises for names that are too long
-            problems.add(MISSING, name)
+            skipped.add(MISSING, name)
         else:
             seen.add(name)
             yield _Row(name, _split(row, name, table), (row.get("label") or row.get("tags") or "").strip())
@@ -90,23 +102,57 @@ def _usable_rows(root: Path, problems: SkippedItems, progress: Progress) -> Iter
 
 
 def _table(table: Path) -> Iterator[tuple[int, dict[str, str | None], float]]:
-    """Yield the number of each row's line, the row, and the share of the file that is read."""
-    size = max(1, table.stat().st_size)
+    """Yield the number of each row's line, the row, and the share of the file that is read.
+
+    The dialect is strict, and names and labels are on one line: a quote that is not closed would otherwise hide the rows
+    up to the next quote.
+    """
+    size, line = max(1, table.stat().st_size), 1
     try:
         with table.open(newline="", encoding="utf-8-sig") as handle:
-            reader = csv.DictReader(handle)
+            reader = csv.DictReader(_lines(handle, table), strict=True)
             reader.fieldnames = _columns(reader.fieldnames or [])
             _check_columns(table, list(reader.fieldnames))
-            done = 0
+            done, line = 0, reader.line_num + 1
             for row in reader:
+                if any(mark in (row.get(column) or "") for column in _COLUMNS for mark in "\r\n"):
+                    raise InputError(_quote_message(table, line))
                 done += sum(len(value or "") + 1 for key, value in row.items() if key is not None)
                 yield reader.line_num, row, min(1.0, done / size)
+                line = reader.line_num + 1
     except UnicodeDecodeError as error:
         raise InputError(f"{table} is not UTF-8 text (line {_undecodable_line(table)}); save it as UTF-8.") from error
     except OSError as error:
         raise InputError(f"{table} cannot be read: {error.strerror}.") from error
     except csv.Error as error:
-        raise InputError(f"{table} is not a proper CSV file: {error}.") from error
+        raise InputError(_csv_message(table, line, error)) from error
+
+
+def _lines(handle: TextIO, table: Path) -> Iterator[str]:
+    """Yield the lines of a table, and refuse one that is too long."""
+    number = 0
+    while text := handle.readline(MAX_LINE):
+        number += 1
+        if len(text) == MAX_LINE:
+            raise InputError(
+                f"{table} has more than {MAX_LINE:,} characters in line {number}, which no table of images needs."
+            )
+        yield text
+
+
+def _csv_message(table: Path, line: int, error: csv.Error) -> str:
+    """Return a sentence about the row that begins in a line and cannot be read."""
+    if "field limit" in str(error):
+        limit = f"{csv.field_size_limit():,} characters"
+        return f"{table} has a field of more than {limit} in the row that begins in line {line}; is a quote not closed?"
+    return _quote_message(table, line)
+
+
+def _quote_message(table: Path, line: int) -> str:
+    return (
+        f"{table} has a quote in line {line} that is not closed, or that does not enclose a whole field; "
+        "write a quote inside a quoted field twice."
+    )
 
 
 def _undecodable_line(table: Path) -> int:

@@ -26,14 +26,14 @@ def load_nuswide(info: DatasetInfo, folder: Path, *, strict: bool = False, progr
     tags = np.stack([_flags(path, len(listed)) for path in files], axis=1)
     names = tuple(path.stem.removeprefix("Labels_") for path in files)
     images = _one_of(info, folder, "Flickr", "images", "Images")
-    problems = SkippedItems(strict)
-    present, paths = _present(images, listed, np.asarray(tags.any(1)), problems, progress)
-    whole = Dataset(info.name, FileImages(images, paths), TagLabels(tags[present], names), skipped=problems)
+    skipped = SkippedItems(strict)
+    present, paths = _present(images, listed, np.asarray(tags.any(1)), skipped, progress)
+    whole = Dataset(info.name, FileImages(images, paths), TagLabels(tags[present], names), skipped=skipped)
     return whole.with_frequent_tags(min(info.num_classes, len(names)))
 
 
 def _present(
-    images: Path, listed: list[str], tagged: NDArray[np.bool_], problems: SkippedItems, progress: Progress
+    images: Path, listed: list[str], tagged: NDArray[np.bool_], skipped: SkippedItems, progress: Progress
 ) -> tuple[NDArray[np.int64], list[str]]:
     """Return which tagged images are there, and where: in folders as listed, or all in one."""
     flat = not any((images / folder).is_dir() for folder in {name.split("/", 1)[0] for name in listed})
@@ -42,12 +42,12 @@ def _present(
         progress("looking for images", int(number) / len(listed))
         name = listed[number].rsplit("/", 1)[-1] if flat else listed[number]
         if name.startswith("/") or ".." in name.split("/"):
-            problems.add(OUTSIDE, name)
+            skipped.add(OUTSIDE, name)
         elif (images / name).is_file():
             present.append(int(number))
             paths.append(name)
         else:
-            problems.add(MISSING, name)
+            skipped.add(MISSING, name)
     progress("looking for images", 1.0)
     if not paths:
         raise InputError(f"{images} holds none of the images in the list.")

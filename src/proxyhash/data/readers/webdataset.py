@@ -2,6 +2,7 @@
 
 import hashlib
 import tarfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -11,9 +12,13 @@ from numpy.typing import NDArray
 from proxyhash.data.crop import CropBox
 from proxyhash.data.decoding import EXTENSIONS, Fit, NamedBytes, Pixels, decode_crop, decode_pixels, decode_square
 from proxyhash.data.images import Indices
+from proxyhash.data.readers.listing import NOT_UTF8, OTHER_KIND, SPECIAL, is_utf8
+from proxyhash.data.skipped import SkippedItems
 from proxyhash.utils.errors import InputError
 
 LABEL = ".cls"
+REPEATED = "second file of a name in a tar file"
+LINK = "link in a tar file"
 
 
 @dataclass(frozen=True)
@@ -71,21 +76,51 @@ def tar_fingerprint(path: Path) -> str:
         stat = path.stat()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
-    return hashlib.blake2b(f"{path.name}:{stat.st_size}:{stat.st_mtime_ns}".encode(), digest_size=16).hexdigest()
+    text = f"{path.name}:{stat.st_size}:{stat.st_mtime_ns}"
+    return hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=16).hexdigest()
 
 
-def open_tar(path: Path) -> tuple[TarImages, list[tuple[str, ...]]]:
-    """List a tar file by its headers; return its images, and each one's class if there is a .cls file beside it."""
-    try:
-        with tarfile.open(path, "r:") as tar:
-            files = [TarMember(member.name, member.offset_data, member.size) for member in tar if member.isfile()]
-    except (tarfile.TarError, OSError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{path} is not a tar file that can be read, without compression: {reason}.") from error
-    images = tuple(file for file in files if PurePosixPath(file.name).suffix.lower() in EXTENSIONS)
+def open_tar(path: Path, skipped: SkippedItems) -> tuple[TarImages, list[tuple[str, ...]]]:
+    """List a tar file by its headers; return its images, and each one's class if there is a .cls file beside it.
+
+    Names become keys of an index, so names that are not UTF-8 and repeated names (of which the first file is taken) are
+    counted and left out before anything is encoded. Names are never used as paths: nothing is extracted.
+    """
+    members = _members(path)
+    files = [TarMember(member.name, member.offset_data, member.size) for member in members if member.isfile()]
+    images = tuple(_usable_images(path, members, skipped))
     classes = {_sample(file.name): file for file in files if file.name.endswith(LABEL)}
     labels = [_label(path, classes.get(_sample(image.name))) for image in images]
     return TarImages(path, images), labels
+
+
+def _members(path: Path) -> list[tarfile.TarInfo]:
+    try:
+        with tarfile.open(path, "r:") as tar:
+            return tar.getmembers()
+    except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{path} is not a tar file that can be read, without compression: {reason}.") from error
+
+
+def _usable_images(path: Path, members: Iterable[tarfile.TarInfo], skipped: SkippedItems) -> Iterator[TarMember]:
+    """Yield the images of a tar file that can be items of an index."""
+    seen: set[str] = set()
+    for member in members:
+        key = f"{path.name}/{member.name}"
+        if member.isdir() or member.name.endswith(LABEL):
+            continue
+        if PurePosixPath(member.name).suffix.lower() not in EXTENSIONS:
+            skipped.ignore(OTHER_KIND, key)
+        elif not is_utf8(key):
+            skipped.add(NOT_UTF8, key)
+        elif not member.isfile():
+            skipped.add(LINK if member.issym() or member.islnk() else SPECIAL, key)
+        elif member.name in seen:
+            skipped.add(REPEATED, key)
+        else:
+            seen.add(member.name)
+            yield TarMember(member.name, member.offset_data, member.size)
 
 
 def _sample(name: str) -> str:

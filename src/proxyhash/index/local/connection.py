@@ -1,9 +1,10 @@
 """Connections to the SQLite file of an index, and error messages."""
 
+import os
 import sqlite3
 from pathlib import Path
 
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import DamagedError, InputError
 
 READ_CACHE = -512  # page cache of a reader in KB; readers hold codes in memory, not pages
 
@@ -12,6 +13,8 @@ def connect(path: Path, wait: float) -> sqlite3.Connection:
     """Open the file of an index for writing, or for reading if the folder is read-only."""
     if not path.is_file():
         raise InputError(f"There is no index at {path.parent}: it has no {path.name}.")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"{path} cannot be read; check who owns it.")
     connection = _open(f"{path.absolute().as_uri()}?mode=rw", wait)
     if connection is None:  # a read-only folder: nobody can be writing there either, unless it has a log
         connection = _open(f"{path.absolute().as_uri()}?mode=ro", wait)
@@ -23,6 +26,8 @@ def connect(path: Path, wait: float) -> sqlite3.Connection:
         )
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA cache_size = {READ_CACHE}")
+    connection.execute("PRAGMA trusted_schema = OFF")  # a hostile file may hold triggers and views
+    connection.execute("PRAGMA cell_size_check = ON")
     return connection
 
 
@@ -53,14 +58,21 @@ _MESSAGES = {
     ("SQLITE_IOERR",): "The disk failed or is full while {path} was used ({name}); what was committed before is safe.",
     ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"): "{path} cannot be written to; check who owns the folder.",
     ("SQLITE_NOTADB",): "{path} is not an index: it is not a database at all, or its beginning is damaged.",
-    ("SQLITE_CORRUPT",): "{path} is damaged ({error}); build the index again from its images.",
 }
 
 
-def describe_error(error: sqlite3.Error, path: Path) -> str:
+def translate_error(error: sqlite3.Error, path: Path) -> InputError:
     """Return an error of SQLite as one helpful sentence."""
     name = getattr(error, "sqlite_errorname", "")
     for kinds, text in _MESSAGES.items():
         if name.startswith(kinds):
-            return text.format(path=path, name=name, error=error)
-    return f"{path} cannot be used: {error}."
+            return InputError(text.format(path=path, name=name))
+    return DamagedError(damaged(path, str(error)))
+
+
+def damaged(path: Path, reason: str) -> str:
+    """Return the sentence about a damaged index."""
+    return (
+        f"{path} is damaged: {reason.rstrip('.')}; restore a backup, or extract what is intact with: "
+        f"proxyhash index salvage {path.parent} NEW."
+    )

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxyhash.codes.bits import Packed
+from proxyhash.index.folder_sync import StoredCounts, foreign_key_message
 from proxyhash.index.local import items, transactions
 from proxyhash.index.local.index import LocalIndex
-from proxyhash.index.local.items import FileStat, Labels
+from proxyhash.index.local.items import FileStat, Labels, Source
+from proxyhash.index.local.transactions import ItemBatch
+from proxyhash.utils.errors import InputError
 
 
 @dataclass
@@ -18,27 +21,56 @@ class LocalFolderSync:
     root: Path
     prefix: str
     version: int = 0
-    source: int = 0
 
     def __post_init__(self) -> None:
         """Store the version: batches are refused once the index has moved to another model."""
         self.version = self.index.store.active_version
 
+    @property
+    def source(self) -> Source:
+        """Return the folder as the index stores it."""
+        return Source(self.root, self.prefix)
+
     def known_files(self) -> dict[str, FileStat]:
         """Return the keys that came from this folder, with their files' size and time."""
-        return items.files_of_source(self.index.store, self.root, self.prefix)
+        return items.files_of_source(self.index.store, self.source)
 
     def existing_keys(self, keys: Sequence[str]) -> set[str]:
         """Return those of the keys that exist."""
         return set(items.ids_by_key(self.index.store, keys))
 
-    def begin(self) -> None:
-        """Store the folder, which gives it a number."""
-        with self.index.store.writing():
-            self.source = items.add_source(self.index.store, self.root, self.prefix)
-
-    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> int:
-        """Store a batch in one transaction, and return how many items it replaced."""
+    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> StoredCounts:
+        """Store a batch in one transaction, which looks first at what another process has stored since the plan was made."""
         store = self.index.store
         transactions.recluster_if_grown(store, codes, self.index.proxy_codes)
-        return transactions.add_batch(store, transactions.ItemBatch(self.version, codes, keys, labels, self.source, stats))
+        with store.writing():
+            stored = self._stored(keys)
+            foreign = [key for key, (is_own, _) in stored.items() if not is_own]
+            if foreign:
+                raise InputError(foreign_key_message(min(foreign)))
+            pairs = enumerate(zip(keys, stats, strict=True))
+            new = [row for row, (key, stat) in pairs if stored.get(key) != (True, stat)]
+            if not new:
+                return StoredCounts(unchanged=len(keys))
+            batch = ItemBatch(
+                self.version,
+                codes[new],
+                [keys[row] for row in new],
+                [labels[row] for row in new],
+                self.source,
+                [stats[row] for row in new],
+            )
+            replaced = transactions.add_batch(store, batch)
+        return StoredCounts(len(new) - replaced, replaced, len(keys) - len(new))
+
+    def remove(self, keys: Sequence[str]) -> int:
+        """Remove those of the keys that are still there and came from this folder, in one transaction."""
+        with self.index.store.writing():
+            own = [key for key, (is_own, _) in self._stored(keys).items() if is_own]
+            return transactions.remove_keys(self.index.store, own) if own else 0
+
+    def _stored(self, keys: Sequence[str]) -> dict[str, tuple[bool, FileStat]]:
+        """Return for those of the keys that exist whether they came from this folder, and their files' size and time."""
+        number = items.find_source(self.index.store, self.source)
+        rows = items.rows_by_key(self.index.store, keys)
+        return {row.key: (row.source is not None and row.source == number, row.file_stat) for row in rows}

@@ -1,7 +1,9 @@
 """`LocalIndex`: a folder with a SQLite file and a copy of the model, its codes searched in memory."""
 
+import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +14,14 @@ from proxyhash.index.clusters.ivf import InvertedLists
 from proxyhash.index.hits import Hits, merge_hits, rerank_hits
 from proxyhash.index.local import items, transactions
 from proxyhash.index.local.blocks import list_blocks, read_block
+from proxyhash.index.local.commits import COMMITS_FILE
 from proxyhash.index.local.items import Item, Labels
 from proxyhash.index.local.snapshots import Snapshot, SnapshotCache, add_codes
 from proxyhash.index.local.store import Store
-from proxyhash.index.model_store import copy_model, load_hasher, model_dir, proxy_codes
+from proxyhash.index.model_store import MODELS_DIR, check_model, copy_model, load_hasher, model_dir, proxy_codes
 from proxyhash.index.queries import EncodedQueries, QueriesLike, encode_items, encode_queries
 from proxyhash.index.results import AddResult, IndexInfo, Matches, build_matches
-from proxyhash.models.storage import fingerprint
+from proxyhash.models.storage import config_sha256, fingerprint
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
     from proxyhash.models.hasher import Hasher
 
 FILE = "index.sqlite"
-_ATTEMPTS = 3  # of a search, if items that were found are removed before they can be looked up
+UPGRADE_LOCK = "upgrade.lock"  # held by the process that upgrades the index
+_ATTEMPTS = 3  # of a search, before it keeps others of this process from writing
 
 
 class LocalIndex(Index):
@@ -49,7 +53,7 @@ class LocalIndex(Index):
 
         Up to `item_cache_size` items are kept in memory after they were found, for a process that searches again and again.
         """
-        if (folder / FILE).is_file() and (folder / FILE).stat().st_size:
+        if (folder / FILE).is_file() and not _is_unfinished(folder / FILE):
             index = cls(folder, Store(folder / FILE), item_cache_size=item_cache_size)
             index._check(model, bits)
             return index
@@ -61,14 +65,22 @@ class LocalIndex(Index):
     def _create(cls, folder: Path, model: "str | Path | Hasher | None", bits: int | None) -> "LocalIndex":
         hasher = None if model is None else load_hasher(model)
         bits = code_length(hasher, bits)
-        if folder.is_dir() and any(child.name not in (FILE, "models") for child in folder.iterdir()):
+        if folder.is_dir() and any(not _is_own_file(child.name) for child in folder.iterdir()):
             raise InputError(f"{folder} holds other things than an index; choose another folder.")
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"Cannot make {folder}: {error.strerror}.") from error
         name = None if hasher is None else copy_model(hasher, folder)
-        return cls(folder, Store.create(folder / FILE, bits, name), hasher)
+        sha256 = None if name is None else config_sha256(model_dir(folder, name))
+        if _is_unfinished(folder / FILE):  # release 0.1 left such files when the disk was full
+            (folder / FILE).unlink()
+        created = cls(folder, Store.create(folder / FILE, bits, name, sha256), hasher)
+        if (created.model, created.bits) != (name, bits):
+            raise InputError(
+                f"Another process has just created {folder} for another model or code length; choose another folder."
+            )
+        return created
 
     def _check(self, model: "str | Path | Hasher | None", bits: int | None) -> None:
         if bits is not None and bits != self.bits:
@@ -96,10 +108,12 @@ class LocalIndex(Index):
     @property
     def hasher(self) -> "Hasher":
         """Return the model, from the copy in the index."""
-        name = self.model
+        info = self.store.active_info()
+        name = info.model
         if name is None:
             raise InputError(f"{self.folder} holds codes from elsewhere and has no model, so search it with codes.")
         if self._hasher is None or self._hasher_of != name:
+            check_model(self.folder, info)
             self._hasher, self._hasher_of = load_hasher(model_dir(self.folder, name)), name
         return self._hasher
 
@@ -111,7 +125,7 @@ class LocalIndex(Index):
 
     def __len__(self) -> int:
         """Return the number of items."""
-        return int(self.store.value("SELECT count(*) FROM items"))
+        return self.store.active_info().num_codes
 
     def add(self, items: QueriesLike, keys: Sequence[str] | None = None, labels: Labels | None = None) -> AddResult:
         """Add packed codes or images in transactions of some thousands; see `Index.add`."""
@@ -138,24 +152,43 @@ class LocalIndex(Index):
         return transactions.remove_keys(self.store, [keys] if isinstance(keys, str) else list(keys))
 
     def _search(self, queries: QueriesLike, params: SearchParams) -> list[Matches]:
-        """Return the matches of each query. An item that is removed during the last attempt is left out."""
-        for _ in range(_ATTEMPTS):
+        """Return the matches of each query, all of one state of the index.
+
+        Codes are compared outside of a transaction, so that threads do not wait for each other. If the index changed
+        meanwhile, they are compared again, the last time inside.
+        """
+        for attempt in range(_ATTEMPTS + 1):
             encoded, snapshot = self._encode(queries)
             check_rerank(params, has_embeddings=encoded.embeddings is not None)
-            hits = self._find(encoded, snapshot, params)
-            item_ids = set(hits.item_ids.tolist())
-            found = self.item_cache.get(item_ids, snapshot.generation)
-            if item_ids <= found.keys():
-                break
-        width = encoded.codes.shape[1] if params.with_codes else None
+            hits = None if attempt == _ATTEMPTS else self._find(encoded, snapshot, params)
+            with self.store.reading():
+                if hits is None and snapshot.version == self.store.active_version:
+                    snapshot = self.snapshots.latest()
+                    hits = self._find(encoded, snapshot, params)
+                if hits is not None and self.snapshots.latest() is snapshot:
+                    return self._look_up(encoded, hits, snapshot, params)
+        raise InputError(f"{self.folder} was moved to another model during the search; search again.")
+
+    def _look_up(self, queries: EncodedQueries, hits: Hits, snapshot: Snapshot, params: SearchParams) -> list[Matches]:
+        """Return hits with their items, inside the transaction in which the snapshot is the latest."""
+        item_ids = set(hits.item_ids.tolist())
+        found = self.item_cache.get(item_ids, snapshot.generation)
+        if not item_ids <= found.keys():
+            self.store.raise_damaged(f"{len(item_ids - found.keys()):,} codes have no item")
+        width = queries.codes.shape[1] if params.with_codes else None
         exact = params.nprobe is None
-        return build_matches(encoded.names, hits, found, self.calibration, params.threshold, width=width, exact=exact)
+        return build_matches(queries.names, hits, found, self.calibration, params.threshold, width=width, exact=exact)
 
     def _encode(self, queries: QueriesLike) -> tuple[EncodedQueries, Snapshot]:
         """Return queries and the codes to search, both of one version, even if an upgrade ends at this moment."""
         while True:
             version = self.store.active_version
-            encoded = encode_queries(queries, self.bits, lambda: self.hasher)
+            try:
+                encoded = encode_queries(queries, self.bits, lambda: self.hasher)
+            except InputError:
+                if self.store.active_version == version:
+                    raise
+                continue  # the model was removed by an upgrade
             snapshot = self.snapshots.latest()
             if snapshot.version == version:
                 return encoded, snapshot
@@ -186,18 +219,19 @@ class LocalIndex(Index):
 
     def item(self, key: str) -> Item:
         """Return an item by its key."""
-        item_id = items.ids_by_key(self.store, [key]).get(key)
-        if item_id is None:
-            raise InputError(f"The index has no item {key}.")
-        return items.items_by_id(self.store, [item_id])[item_id]
+        with self.store.reading():
+            item_id = items.require_ids(self.store, [key])[key]
+            return items.items_by_id(self.store, [item_id])[item_id]
 
     def code(self, key: str) -> Packed:
         """Return the packed code (1, bytes) of an item."""
         with self.store.reading():
             item_id, version = self.item(key).item_id, self.store.active_version
             infos = list_blocks(self.store, version)
-            number = next(number for number, info in infos.items() if info.min_id <= item_id <= info.max_id)
-            block = read_block(self.store, version, number)
+            number = next((number for number, info in infos.items() if info.min_id <= item_id <= info.max_id), None)
+            block = None if number is None else read_block(self.store, version, number)
+            if block is None or item_id not in block.item_ids:
+                self.store.raise_damaged(f"item {item_id} has no code")
         code: Packed = block.codes[block.item_ids == item_id]
         return code
 
@@ -211,7 +245,7 @@ class LocalIndex(Index):
         """Return a description of the index."""
         with self.store.reading():
             _, centroids = transactions.active_centroids(self.store)
-            sources = tuple(path for (path,) in self.store.rows("SELECT DISTINCT path FROM sources ORDER BY path"))
+            sources = tuple(sorted({path for path, _ in items.list_sources(self.store).values()}))
             return IndexInfo(
                 str(self.folder),
                 len(self),
@@ -230,3 +264,25 @@ class LocalIndex(Index):
     def close(self) -> None:
         """Close the file."""
         self.store.close()
+
+
+def _is_own_file(name: str) -> bool:
+    """Return whether a file in a folder may belong to an index: its parts, and temporary files."""
+    return name.startswith((FILE, ".")) or name in (COMMITS_FILE, MODELS_DIR, UPGRADE_LOCK)
+
+
+def _is_unfinished(path: Path) -> bool:
+    """Return whether a file is an index whose creation was stopped: it is empty, or a database without tables."""
+    if not path.is_file():
+        return False
+    if not path.stat().st_size:
+        return True
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            (tables,), (mark,) = (
+                connection.execute(statement).fetchone()
+                for statement in ("SELECT count(*) FROM sqlite_master", "PRAGMA application_id")
+            )
+    except sqlite3.Error:
+        return False
+    return tables == mark == 0

@@ -1,19 +1,19 @@
 """Items of an index: key, labels, and the file that each came from."""
 
 import json
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise, repeat
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from proxyhash.index.item_ids import UInt32s
+from proxyhash.index.local.schema import item_checksum, row_checksum
 from proxyhash.index.local.store import Store
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.legacy_names import IndexNames as Sql
 
 _VALUES_PER_QUERY = 10_000  # in one statement of SQLite
 
@@ -29,6 +29,14 @@ class FileStat:
     mtime_ns: int
 
 
+@dataclass(frozen=True)
+class Source:
+    """A folder that items come from, and the prefix of their keys."""
+
+    path: Path
+    prefix: str = ""
+
+
 class Item(NamedTuple):
     """One stored item."""
 
@@ -37,6 +45,25 @@ class Item(NamedTuple):
     labels: tuple[str, ...] = ()
     path: Path | None = None  # of its file; None if its code came without one
     root: Path | None = None  # folder that the file was found in
+
+
+class ItemRow(NamedTuple):
+    """One row of the table `items`, without its checksum."""
+
+    item_id: int
+    key: str
+    labels: str | None
+    source: int | None
+    size: int | None
+    mtime_ns: int | None
+
+    @property
+    def file_stat(self) -> FileStat:
+        """Return size and time of the file."""
+        return FileStat(self.size or 0, self.mtime_ns or 0)
+
+
+_COLUMNS = "item_id, key, labels, source, size, mtime_ns, items.checksum"
 
 
 def insert_items(
@@ -49,41 +76,84 @@ def insert_items(
 ) -> None:
     """Store new items; a key that exists makes SQLite raise an IntegrityError."""
     texts = [None] * len(keys) if labels is None else labels_to_json(labels)
-    if files is None:
-        rows: Iterable[tuple[object, ...]] = zip(item_ids, keys, texts, strict=True)
-        store.insert(f"items({Sql.ITEM_ID}, key, labels)", rows)
-    else:
-        sizes, times = (file.size for file in files), (file.mtime_ns for file in files)
-        store.insert("items", zip(item_ids, keys, texts, repeat(source, len(keys)), sizes, times, strict=True))
+    stats = [(None, None)] * len(keys) if files is None else [(file.size, file.mtime_ns) for file in files]
+    rows = (
+        (item_id, key, text, source, *stat, item_checksum(item_id, key, text, source, *stat))
+        for item_id, key, text, stat in zip(item_ids, keys, texts, stats, strict=True)
+    )
+    store.insert("items", rows)
+
+
+def _checked(store: Store, row: tuple[Any, ...]) -> ItemRow:
+    """Return a row of the table without its checksum, if it matches that."""
+    if item_checksum(*row[:6]) != row[6]:
+        store.raise_damaged(f"item {row[0]} does not match its checksum")
+    return ItemRow(*row[:6])
+
+
+def rows_by_key(store: Store, keys: Iterable[str]) -> list[ItemRow]:
+    """Return the rows of those keys that exist."""
+    found = []
+    for part in _chunks(list(keys)):
+        statement = f"SELECT {_COLUMNS} FROM items WHERE key IN ({_marks(part)})"
+        found += [_checked(store, row) for row in store.rows(statement, *part)]
+    return found
 
 
 def ids_by_key(store: Store, keys: Iterable[str]) -> dict[str, int]:
     """Return the item ids of those keys that exist."""
-    found: dict[str, int] = {}
-    for part in _chunks(list(keys)):
-        statement = f"SELECT key, {Sql.ITEM_ID} FROM items WHERE key IN ({_marks(part)})"
-        found.update((key, item_id) for key, item_id in store.rows(statement, *part))
+    return {row.key: row.item_id for row in rows_by_key(store, keys)}
+
+
+def require_ids(store: Store, keys: Sequence[str], consequence: str = "") -> dict[str, int]:
+    """Return the item ids of keys, all of which must exist; the error message ends with the consequence.
+
+    Keys that are not found are looked for in the table as well, because a damaged index of keys may lack them.
+    """
+    found = ids_by_key(store, keys)
+    missing = [key for key in dict.fromkeys(keys) if key not in found]
+    for part in _chunks(missing):
+        for (key,) in store.rows(f"SELECT key FROM items NOT INDEXED WHERE key IN ({_marks(part)})", *part):
+            store.raise_damaged(f"the index of keys lacks {key}")
+    if missing:
+        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+        raise InputError(f"The index has no item {missing[0]}{more}{consequence}.")
     return found
 
 
 def all_ids(store: Store) -> UInt32s:
     """Return the ids of all items, ascending."""
-    rows = store.rows(f"SELECT {Sql.ITEM_ID} FROM items ORDER BY {Sql.ITEM_ID}")
-    return np.array([row[0] for row in rows], np.uint32)
+    return np.array([row[0] for row in store.rows("SELECT item_id FROM items ORDER BY item_id")], np.uint32)
+
+
+def verify_items(store: Store) -> tuple[UInt32s, list[str]]:
+    """Read all items; return the ids of those that match their checksums, ascending, and what is wrong with the others."""
+    intact, wrong, sources = [], [], list_sources(store)
+    for row in store.each(f"SELECT {_COLUMNS} FROM items ORDER BY item_id"):
+        if item_checksum(*row[:6]) != row[6]:
+            wrong.append(f"Item {row[0]} does not match its checksum.")
+        elif row[3] is not None and row[3] not in sources:
+            wrong.append(f"The folder of item {row[0]} is missing.")
+        else:
+            intact.append(row[0])
+    return np.array(intact, np.uint32), wrong
 
 
 def items_by_id(store: Store, item_ids: Iterable[int]) -> dict[int, Item]:
-    """Return items by their ids; those that were removed meanwhile are missing."""
+    """Return items by their ids; those that do not exist are missing."""
     found: dict[int, Item] = {}
     for part in _chunks(sorted({int(item_id) for item_id in item_ids})):
         statement = (
-            f"SELECT {Sql.ITEM_ID}, key, labels, path, prefix FROM items LEFT JOIN sources ON source = number "
-            f"WHERE {Sql.ITEM_ID} IN ({_marks(part)})"
+            f"SELECT {_COLUMNS}, path, prefix, sources.checksum FROM items LEFT JOIN sources ON source = number "
+            f"WHERE item_id IN ({_marks(part)})"
         )
-        for item_id, key, labels, path, prefix in store.rows(statement, *part):
-            root = None if path is None else Path(path)
-            file = None if root is None else root / key[len(prefix) :]
-            found[item_id] = Item(item_id, key, labels_from_json(labels), file, root)
+        for row in store.rows(statement, *part):
+            item, (path, prefix, checksum) = _checked(store, row), row[7:]
+            if item.source is not None and _source_checksum(item.source, path, prefix) != checksum:
+                store.raise_damaged(f"the folder of item {item.item_id} is missing or does not match its checksum")
+            root = None if item.source is None else Path(path)
+            file = None if root is None else root / item.key[len(prefix) :]
+            found[item.item_id] = Item(item.item_id, item.key, labels_from_json(item.labels), file, root)
     return found
 
 
@@ -99,7 +169,7 @@ class ItemCache:
         return len(self._state[1])
 
     def get(self, item_ids: set[int], generation: int) -> Mapping[int, Item]:
-        """Return the items of some ids, and perhaps others; those that were removed meanwhile are missing."""
+        """Return the items of some ids, and perhaps others, in a transaction that sees this generation."""
         cached_generation, items = self._state
         missing = item_ids - items.keys()
         if cached_generation != generation or len(items) + len(missing) > self._max_size:
@@ -113,20 +183,43 @@ class ItemCache:
 
 def delete_items(store: Store, item_ids: UInt32s) -> None:
     """Delete items."""
-    store.run_many(f"DELETE FROM items WHERE {Sql.ITEM_ID} = ?", ((int(item_id),) for item_id in item_ids))
+    store.run_many("DELETE FROM items WHERE item_id = ?", ((int(item_id),) for item_id in item_ids))
 
 
-def add_source(store: Store, path: Path, prefix: str) -> int:
+def add_source(store: Store, source: Source) -> int:
     """Return the number of a folder that items come from; a new one is stored."""
-    store.run("INSERT OR IGNORE INTO sources(path, prefix) VALUES (?, ?)", str(path), prefix)
-    return int(store.value("SELECT number FROM sources WHERE path = ? AND prefix = ?", str(path), prefix))
+    found = find_source(store, source)
+    if found is not None:
+        return found
+    number = int(store.value("SELECT coalesce(max(number), 0) + 1 FROM sources"))
+    values = (number, str(source.path), source.prefix)
+    store.run("INSERT INTO sources VALUES (?, ?, ?, ?)", *values, row_checksum(*values))
+    return number
 
 
-def files_of_source(store: Store, path: Path, prefix: str) -> dict[str, FileStat]:
+def find_source(store: Store, source: Source) -> int | None:
+    """Return the number of a folder that items come from, None if it is not stored."""
+    wanted = (str(source.path), source.prefix)
+    return next((number for number, stored in list_sources(store).items() if stored == wanted), None)
+
+
+def list_sources(store: Store) -> dict[int, tuple[str, str]]:
+    """Return path and prefix of every folder that items come from, by number."""
+    rows = store.rows("SELECT number, path, prefix, checksum FROM sources ORDER BY number")
+    for number, path, prefix, checksum in rows:
+        if _source_checksum(number, path, prefix) != checksum:
+            store.raise_damaged(f"folder {number} does not match its checksum")
+    return {number: (path, prefix) for number, path, prefix, _ in rows}
+
+
+_source_checksum = lru_cache(1024)(row_checksum)  # many items come from the same folder
+
+
+def files_of_source(store: Store, source: Source) -> dict[str, FileStat]:
     """Return the keys that came from a folder, with size and time of their files as they were then."""
-    columns = f"key, size, {Sql.MTIME_NS}"
-    statement = f"SELECT {columns} FROM items JOIN sources ON source = number WHERE path = ? AND prefix = ?"
-    return {key: FileStat(size, mtime_ns) for key, size, mtime_ns in store.rows(statement, str(path), prefix)}
+    statement = f"SELECT {_COLUMNS} FROM items JOIN sources ON source = number WHERE path = ? AND prefix = ?"
+    rows = (_checked(store, row) for row in store.rows(statement, str(source.path), source.prefix))
+    return {row.key: row.file_stat for row in rows}
 
 
 def check_keys(keys: Sequence[str], count: int) -> None:
@@ -146,14 +239,6 @@ def check_keys(keys: Sequence[str], count: int) -> None:
         twice = sorted(keys)
         first = next(key for key, following in pairwise(twice) if key == following)
         raise InputError(f"Each key may occur once in what is added; {first} occurs twice.")
-
-
-def check_found(keys: Iterable[str], found: Container[str]) -> None:
-    """Raise an InputError if one of the keys to remove is unknown."""
-    missing = sorted({key for key in keys if key not in found})
-    if missing:
-        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
-        raise InputError(f"The index has no item {missing[0]}{more}; nothing was removed.")
 
 
 def check_labels(labels: Labels | None, count: int) -> None:

@@ -1,7 +1,6 @@
 """Snapshots of an index's codes in memory, kept in step with its file: a large segment, and a small one of later codes."""
 
 import ctypes
-import threading
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -71,19 +70,20 @@ class SnapshotCache:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
+        self._times_opened = 0  # of the store, when the snapshot was taken
 
     def latest(self) -> Snapshot:
         """Return the last state that was committed, by whatever process."""
-        with self._lock, self._store.reading():
-            generation = self._store.generation
-            if self._snapshot is None or generation != self._snapshot.generation:
-                self._snapshot = self._next(self._snapshot, generation)
+        with self._store.reading():
+            meta = self._store.meta()
+            if self._times_opened != self._store.times_opened:  # the file was replaced by another one
+                self._snapshot, self._times_opened = None, self._store.times_opened
+            if self._snapshot is None or meta.generation != self._snapshot.generation:
+                self._snapshot = self._next(self._snapshot, meta.active_version, meta.generation)
             return self._snapshot
 
-    def _next(self, last: Snapshot | None, generation: int) -> Snapshot:
-        version = self._store.active_version
+    def _next(self, last: Snapshot | None, version: int, generation: int) -> Snapshot:
         clustered_at = self._store.version_info(version).clustered_at
         now = list_blocks(self._store, version)
         if last is None or (last.version, last.clustered_at) != (version, clustered_at):

@@ -3,27 +3,50 @@
 Write-ahead logging lets several processes read while one writes; `synchronous=FULL` makes a commit survive a loss of power.
 """
 
+import os
 import sqlite3
 import threading
+import uuid
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from proxyhash.codes.bits import Packed
-from proxyhash.index.local.connection import READ_CACHE, connect, describe_error
-from proxyhash.utils.errors import InputError
-from proxyhash.utils.legacy_names import INDEX_SCHEMA
-from proxyhash.utils.legacy_names import IndexNames as Sql
+from proxyhash.index.local.commits import CommitCount, read_commits, write_commits
+from proxyhash.index.local.connection import READ_CACHE, connect, damaged, translate_error
+from proxyhash.index.local.migrations import migrate, migrated_copy
+from proxyhash.index.local.schema import (
+    APPLICATION_ID,
+    FIRST_GENERATION,
+    FORMAT_VERSION,
+    META,
+    SCHEMA,
+    meta_checksum,
+    row_checksum,
+)
+from proxyhash.utils.atomic_io import sync_folder
+from proxyhash.utils.errors import DamagedError, InputError
+from proxyhash.utils.formats import RELEASE, check_format
 
-APPLICATION_ID = 0x50584958  # "PXIX" in the header of the file marks a database as an index
-FORMAT_VERSION = 1
 _WRITE_CACHE = -32768  # page cache of a writer in KB
 _ROWS_PER_INSERT = 500  # takes a third of the time of single rows
 WAIT_SECONDS = 30.0  # that a writer waits for another one
+
+
+class Meta(NamedTuple):
+    """Numbers that describe the state of an index."""
+
+    active_version: int  # the version of the codes that is searched
+    generation: int  # counts committed transactions
+    next_id: int  # of the next item; ids are never given twice
+    next_version: int  # numbers of versions are never given twice
+    index_id: str
+    requires: str  # the first release that reads this file
 
 
 class VersionInfo(NamedTuple):
@@ -32,36 +55,49 @@ class VersionInfo(NamedTuple):
     bits: int
     model: str | None  # fingerprint; None: codes from elsewhere
     clustered_at: int  # number of codes when centroids were last chosen
+    config_sha256: str | None = None  # of the model's config.json, which holds the checksums of its files
+    centroids_checksum: int = 0
+    num_blocks: int = 0
+    num_codes: int = 0
+    blocks_checksum: int = 0  # sum of the checksums of the descriptions of all blocks
+
+
+_VERSION_COLUMNS = ", ".join(VersionInfo._fields)
 
 
 class Store:
-    """One connection to the file, shared by the threads of a process."""
+    """One connection to the file, shared by the threads of a process.
+
+    If the file is replaced by another one, such as a restored backup, that one is opened before the next transaction.
+    """
 
     def __init__(self, path: Path, *, wait: float = WAIT_SECONDS) -> None:
         self.path = path
+        self.times_opened = 0
+        self._wait = wait
         self._lock = threading.RLock()
         with self._translate_errors():
-            self._connection = connect(path, wait)
-            self._check()
+            self._connect()
 
     @classmethod
-    def create(cls, path: Path, bits: int, model: str | None) -> "Store":
-        """Create an empty index; one that another process has just created is opened instead."""
+    def create(cls, path: Path, bits: int, model: str | None, config_sha256: str | None = None) -> "Store":
+        """Create an empty index, complete or absent; one that another process has just created is opened instead."""
+        temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
         try:
-            with closing(sqlite3.connect(path, isolation_level=None, timeout=WAIT_SECONDS)) as connection:
-                connection.execute("PRAGMA page_size = 8192")
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = FULL")
-                connection.execute("BEGIN IMMEDIATE")
-                if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                    for statement in INDEX_SCHEMA.split(";"):
-                        connection.execute(statement)
-                    connection.execute(f"INSERT INTO {Sql.VERSIONS} VALUES (1, ?, ?, NULL, 0)", (bits, model))
-                    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-                connection.execute("COMMIT")
+            with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+                create_tables(connection, uuid.uuid4().hex)
+                _insert_version(connection, 1, VersionInfo(bits, model, 0, config_sha256))
+            os.link(temporary, path)
+            sync_folder(path.parent)
+        except FileExistsError:
+            pass
         except sqlite3.Error as error:
-            raise InputError(describe_error(error, path)) from error
+            raise translate_error(error, path) from error
+        except OSError as error:
+            raise InputError(f"Cannot write {path}: {error.strerror}.") from error
+        finally:
+            for ending in ("", "-wal", "-shm", "-journal"):
+                temporary.with_name(f"{temporary.name}{ending}").unlink(missing_ok=True)
         return cls(path)
 
     def close(self) -> None:
@@ -72,6 +108,8 @@ class Store:
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return all rows of a query."""
         with self._lock, self._translate_errors():
+            if not self._in_transaction():
+                self._reconnect_if_replaced()
             return self._connection.execute(statement, values).fetchall()
 
     def each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
@@ -103,86 +141,123 @@ class Store:
                 values = list(chain.from_iterable(part))
                 self._connection.execute(f"INSERT INTO {table} VALUES {', '.join([row] * len(part))}", values)
 
-    def meta(self, name: str) -> int:
-        """Return one of the numbers that describe the index."""
-        return int(self.value(f"SELECT value FROM {Sql.META} WHERE name = ?", name))
+    def raise_damaged(self, reason: str) -> NoReturn:
+        """Raise the InputError of a damaged index."""
+        raise DamagedError(damaged(self.path, reason))
 
-    def set_meta(self, name: str, value: int) -> None:
-        """Change one of these numbers."""
-        self.run(f"UPDATE {Sql.META} SET value = ? WHERE name = ?", value, name)
+    def meta(self) -> Meta:
+        """Return the numbers that describe the index."""
+        values = dict(self.rows("SELECT name, value FROM meta"))
+        if not {*META, "checksum"} <= values.keys() or meta_checksum(values) != values["checksum"]:
+            self.raise_damaged("the table meta does not match its checksum")
+        return Meta(*(values[name] for name in META))
+
+    def set_meta(self, **values: int) -> None:
+        """Change some of these numbers, in a transaction."""
+        changed = self.meta()._replace(**values)._asdict()
+        self.run_many("UPDATE meta SET value = ? WHERE name = ?", [(changed[name], name) for name in values])
+        self.run("UPDATE meta SET value = ? WHERE name = 'checksum'", meta_checksum(changed))
 
     @property
     def generation(self) -> int:
         """Return a number that grows with every committed transaction."""
-        return self.meta(Sql.GENERATION)
-
-    @property
-    def next_id(self) -> int:
-        """Return the id of the next item that is added."""
-        return self.meta(Sql.NEXT_ID)
+        return self.meta().generation
 
     @property
     def active_version(self) -> int:
         """Return the version of the codes that is searched."""
-        return self.meta(Sql.ACTIVE_VERSION)
+        return self.meta().active_version
+
+    def list_versions(self) -> dict[int, VersionInfo]:
+        """Return all versions by number: the active one, and one that an upgrade is writing."""
+        rows = self.rows(f"SELECT number, checksum, {_VERSION_COLUMNS} FROM versions ORDER BY number")
+        for number, checksum, *fields in rows:
+            if row_checksum(number, *fields) != checksum:
+                self.raise_damaged(f"the description of version {number} does not match its checksum")
+        return {number: VersionInfo(*fields) for number, _, *fields in rows}
 
     def version_info(self, version: int) -> VersionInfo:
         """Return the description of a version."""
-        statement = f"SELECT bits, model, {Sql.CLUSTERED_AT} FROM {Sql.VERSIONS} WHERE number = ?"
-        return VersionInfo(*self.rows(statement, version)[0])
+        found = self.list_versions()
+        if version not in found:
+            self.raise_damaged(f"it has no version {version} of the codes")
+        return found[version]
 
     def active_info(self) -> VersionInfo:
         """Return the description of the active version."""
-        active = f"SELECT value FROM {Sql.META} WHERE name = '{Sql.ACTIVE_VERSION}'"
-        statement = f"SELECT bits, model, {Sql.CLUSTERED_AT} FROM {Sql.VERSIONS} WHERE number = ({active})"
-        return VersionInfo(*self.rows(statement)[0])
+        with self.reading():
+            return self.version_info(self.active_version)
+
+    def set_version(self, version: int, **values: Any) -> None:
+        """Change the description of a version, in a transaction."""
+        info = self.version_info(version)._replace(**values)
+        columns = ", ".join(f"{name} = ?" for name in values)
+        statement = f"UPDATE versions SET {columns}, checksum = ? WHERE number = ?"
+        self.run(statement, *values.values(), row_checksum(version, *info), version)
 
     def centroids(self, version: int) -> Packed | None:
         """Return the centroids of a version (C, bytes), or None."""
-        bits, blob = self.rows(f"SELECT bits, {Sql.CENTROIDS} FROM {Sql.VERSIONS} WHERE number = ?", version)[0]
-        return None if blob is None else np.frombuffer(blob, np.uint8).reshape(-1, (bits + 7) // 8)
+        info = self.version_info(version)
+        blob = self.value("SELECT centroids FROM versions WHERE number = ?", version)
+        if zlib.crc32(blob or b"") != info.centroids_checksum:
+            self.raise_damaged("its centroids do not match their checksum")
+        return None if blob is None else np.frombuffer(blob, np.uint8).reshape(-1, (info.bits + 7) // 8)
 
     def set_centroids(self, version: int, centroids: Packed | None, clustered_at: int) -> None:
         """Store the centroids of a version, and the number of codes that they were chosen for."""
-        statement = f"UPDATE {Sql.VERSIONS} SET {Sql.CENTROIDS} = ?, {Sql.CLUSTERED_AT} = ? WHERE number = ?"
-        self.run(statement, None if centroids is None else centroids.tobytes(), clustered_at, version)
+        blob = None if centroids is None else centroids.tobytes()
+        self.run("UPDATE versions SET centroids = ? WHERE number = ?", blob, version)
+        self.set_version(version, clustered_at=clustered_at, centroids_checksum=zlib.crc32(blob or b""))
 
-    def start_version(self, bits: int, model: str) -> int:
+    def start_version(self, bits: int, model: str, config_sha256: str) -> int:
         """Return the version that is being written for a model: one that was started before, or a new one.
 
         All versions but that and the active one are dropped.
         """
-        active = self.active_version
-        statement = f"SELECT number FROM {Sql.VERSIONS} WHERE model = ? AND number > ?"
-        started = self.value(statement, model, active)
-        self.drop_versions(active, active if started is None else started)
+        meta = self.meta()
+        others = {number: info for number, info in self.list_versions().items() if number != meta.active_version}
+        started = next((number for number, info in others.items() if info.model == model), None)
+        self.drop_versions(meta.active_version, meta.active_version if started is None else started)
         if started is None:
-            started = active + 1
-            self.run(f"INSERT INTO {Sql.VERSIONS} VALUES (?, ?, ?, NULL, 0)", started, bits, model)
-        return int(started)
+            started = meta.next_version
+            with self._translate_errors():
+                _insert_version(self._connection, started, VersionInfo(bits, model, 0, config_sha256))
+            self.set_meta(next_version=started + 1)
+        return started
 
     def drop_versions(self, keep: int, also: int) -> None:
         """Delete the codes and descriptions of all versions but two."""
-        self.run(f"DELETE FROM blocks WHERE {Sql.VERSION} NOT IN (?, ?)", keep, also)
-        self.run(f"DELETE FROM {Sql.VERSIONS} WHERE number NOT IN (?, ?)", keep, also)
+        self.run("DELETE FROM blocks WHERE version NOT IN (?, ?)", keep, also)
+        self.run("DELETE FROM versions WHERE number NOT IN (?, ?)", keep, also)
 
     @contextmanager
     def writing(self) -> Iterator[int]:
-        """Hold the write lock and yield the new generation; commit at the end, or roll back after an error."""
+        """Hold the write lock and yield the new generation; commit at the end, or roll back after an error.
+
+        After the commit, the durable counter of commits is raised. Then the transaction is acknowledged. Inside another
+        `writing` of this thread, it is part of that transaction.
+        """
         with self._lock, self._translate_errors():
+            if self._in_transaction():
+                yield self.generation
+                return
+            self._reconnect_if_replaced()
             self._connection.execute(f"PRAGMA cache_size = {_WRITE_CACHE}")
-            self._connection.execute("BEGIN IMMEDIATE")
             try:
-                generation = self.generation + 1
-                self.set_meta(Sql.GENERATION, generation)
-                yield generation
+                self._connection.execute("BEGIN IMMEDIATE")
+                meta = self.meta()
+                self.set_meta(generation=meta.generation + 1)
+                yield meta.generation + 1
                 self._connection.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
                 if self._in_transaction():  # SQLite rolls back by itself when the disk is full
                     self._connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.IntegrityError):
+                    self.raise_damaged(str(error))
                 raise
             finally:
                 self._connection.execute(f"PRAGMA cache_size = {READ_CACHE}")
+            write_commits(self.path.parent, CommitCount(meta.index_id, meta.generation + 1))
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -191,6 +266,7 @@ class Store:
             if self._in_transaction():
                 yield
                 return
+            self._reconnect_if_replaced()
             self._connection.execute("BEGIN")
             try:
                 yield
@@ -207,12 +283,57 @@ class Store:
         self.run("VACUUM")
         self.run("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _check(self) -> None:
+    def _connect(self) -> None:
+        """Open the file, migrate an older format, and check that it is an index without lost commits."""
+        self._connection = connect(self.path, self._wait)
+        self._file = _file_identity(self.path)
+        self.times_opened += 1
         if self.value("PRAGMA application_id") != APPLICATION_ID:
             raise InputError(f"{self.path} is a database, but not an index of proxyhash.")
-        version = self.value("PRAGMA user_version")
-        if version != FORMAT_VERSION:
-            raise InputError(f"{self.path} has format {version}; this version of proxyhash reads format {FORMAT_VERSION}.")
+        self._is_copy = False
+        if self.value("PRAGMA user_version") < FORMAT_VERSION and not migrate(self._connection, self.path):
+            self._connection, self._is_copy = migrated_copy(self._connection, self.path), True  # a read-only folder
+        self._check_format()
+        self._check_commits()
+
+    def _check_format(self) -> None:
+        number = self.value("PRAGMA user_version")
+        if number == FORMAT_VERSION:
+            return
+        try:
+            requires = self.value("SELECT value FROM meta WHERE name = 'requires'")
+        except InputError:
+            requires = None
+        check_format(self.path, f"proxyhash.index/{number}", (f"proxyhash.index/{FORMAT_VERSION}",), requires)
+
+    def _check_commits(self) -> None:
+        """Raise unless the file holds every acknowledged commit."""
+        count = read_commits(self.path.parent)  # first: another process may commit in between
+        meta = self.meta()
+        if count is None:
+            if meta.generation > FIRST_GENERATION and not self._is_copy:
+                self.raise_damaged("its file 'commits' is missing, so that lost commits would not be noticed")
+            return
+        if count.index_id != meta.index_id:
+            self.raise_damaged("its file 'commits' belongs to another index")
+        if count.generation > meta.generation:
+            lost = count.generation - meta.generation
+            self.raise_damaged(f"its last {lost:,} commits are lost, because its log was damaged or removed")
+
+    def _reconnect_if_replaced(self) -> None:
+        """Open the file again if another one has taken its place. Never inside a transaction."""
+        found = _file_identity(self.path)
+        if found is not None and found == self._file:
+            return
+        old = self._connection
+        try:
+            self._connect()
+        except BaseException:
+            if self._connection is not old:
+                self._connection.close()
+            self._connection, self._file = old, None  # the next transaction tries again
+            raise
+        old.close()
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -221,4 +342,34 @@ class Store:
         except sqlite3.IntegrityError:
             raise
         except sqlite3.Error as error:
-            raise InputError(describe_error(error, self.path)) from error
+            raise translate_error(error, self.path) from error
+
+
+def create_tables(connection: sqlite3.Connection, index_id: str) -> None:
+    """Write the tables of an empty index, without a version of codes."""
+    connection.execute("PRAGMA page_size = 8192")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in SCHEMA.split(";"):
+        connection.execute(statement)
+    meta = Meta(1, FIRST_GENERATION, 0, 2, index_id, RELEASE)._asdict()
+    rows = [*meta.items(), ("checksum", meta_checksum(meta))]
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _insert_version(connection: sqlite3.Connection, number: int, info: VersionInfo) -> None:
+    columns = f"number, checksum, {_VERSION_COLUMNS}"
+    marks = ", ".join("?" * (2 + len(info)))
+    connection.execute(f"INSERT INTO versions({columns}) VALUES ({marks})", (number, row_checksum(number, *info), *info))
+
+
+def _file_identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

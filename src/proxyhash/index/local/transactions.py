@@ -18,10 +18,9 @@ from proxyhash.index.clusters.centroids import (
 from proxyhash.index.item_ids import ClusterIds
 from proxyhash.index.local import blocks, items
 from proxyhash.index.local.blocks import Block
-from proxyhash.index.local.items import FileStat, Labels
+from proxyhash.index.local.items import FileStat, Labels, Source
 from proxyhash.index.local.store import Store
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.legacy_names import IndexNames as Sql
 from proxyhash.utils.parallel import prefetch
 from proxyhash.utils.random import generator
 
@@ -37,7 +36,7 @@ class ItemBatch:
     codes: Packed
     keys: Sequence[str]
     labels: Labels | None = None
-    source: int | None = None
+    source: Source | None = None
     files: Sequence[FileStat] | None = None
     assignment: "Assignment | None" = None  # computed before, while another batch was written
 
@@ -63,31 +62,46 @@ class Assignment:
 def add_batch(store: Store, batch: ItemBatch) -> int:
     """Add a batch in one transaction, and return how many items with the same keys it replaced."""
     with store.writing() as generation:
-        version, centroids = active_centroids(store)
-        if version != batch.version:
+        meta = store.meta()
+        if meta.active_version != batch.version:
             raise InputError("The index was moved to another model meanwhile; run it again.")
-        first = store.next_id
-        if first + len(batch) > MAX_ITEM_ID:
+        if meta.next_id + len(batch) > MAX_ITEM_ID:
             raise InputError(f"An index holds at most {MAX_ITEM_ID:,} items, counting those that were replaced or removed.")
-        item_ids = range(first, first + len(batch))
+        source = None if batch.source is None else items.add_source(store, batch.source)
         replaced = 0
         try:
             store.run("SAVEPOINT items")
-            items.insert_items(store, item_ids, batch.keys, batch.labels, batch.source, batch.files)
+            _insert(store, batch, meta.next_id, source)
         except sqlite3.IntegrityError:  # rare, so that looking up every key beforehand would be a waste
             store.run("ROLLBACK TO items")
-            old = np.sort(np.fromiter(items.ids_by_key(store, batch.keys).values(), np.uint32))
-            items.delete_items(store, old)
-            blocks.remove_codes(store, version, old, generation)
-            items.insert_items(store, item_ids, batch.keys, batch.labels, batch.source, batch.files)
-            replaced = len(old)
-        numbers = np.arange(first, first + len(batch), dtype=np.uint32)
-        assigned = batch.assignment
-        if assigned is None or not np.array_equal(assigned.centroids, centroids):  # type: ignore[arg-type]  # None equals None
-            assigned = Assignment(assign_clusters(batch.codes, centroids), centroids)
-        blocks.append_codes(store, version, Block(numbers, assigned.clusters, batch.codes), generation)
-        store.set_meta(Sql.NEXT_ID, first + len(batch))
+            replaced = _remove_existing(store, batch, generation)
+            _insert(store, batch, meta.next_id, source)
+        _append_codes(store, batch, meta.next_id, generation)
+        store.set_meta(next_id=meta.next_id + len(batch))
     return replaced
+
+
+def _insert(store: Store, batch: ItemBatch, first_id: int, source: int | None) -> None:
+    item_ids = range(first_id, first_id + len(batch))
+    items.insert_items(store, item_ids, batch.keys, batch.labels, source, batch.files)
+
+
+def _remove_existing(store: Store, batch: ItemBatch, generation: int) -> int:
+    """Remove the items that a batch replaces, and return how many."""
+    old = np.sort(np.fromiter(items.ids_by_key(store, batch.keys).values(), np.uint32))
+    items.delete_items(store, old)
+    blocks.remove_codes(store, batch.version, old, generation)
+    return len(old)
+
+
+def _append_codes(store: Store, batch: ItemBatch, first_id: int, generation: int) -> None:
+    """Add the codes of a batch in their clusters."""
+    centroids = store.centroids(batch.version)
+    assigned = batch.assignment
+    if assigned is None or not np.array_equal(assigned.centroids, centroids):  # type: ignore[arg-type]  # None equals None
+        assigned = Assignment(assign_clusters(batch.codes, centroids), centroids)
+    item_ids = np.arange(first_id, first_id + len(batch), dtype=np.uint32)
+    blocks.append_codes(store, batch.version, Block(item_ids, assigned.clusters, batch.codes), generation)
 
 
 def add_batches(store: Store, batch: ItemBatch) -> int:
@@ -108,8 +122,7 @@ def add_batches(store: Store, batch: ItemBatch) -> int:
 def remove_keys(store: Store, keys: Sequence[str]) -> int:
     """Remove items in one transaction: all of them, or none if one is unknown."""
     with store.writing() as generation:
-        found = items.ids_by_key(store, keys)
-        items.check_found(keys, found)
+        found = items.require_ids(store, keys, "; nothing was removed")
         item_ids = np.sort(np.fromiter(found.values(), np.uint32, len(found)))
         items.delete_items(store, item_ids)
         blocks.remove_codes(store, store.active_version, item_ids, generation)
@@ -118,16 +131,15 @@ def remove_keys(store: Store, keys: Sequence[str]) -> int:
 
 def active_centroids(store: Store) -> tuple[int, Packed | None]:
     """Return the active version and its centroids."""
-    version = store.active_version
-    return version, store.centroids(version)
+    with store.reading():
+        version = store.active_version
+        return version, store.centroids(version)
 
 
 def recluster_if_grown(store: Store, incoming: Packed, proxies: Callable[[], Packed | None]) -> None:
     """Choose centroids before codes are added, if the index becomes large, or much larger than when they were chosen."""
-    version = store.active_version
-    clustered_at = store.version_info(version).clustered_at
-    count = blocks.count_codes(store, version)
-    if count + len(incoming) >= max(MIN_CODES_FOR_CLUSTERS, RECLUSTER_GROWTH * clustered_at):
+    info = store.active_info()
+    if info.num_codes + len(incoming) >= max(MIN_CODES_FOR_CLUSTERS, RECLUSTER_GROWTH * info.clustered_at):
         recluster(store, incoming, proxies())
 
 

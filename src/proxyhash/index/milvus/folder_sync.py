@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxyhash.codes.bits import Packed
+from proxyhash.index.folder_sync import StoredCounts
 from proxyhash.index.local.items import FileStat, Labels
 from proxyhash.index.milvus.index import MilvusIndex
 from proxyhash.index.milvus.rows import format_file
@@ -32,12 +33,23 @@ class MilvusFolderSync:
         """Return those of the keys that exist."""
         return set(self.index.rows(keys, ["key"]))
 
-    def begin(self) -> None:
-        """Do nothing: a folder is known by its items."""
-
-    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> int:
-        """Store a batch, and return how many items it replaced."""
+    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> StoredCounts:
+        """Store a batch without the files that another process has stored. Milvus has no transactions, so that two processes
+        may both count a file that they store at the same moment; it is one item nevertheless.
+        """
         source = self.source
         paths = (self.root / key.removeprefix(self.prefix) for key in keys)
         files = [format_file(source, path, stat) for path, stat in zip(paths, stats, strict=True)]
-        return self.index.store(codes, keys, labels, files)
+        stored = {key: row["file"] for key, row in self.index.rows(keys, ["key", "file"]).items()}
+        new = [row for row, (key, file) in enumerate(zip(keys, files, strict=True)) if stored.get(key) != file]
+        if new:
+            names = [keys[row] for row in new]
+            self.index.store(codes[new], names, [labels[row] for row in new], [files[row] for row in new])
+        replaced = sum(keys[row] in stored for row in new)
+        return StoredCounts(len(new) - replaced, replaced, len(keys) - len(new))
+
+    def remove(self, keys: Sequence[str]) -> int:
+        """Remove those of the keys that are still there and came from this folder."""
+        stored = self.index.rows(keys, ["key", "file"])
+        own = [key for key, row in stored.items() if row["file"].startswith(f"{self.source} ")]
+        return self.index.remove(own) if own else 0

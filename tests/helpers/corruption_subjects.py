@@ -1,0 +1,149 @@
+"""Files of every format, and the answers that they give."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from helpers.codes import clustered_codes, make_keys
+from helpers.corruption import Subject
+from helpers.images import save_image
+from helpers.models import make_model
+from proxyhash import Hasher, Index, InputError, ProxySet, design_proxies
+from proxyhash.codes.files import read_code_file
+from proxyhash.data import SkippedItems
+from proxyhash.index.calibration import Calibration
+from proxyhash.index.folder_sync import add_folder
+from proxyhash.index.local import blocks, transactions
+from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.maintenance import verify
+from proxyhash.models.code_shards import CodeShard, read_shard, write_shard
+
+QUERIES = clustered_codes(3, 8, 77)
+PIXELS = np.random.default_rng(3).integers(0, 256, (2, 16, 16, 3), dtype=np.uint8)
+
+
+def _fill(index: LocalIndex, seed: int) -> None:
+    """Add, replace and remove items, so that the file has several generations and free pages."""
+    for batch in range(6):
+        labels = [("cat", "tame") if number % 3 else ("dog",) for number in range(60)]
+        index.add(clustered_codes(60, 8, 10 * seed + batch), make_keys(60, 40 * batch), labels)
+    index.remove(make_keys(30, 20))
+
+
+def build_index(folder: Path, seed: int) -> None:
+    with LocalIndex.open_folder(folder, bits=64) as index:
+        _fill(index, seed)
+
+
+def build_index_with_log(folder: Path, seed: int) -> None:
+    """Copy an index while it is open, so that its last commits are in the log only."""
+    whole = folder.with_name(f"{folder.name}-open")
+    with LocalIndex.open_folder(whole, bits=64) as index:
+        _fill(index, seed)
+        index.store.run("PRAGMA wal_checkpoint(PASSIVE)")
+        index.add(clustered_codes(20, 8, 90 + seed), make_keys(20, 500))
+        index.remove(make_keys(5, 500))
+        shutil.copytree(whole, folder)
+    shutil.rmtree(whole)
+
+
+def build_clustered_index(folder: Path, seed: int) -> None:
+    least, per_block = transactions.MIN_CODES_FOR_CLUSTERS, blocks.CODES_PER_BLOCK
+    transactions.MIN_CODES_FOR_CLUSTERS, blocks.CODES_PER_BLOCK = 200, 100  # type: ignore[misc]
+    try:
+        build_index(folder, seed)
+        with LocalIndex.open_folder(folder) as index:
+            assert seed or index.info().plan != "scan"
+    finally:
+        transactions.MIN_CODES_FOR_CLUSTERS, blocks.CODES_PER_BLOCK = least, per_block  # type: ignore[misc]
+
+
+def ask_index(folder: Path) -> Any:
+    """Search everything, look up keys, and count; an index that is verified as intact must answer."""
+    with LocalIndex.open_folder(folder) as index:
+        found = [matches.as_dict() for matches in index.search(QUERIES, 1000)]
+        keys = [(index.item(key).labels, index.code(key).tobytes()) for key in make_keys(3, 100)]
+        return found, keys, len(index), verify(index).items
+
+
+def build_photo_index(folder: Path, seed: int) -> None:
+    model = make_model(32, seed, folder.with_name(f"{folder.name}-model"))
+    Calibration(np.linspace(1, 0, 33) ** (1 + seed), np.arange(33)).save(model)
+    photos = folder.with_name("photos")  # the same for both seeds
+    random = np.random.default_rng(0)
+    for number in range(6):
+        if not (photos / f"{number}.png").is_file():
+            save_image(random.integers(0, 256, (20, 30, 3), dtype=np.uint8), photos / f"{number}.png")
+    with LocalIndex.open_folder(folder, model=model) as index:
+        add_folder(index, photos, SkippedItems())
+
+
+def ask_photo_index(folder: Path) -> Any:
+    with Index.open(folder) as index:
+        return [matches.as_dict() for matches in index.search(PIXELS, 9, rerank=9)], len(index)
+
+
+def build_model(folder: Path, seed: int) -> None:
+    make_model(32, seed, folder)
+    Calibration(np.linspace(1, 0, 33) ** (1 + seed), np.arange(33)).save(folder)
+
+
+def ask_model(folder: Path) -> Any:
+    hasher, calibration = Hasher.load(folder), Calibration.load(folder, 32)
+    assert calibration is not None
+    return hasher.encode(PIXELS).tolist(), hasher.classify(PIXELS), hasher.class_names, calibration.precision.tolist()
+
+
+def build_proxies(folder: Path, seed: int) -> None:
+    folder.mkdir(parents=True)
+    design_proxies(10, 64, "random", seed=seed).save(folder / "proxies.safetensors")
+
+
+def ask_proxies(folder: Path) -> Any:
+    found = ProxySet.load(folder / "proxies.safetensors")
+    if found.weights.tolist() == design_proxies(10, 64, "random", seed=1).weights.tolist():
+        raise InputError("It was swapped for another complete proxy set, which is not damage.")
+    return found.weights.tolist(), repr(found)
+
+
+def build_shards(folder: Path, seed: int) -> None:
+    for number in range(2):
+        labels = [("cat",)] * 40
+        keys = make_keys(40, 40 * number)
+        shard = CodeShard(clustered_codes(40, 8, 2 * seed + number), keys, labels, 64, "m", "i", number, 2)
+        write_shard(folder, shard)
+
+
+def ask_shards(folder: Path) -> Any:
+    shards = [read_shard(path) for path in sorted(folder.glob("*.npz"))]
+    if any(np.array_equal(shard.codes, clustered_codes(40, 8, 2 + shard.number)) for shard in shards):
+        raise InputError("It was swapped for a complete shard of another run, which is not damage.")
+    return [(shard.codes.tolist(), shard.keys, shard.labels, shard.number) for shard in shards]
+
+
+def build_code_file(folder: Path, seed: int) -> None:
+    folder.mkdir(parents=True)
+    labels = np.arange(300) % (3 + seed)
+    np.savez(folder / "codes.npz", codes=clustered_codes(300, 8, seed), bits=np.int64(64), labels=labels)
+
+
+def ask_code_file(folder: Path) -> Any:
+    found = read_code_file(folder / "codes.npz")
+    assert found.labels is not None
+    if found.labels.max() == 3:
+        raise InputError("It was swapped for another complete file, which is not damage.")
+    return found.codes.tolist(), found.bits, found.labels.tolist()
+
+
+SUBJECTS = (
+    Subject("index", build_index, ask_index, ("-shm", ".lock")),
+    Subject("index-with-log", build_index_with_log, ask_index, ("-shm", ".lock")),
+    Subject("clustered-index", build_clustered_index, ask_index, ("-shm", ".lock")),
+    Subject("photo-index", build_photo_index, ask_photo_index, ("-shm", ".lock", ".md")),
+    Subject("model", build_model, ask_model, (".md",)),
+    Subject("proxies", build_proxies, ask_proxies),
+    Subject("shards", build_shards, ask_shards),
+    Subject("code-file", build_code_file, ask_code_file),
+)
