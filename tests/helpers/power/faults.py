@@ -221,7 +221,8 @@ def _points(scenario: Scenario, root: Path, fault: Fault, limit: int) -> Iterato
     arm(fault.kind, 0)
     scenario.work(root / "work")
     count = disarm()
-    yield from sorted({1 + round(step * (count - 1) / max(1, limit - 1)) for step in range(min(limit, count))})
+    chosen = min(limit, count)
+    yield from sorted({1 + round(step * (count - 1) / max(1, chosen - 1)) for step in range(chosen)})
 
 
 def _restore(root: Path) -> Path:
