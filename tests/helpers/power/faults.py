@@ -6,7 +6,6 @@ For each kind of fault, the first operation of that kind fails, then the second,
 points per kind of fault, spread evenly).
 """
 
-import ctypes
 import errno
 import json
 import shutil
@@ -21,15 +20,12 @@ from typing import Any
 from helpers.codes import clustered_codes, make_keys
 from helpers.power.file_workloads import text_of
 from helpers.power.index_workloads import contents, write_shards
-from helpers.power.recording import recorded_environment
+from helpers.power.recording import NAME, ONCE, SHORT, STICKY, SYNC, WRITE, arm, disarm, recorded_environment
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.maintenance import compact, verify
 from proxyhash.utils.atomic_io import atomic_folder, atomic_write
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.json_lines import append_json_line, split_json_lines
-
-WRITE, SYNC, NAME = 1, 2, 3  # kinds of operations, and below modes of failure, as in record.c
-ONCE, STICKY, SHORT = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -225,7 +221,8 @@ def _points(scenario: Scenario, root: Path, fault: Fault, limit: int) -> Iterato
     arm(fault.kind, 0)
     scenario.work(root / "work")
     count = disarm()
-    yield from sorted({1 + round(step * (count - 1) / max(1, limit - 1)) for step in range(min(limit, count))})
+    chosen = min(limit, count)
+    yield from sorted({1 + round(step * (count - 1) / max(1, chosen - 1)) for step in range(chosen)})
 
 
 def _restore(root: Path) -> Path:
@@ -264,17 +261,6 @@ def is_sentence(error: Exception) -> bool:
     """Return whether an error is an `InputError` of one line that ends with a full stop."""
     text = str(error)
     return isinstance(error, InputError) and "\n" not in text and text.endswith(".") and "None" not in text
-
-
-def arm(kind: int, nth: int, number: int = 0, mode: int = ONCE) -> None:
-    """Let the nth operation of a kind fail; 0 only counts."""
-    ctypes.CDLL(None).power_fail(ctypes.c_int(kind), ctypes.c_long(nth), ctypes.c_int(number), ctypes.c_int(mode))
-
-
-def disarm() -> int:
-    """Let all operations succeed again; return how many there were of the kind."""
-    count: int = ctypes.CDLL(None).power_fail(ctypes.c_int(0), ctypes.c_long(0), ctypes.c_int(0), ctypes.c_int(0))
-    return count
 
 
 def inject(root: Path, scenarios: Sequence[str], limit: int) -> tuple[int, list[str]]:

@@ -9,6 +9,8 @@ between: the old run is gone, and the new one does not exist yet.
 
 import hashlib
 import json
+import mmap
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from helpers.power.recording import Mark, acknowledge
-from proxyhash.utils.atomic_io import atomic_folder, atomic_write
+from proxyhash.utils.atomic_io import atomic_folder, atomic_write, sync_folder
 from proxyhash.utils.json_lines import append_json_line, split_json_lines
 
 Read = Callable[[Path], Any]
@@ -167,11 +169,11 @@ def models(root: Path) -> Iterator[Mark]:
 
 
 def read_model(root: Path) -> Any:
+    if not (root / "model").exists():
+        return None
     from proxyhash.models.hasher import Hasher
     from proxyhash.models.storage import fingerprint
 
-    if not (root / "model").exists():
-        return None
     Hasher.load(root / "model")
     return fingerprint(root / "model")
 
@@ -211,11 +213,11 @@ def run_state(seed: int) -> Any:
 
 def read_run(root: Path) -> Any:
     """Resume the run: return its number, epoch, and logged epochs."""
-    from proxyhash.training.checkpoint import CheckpointManager
-
     folder = root / "runs" / "run"
     if not (folder / "settings.json").exists():
         return None
+    from proxyhash.training.checkpoint import CheckpointManager
+
     run = json.loads((folder / "settings.json").read_text())["run"]
     state, manager = run_state(run), CheckpointManager(folder)
     manager.start({"run": run}, resume=True)
@@ -231,13 +233,62 @@ def read_run(root: Path) -> Any:
 
 
 def read_best(root: Path) -> Any:
+    if not (root / "runs" / "run" / "best.pt").exists():
+        return None
     from proxyhash.training.checkpoint import CheckpointManager
 
     state = run_state(0)
-    if not (root / "runs" / "run" / "best.pt").exists():
-        return None
     CheckpointManager(root / "runs" / "run").load_best(state.model)
     return int(state.model.weight[0, 0].item())
+
+
+# ---- writers that lose data, to check the simulation itself
+
+
+def overwritten(root: Path) -> None:
+    """Write a file in place."""
+    for number in range(2):
+        (root / "text").write_text(text_of(number))
+        acknowledge(text=digest(text_of(number)))
+
+
+def renamed_unsynced(root: Path) -> None:
+    """Replace a file by a rename, without an fsync of its data."""
+    for number in range(2):
+        (root / "new").write_text(text_of(number))
+        (root / "new").rename(root / "text")
+        sync_folder(root)
+        acknowledge(text=digest(text_of(number)))
+
+
+def unsynced_name(root: Path) -> None:
+    """Replace a file by a rename, without an fsync of its folder."""
+    for number in range(2):
+        with (root / "new").open("w") as handle:
+            handle.write(text_of(number))
+            handle.flush()
+            os.fsync(handle.fileno())
+        (root / "new").rename(root / "text")
+        acknowledge(text=digest(text_of(number)))
+
+
+def mapped(root: Path) -> None:
+    """Write through a mapping, which the recorder cannot follow."""
+    with (root / "text").open("wb+") as handle:
+        handle.write(bytes(4096))
+        handle.flush()
+        with mmap.mmap(handle.fileno(), 4096) as content:
+            content[:4] = b"text"
+
+
+def check_text(root: Path, before: Sequence[Mark], following: Mark | None) -> None:
+    """Check that the text is complete: as it was acknowledged last, or as the next step writes it."""
+    path = root / "text"
+    found = digest(path.read_text()) if path.exists() else None
+    assert found in [before[-1]["text"] if before else None, following and following["text"]]
+
+
+CARELESS = {each.__name__: each for each in (overwritten, renamed_unsynced, unsynced_name, mapped)}
 
 
 def digest(text: str) -> str:
@@ -285,8 +336,17 @@ def check_files(root: Path, before: Sequence[Mark], following: Mark | None) -> N
         assert found in possible, f"{kind}: read {str(found)[:150]}, possible {str(possible)[:300]}"
 
 
-if __name__ == "__main__":
-    import proxyhash.models.hasher
+def main(name: str, root: Path) -> None:
+    """Run a workload."""
+    if name in CARELESS:
+        CARELESS[name](root)
+        return
+    if name == "trained":
+        import proxyhash.models.hasher
 
-    proxyhash.models.hasher.is_onnx_available = lambda: False  # an export takes seconds
-    run_workload({"plain": PLAIN, "trained": TRAINED}[sys.argv[1]], Path(sys.argv[2]))
+        proxyhash.models.hasher.is_onnx_available = lambda: False  # an export takes seconds
+    run_workload({"plain": PLAIN, "trained": TRAINED}[name], root)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,8 +1,10 @@
 """Workloads over an index, and what must be left of it after a loss of power.
 
-python -m helpers.power.index_workloads NAME ROOT [MODEL OTHER_MODEL PHOTOS]
+python -m helpers.power.index_workloads NAME ROOT [ARGUMENTS OF THE WORKLOAD]
 """
 
+import errno
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from helpers.codes import clustered_codes, make_keys
-from helpers.power.recording import Mark, acknowledge
+from helpers.power.recording import SYNC, Mark, acknowledge, arm, disarm
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.maintenance import compact, verify
+from proxyhash.utils.errors import InputError
 
 BITS = 64
 
@@ -25,20 +28,19 @@ def contents(index: LocalIndex) -> dict[str, list[Any]]:
     return {match.key: [match.code.hex() if match.code else "", list(match.labels)] for match in matches}
 
 
-def check_index(folder: Path, before: Sequence[Mark], following: Mark | None) -> None:
+def check_index(folder: Path, before: Sequence[Mark], following: Mark | None, bits: int = BITS) -> None:
     """Check that an index is as it was acknowledged, or as the next step leaves it, and that it can be written."""
     possible = [each["items"] for each in (*before[-1:], following) if each is not None]
     if not before:  # not even its creation was acknowledged: it can be repeated
         possible.append({})
-    arguments = {} if before else {"bits": BITS}
-    with LocalIndex.open_folder(folder / "i", **arguments) as index:
-        problems = verify(index).problems
-        assert not problems, problems
+    with LocalIndex.open_folder(folder / "i", bits=None if before else bits) as index:
+        assert not (problems := verify(index).problems), problems
         found = contents(index)
-        assert found in possible, _difference(found, possible)
-        index.add(np.full((1, (index.bits + 7) // 8), 7, np.uint8), ["after the cut"])
-        problems = verify(index).problems
-        assert not problems, f"after another write: {problems}"
+        in_doubt = {key for mark in (*before[-1:], following) if mark for key in mark.get("in_doubt", ())}
+        certain = {key: value for key, value in found.items() if key not in in_doubt}
+        assert certain in possible, _difference(certain, possible)
+        index.add(np.zeros((1, (index.bits + 7) // 8), np.uint8), ["after the cut"])
+        assert not (problems := verify(index).problems), f"after another write: {problems}"
         assert {key: value for key, value in contents(index).items() if key != "after the cut"} == found
 
 
@@ -106,7 +108,7 @@ def large(root: Path) -> None:
     """Repeat writes with a reader beside, so that the log is restarted, and without one, so that it is deleted."""
     steps = Steps(root / "i", bits=BITS)
     steps.done()
-    steps.add(300, 0, 0)
+    steps.add(60, 0, 0)
     with LocalIndex.open_folder(root / "i") as reader:
         contents(reader)
         for turn in range(1, 9):
@@ -118,12 +120,12 @@ def large(root: Path) -> None:
                 steps.index.store.run("PRAGMA wal_autocheckpoint = 4")
         steps.compact()
     for turn in range(9, 13):
-        steps.add(700, 1000 * turn, turn)
-        steps.add(300, 1000 * turn + 500, 100 + turn)  # 200 are replaced
-        steps.remove(500, 1000 * turn)
+        steps.add(200, 1000 * turn, turn)
+        steps.add(80, 1000 * turn + 150, 100 + turn)  # 50 are replaced
+        steps.remove(170, 1000 * turn)
         steps.compact()
         steps.reopen()
-    steps.remove(300, 0)
+    steps.remove(60, 0)
     steps.compact()
     steps.index.close()
 
@@ -180,18 +182,78 @@ def upgraded(root: Path, model: str, other_model: str, photos: str) -> None:
     steps.index.close()
 
 
-def migrated(root: Path) -> None:
-    """Open an index of release 0.1, which may move it to the format of today, then write to it."""
+def migrated(root: Path, expected: str) -> None:
+    """Open an index of release 0.1, which moves it to the format of today, and write to it; it holds the expected items."""
+    items = json.loads(Path(expected).read_text())
+    acknowledge(items=items)
     steps = Steps(root / "i")
-    steps.items = contents(steps.index)
+    steps.items = items
     steps.done()
-    steps.add(10, 10**6, 5) if steps.index.bits == BITS else None
+    first = sorted(items)[0]
+    code = steps.index.code(first)
+    steps.index.add(code, ["new"], [("a",)])
+    steps.items["new"] = [code.tobytes().hex(), ["a"]]
+    steps.done()
     steps.reopen()
+    steps.index.remove([first])
+    del steps.items[first]
+    steps.done()
     steps.compact()
     steps.index.close()
 
 
-WORKLOADS = {each.__name__: each for each in (small, large, shards, upgraded, migrated)}
+def failing(root: Path) -> None:
+    """Add while fsyncs fail now and then; an item whose addition was refused is in doubt."""
+    steps, in_doubt = Steps(root / "i", bits=BITS), set[str]()
+    steps.done()
+    for turn in range(12):
+        keys, codes = make_keys(15, 100 * turn), clustered_codes(15, BITS // 8, turn)
+        arm(SYNC, 1 + turn % 4, errno.EIO)
+        try:
+            steps.index.add(codes, keys, [("a",)] * 15)
+        except InputError:
+            in_doubt |= set(keys)
+        else:
+            steps.items |= {key: [code.tobytes().hex(), ["a"]] for key, code in zip(keys, codes, strict=True)}
+        finally:
+            disarm()
+        acknowledge(items=steps.items, in_doubt=sorted(in_doubt))
+    steps.index.close()
+
+
+def backed_up(root: Path) -> None:
+    """Back up an index while it grows; the backup is acknowledged by its name."""
+    from proxyhash.index.backup import backup
+
+    steps = Steps(root / "i", bits=BITS)
+    steps.add(40, 0, 0)
+    for turn in range(1, 4):
+        backup(steps.index, root / "backup")
+        acknowledge(items=steps.items, backup=steps.items)
+        steps.add(10, 100 * turn, turn)
+    steps.index.close()
+
+
+def check_backup(folder: Path, before: Sequence[Mark], following: Mark | None) -> None:
+    """Check that the backup can be restored to what was acknowledged, or to what the next step writes."""
+    from proxyhash.index.backup import restore
+
+    acknowledged = [mark["backup"] for mark in before if "backup" in mark]
+    possible = acknowledged[-1:] + ([following["backup"]] if following and "backup" in following else [])
+    if acknowledged or (folder / "backup").exists():
+        try:
+            restore(folder / "backup", folder / "restored")
+        except InputError:
+            assert not acknowledged
+        else:
+            with LocalIndex.open_folder(folder / "restored") as index:
+                assert not (problems := verify(index).problems), problems
+                found = contents(index)
+            assert found in possible, _difference(found, possible)
+    check_index(folder, before, following)
+
+
+WORKLOADS = {each.__name__: each for each in (small, large, shards, upgraded, migrated, failing, backed_up)}
 
 if __name__ == "__main__":
     WORKLOADS[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

@@ -20,6 +20,8 @@ import pytest
 from helpers.power.replay import VARIANTS, Disk, Kind, Operation, Tree, digest, read_log, read_tree, write_tree
 
 SOURCE = Path(__file__).with_name("record.c")
+WRITE, SYNC, NAME = 1, 2, 3  # kinds of operations that can fail, and modes of failure, as in record.c
+ONCE, STICKY, SHORT = 0, 1, 2
 Mark = dict[str, Any]
 Check = Callable[[Path, Sequence[Mark], Mark | None], None]
 """Checks a folder, given what was acknowledged before the cut, and what is acknowledged next (None at the end)."""
@@ -63,6 +65,17 @@ def acknowledge(**mark: Any) -> None:
     library = ctypes.CDLL(None)
     if hasattr(library, "power_mark"):
         library.power_mark(json.dumps(mark).encode())
+
+
+def arm(kind: int, nth: int, number: int = 0, mode: int = ONCE) -> None:
+    """Let the nth operation of a kind fail in this process, with a number of `errno`; 0 only counts."""
+    ctypes.CDLL(None).power_fail(ctypes.c_int(kind), ctypes.c_long(nth), ctypes.c_int(number), ctypes.c_int(mode))
+
+
+def disarm() -> int:
+    """Let all operations succeed again; return how many there were of the kind."""
+    count: int = ctypes.CDLL(None).power_fail(ctypes.c_int(0), ctypes.c_long(0), ctypes.c_int(0), ctypes.c_int(0))
+    return count
 
 
 @dataclass(frozen=True)
@@ -136,9 +149,8 @@ def check_cuts(recording: Recording, check: Check, *, seed: int, max_cuts: int |
                 seen.add(state)
                 problem = _problem(scratch / "state", tree, check, before, following)
                 if problem:
-                    failures.append(
-                        f"cut after operation {number} ({operation.kind.name}), {variant}, seed {seed}: {problem}"
-                    )
+                    cut = f"cut after operation {number} ({operation.kind.name}), {variant}, seed {seed}"
+                    failures.append(f"{cut}: {problem}")
     kinds = [operation.kind for operation in recording.operations]
     return Counts(_count_changes(recording), kinds.count(Kind.SYNC), len(chosen), len(seen), tuple(failures))
 
@@ -146,10 +158,8 @@ def check_cuts(recording: Recording, check: Check, *, seed: int, max_cuts: int |
 def _states(disks: list[Disk], seed: int, number: int) -> Iterator[tuple[str, Tree]]:
     for kind, disk in zip(("strict", "journaling"), disks, strict=True):
         for names, data in VARIANTS:
-            yield (
-                f"{kind} disk, names: {names}, data: {data}",
-                disk.tree(names, data, Random(f"{seed}/{number}/{kind}/{data}")),
-            )
+            random = Random(f"{seed}/{number}/{kind}/{data}")
+            yield f"{kind} disk, names: {names}, data: {data}", disk.tree(names, data, random)
 
 
 def _problem(folder: Path, tree: Tree, check: Check, before: list[Mark], following: Mark | None) -> str | None:
