@@ -1,6 +1,5 @@
 """Backups of an index: complete, incremental, consistent while others write or are killed; and restoring them."""
 
-import os
 import shutil
 import signal
 import sqlite3
@@ -183,7 +182,7 @@ def test_damaged_model_never_replaces_a_backup(tmp_path: Path, model: Path) -> N
     shutil.rmtree(tmp_path / "b" / "models")
     weights = model_dir(index.folder, str(index.model)) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
-    with pytest.raises(InputError, match="cannot be copied: .*damaged"):
+    with pytest.raises(InputError, match=r"cannot be copied: .*damaged"):
         backup(index, tmp_path / "b")
     assert not (tmp_path / "b" / "models" / str(index.model)).exists()
 
@@ -324,7 +323,7 @@ def test_existing_folder_is_replaced_only_on_request(index: LocalIndex, tmp_path
     (tmp_path / "photos" / "a.txt").touch()
     with pytest.raises(InputError, match="holds other things than an index"):
         restore(tmp_path / "b", tmp_path / "photos", replace=True)
-    assert os.listdir(tmp_path / "photos") == ["a.txt"]
+    assert [child.name for child in (tmp_path / "photos").iterdir()] == ["a.txt"]
     with pytest.raises(InputError, match="There is no index at"):
         restore(tmp_path / "photos", tmp_path / "r")
 

@@ -83,7 +83,7 @@ def backup(index: LocalIndex, destination: Path, progress: Progress = no_progres
     InputError
         If the index is damaged, or the folder holds anything else than an earlier backup of it; the folder is unchanged.
     """
-    _check_apart(index.folder, destination)
+    check_apart(index.folder, destination)
     _remove_leftovers(destination)
     with closing(Store(index.folder / FILE)) as source:  # its own connection: other threads go on
         for attempt in range(_ATTEMPTS):
@@ -117,11 +117,11 @@ def restore(backup: Path, destination: Path, *, replace: bool = False, progress:
     InputError
         If the backup is damaged, or the folder exists and is not to be replaced; the folder is unchanged.
     """
-    _check_apart(backup, destination)
+    check_apart(backup, destination)
     _remove_leftovers(destination)
-    if _is_used(destination) and not replace:
+    if is_used(destination) and not replace:
         raise InputError(f"{destination} exists; restore to another folder, or replace it with --replace.")
-    if _is_used(destination) and not (destination / FILE).is_file():
+    if is_used(destination) and not (destination / FILE).is_file():
         raise InputError(f"{destination} holds other things than an index; choose another folder.")
     with closing(Store(backup / FILE)) as source, source.reading():
         report = verify(LocalIndex(backup, source))
@@ -162,7 +162,7 @@ class _Copy:
                 if not locked:
                     raise InputError(f"Another process is writing to {destination}; wait until it is done and try again.")
                 self._continue(destination)
-        elif _is_used(destination):
+        elif is_used(destination):
             raise InputError(f"{destination} holds other things than a backup; choose another folder.")
         else:
             with ExitStack() as stack, atomic_folder(destination) as temporary:
@@ -290,7 +290,7 @@ class _Copy:
                 return
             with atomic_folder(target) as temporary:
                 shutil.copytree(origin, temporary, dirs_exist_ok=True)
-                _check_copy(temporary, info)
+                check_model_copy(temporary, info)
                 Calibration.load(temporary, info.bits)
             self.counts.models_copied += 1
         except (InputError, OSError) as error:
@@ -298,7 +298,7 @@ class _Copy:
             raise _ModelError(f"The model in {origin} cannot be copied: {reason}", version) from error
 
 
-def _check_copy(folder: Path, info: VersionInfo) -> None:
+def check_model_copy(folder: Path, info: VersionInfo) -> None:
     """Raise an InputError unless a folder holds the model of a version, complete and as it was written."""
     if info.config_sha256 is not None and config_sha256(folder) != info.config_sha256:
         raise InputError("its config.json is damaged.")
@@ -309,7 +309,7 @@ def _check_copy(folder: Path, info: VersionInfo) -> None:
 
 def _is_intact(folder: Path, info: VersionInfo) -> bool:
     try:
-        _check_copy(folder, info)
+        check_model_copy(folder, info)
     except (InputError, OSError):
         return False
     return True
@@ -326,7 +326,8 @@ def _renew_calibration(origin: Path, target: Path, bits: int) -> None:
             temporary.write_bytes(new)
 
 
-def _check_apart(one: Path, other: Path) -> None:
+def check_apart(one: Path, other: Path) -> None:
+    """Raise an InputError unless two folders are separate, so that one can be copied to the other."""
     first, second = one.resolve(), other.resolve()
     if first == second or first in second.parents or second in first.parents:
         raise InputError(f"{one} and {other} must be separate folders.")
@@ -334,7 +335,8 @@ def _check_apart(one: Path, other: Path) -> None:
         raise InputError(f"{other} is a file; choose a folder.")
 
 
-def _is_used(folder: Path) -> bool:
+def is_used(folder: Path) -> bool:
+    """Return whether a folder exists and holds anything."""
     return folder.is_dir() and any(folder.iterdir())
 
 

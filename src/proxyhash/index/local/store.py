@@ -234,7 +234,8 @@ class Store:
     def writing(self, generation: int | None = None) -> Iterator[int]:
         """Hold the write lock and yield the new generation; commit at the end, or roll back after an error.
 
-        The new generation is the next one, unless it is given, as for a backup, which has that of its index. After the commit, the durable counter of commits is raised. Then the transaction is acknowledged.
+        The new generation is the next one, unless it is given, as for a backup, which has that of its index. After the
+        commit, the durable counter of commits is raised. Then the transaction is acknowledged.
         """
         with self._lock, self._translate_errors():
             self._begin_writing()
@@ -291,6 +292,7 @@ class Store:
     def _connect(self) -> None:
         """Open the file, migrate an older format, and check that it is an index without lost commits."""
         self._file = _file_identity(self.path)
+        self._check_log()
         self._connection = connect(self.path, self._wait)
         self.times_opened += 1
         if self.value("PRAGMA application_id") != APPLICATION_ID:
@@ -300,6 +302,29 @@ class Store:
             self._connection, self._is_copy = migrated_copy(self._connection, self.path), True  # a read-only folder
         self._check_format()
         self._check_commits()
+
+    def _check_log(self) -> None:
+        """Raise if the end of the log is damaged.
+
+        The last connection that can write would delete the log when it is closed, and `salvage` finds commits after the
+        damage. So this is checked by a connection that can only read.
+        """
+        log = self.path.with_name(f"{self.path.name}-wal")
+        count = read_commits(self.path.parent)
+        if count is None or not log.is_file() or not log.stat().st_size:
+            return
+        try:
+            uri = f"{self.path.absolute().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True, timeout=self._wait)) as connection:
+                (generation,) = connection.execute("SELECT value FROM meta WHERE name = 'generation'").fetchone()
+        except (sqlite3.Error, TypeError):  # reported by the connection that can write
+            return
+        self._check_generation(generation, count)
+
+    def _check_generation(self, generation: int, count: CommitCount) -> None:
+        lost = count.generation - generation
+        if lost > 0:
+            self.raise_damaged(f"its last {lost:,} commits are lost, because its log was damaged or removed")
 
     def _migrate(self) -> bool:
         return migrate(self._connection, self.path, self._progress)
@@ -324,9 +349,7 @@ class Store:
             return
         if count.index_id != meta.index_id:
             self.raise_damaged("its file 'commits' belongs to another index")
-        if count.generation > meta.generation:
-            lost = count.generation - meta.generation
-            self.raise_damaged(f"its last {lost:,} commits are lost, because its log was damaged or removed")
+        self._check_generation(meta.generation, count)
 
     def _reconnect_if_replaced(self) -> None:
         """Open the file again if another one has taken its place. Never inside a transaction."""
