@@ -23,6 +23,15 @@ _META_1 = {"live": "active_version", "generation": "generation", "next": "next_i
 _VERSION_FIELDS = (1, 2, 4, 5, 6, 7, 8, 9)  # columns of `versions` in the order of `VersionInfo`
 
 
+def _scratch() -> sqlite3.Connection:
+    """Return a table of items that need not fit in memory; it is deleted when it is closed."""
+    connection = sqlite3.connect("", isolation_level=None)
+    connection.execute("PRAGMA journal_mode = OFF")
+    connection.execute("BEGIN")
+    connection.execute("CREATE TABLE items(item_id INTEGER PRIMARY KEY, key, labels, source, size, mtime_ns)")
+    return connection
+
+
 class CodeBlock(NamedTuple):
     """Item ids (n,) and codes (n, bytes) of an intact block, and the generation that wrote it."""
 
@@ -37,7 +46,7 @@ class IntactRows:
     """Rows that match their checksums. Release 0.1 had checksums of blocks only; its other rows need the right types."""
 
     legacy: bool
-    items: sqlite3.Connection = field(default_factory=lambda: _scratch())
+    items: sqlite3.Connection = field(default_factory=_scratch)
     meta: dict[str, Any] = field(default_factory=dict)
     versions: dict[int, VersionInfo] = field(default_factory=dict)
     sources: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -232,12 +241,3 @@ def _as_source(number: int, values: tuple[Any, ...], *, legacy: bool) -> tuple[s
     if len(values) != (3 if legacy else 4) or not all(isinstance(value, str) for value in values[1:3]):
         return None
     return values[1:3] if legacy or row_checksum(number, *values[1:3]) == values[3] else None  # type: ignore[return-value]
-
-
-def _scratch() -> sqlite3.Connection:
-    """Return a table of items that need not fit in memory; it is deleted when it is closed."""
-    connection = sqlite3.connect("", isolation_level=None)
-    connection.execute("PRAGMA journal_mode = OFF")
-    connection.execute("BEGIN")
-    connection.execute("CREATE TABLE items(item_id INTEGER PRIMARY KEY, key, labels, source, size, mtime_ns)")
-    return connection
