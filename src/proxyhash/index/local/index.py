@@ -23,6 +23,7 @@ from proxyhash.index.queries import EncodedQueries, QueriesLike, encode_items, e
 from proxyhash.index.results import AddResult, IndexInfo, Matches, build_matches
 from proxyhash.models.storage import config_sha256, fingerprint
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from proxyhash.index.folder_sync import FolderSync
@@ -47,14 +48,21 @@ class LocalIndex(Index):
 
     @classmethod
     def open_folder(
-        cls, folder: Path, *, model: "str | Path | Hasher | None" = None, bits: int | None = None, item_cache_size: int = 0
+        cls,
+        folder: Path,
+        *,
+        model: "str | Path | Hasher | None" = None,
+        bits: int | None = None,
+        item_cache_size: int = 0,
+        progress: Progress = no_progress,
     ) -> "LocalIndex":
         """Open the index in a folder, or create one there; see `Index.open`.
 
         Up to `item_cache_size` items are kept in memory after they were found, for a process that searches again and again.
+        `progress` is called while a file of an older release is migrated.
         """
         if (folder / FILE).is_file() and not _is_unfinished(folder / FILE):
-            index = cls(folder, Store(folder / FILE), item_cache_size=item_cache_size)
+            index = cls(folder, Store(folder / FILE, progress=progress), item_cache_size=item_cache_size)
             index._check(model, bits)
             return index
         if model is None and bits is None:

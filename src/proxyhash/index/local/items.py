@@ -168,7 +168,7 @@ class ItemCache:
 
     def __init__(self, store: Store, max_size: int) -> None:
         self._store, self._max_size = store, max_size
-        self._state: tuple[int, dict[int, Item]] = (-1, {})  # the generation of the index, and its items
+        self._state: tuple[tuple[int, int], dict[int, Item]] = ((-1, -1), {})  # the state of the index, and its items
 
     def __len__(self) -> int:
         """Return the number of cached items."""
@@ -176,14 +176,15 @@ class ItemCache:
 
     def get(self, item_ids: set[int], generation: int) -> Mapping[int, Item]:
         """Return the items of some ids, and perhaps others, in a transaction that sees this generation."""
-        cached_generation, items = self._state
+        cached_state, items = self._state
+        state = self._store.times_opened, generation  # a restored file may have the same generation
         missing = item_ids - items.keys()
-        if cached_generation != generation or len(items) + len(missing) > self._max_size:
+        if cached_state != state or len(items) + len(missing) > self._max_size:
             items, missing = {}, item_ids
         if missing:
             items.update(items_by_id(self._store, missing))
         if len(items) <= self._max_size:
-            self._state = generation, items
+            self._state = state, items
         return items
 
 
