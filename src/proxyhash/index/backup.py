@@ -15,13 +15,13 @@ import numpy as np
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.item_ids import UInt32s
 from proxyhash.index.local import blocks, items
-from proxyhash.index.local.connection import describe_error
+from proxyhash.index.local.connection import translate_error
 from proxyhash.index.local.index import FILE, UPGRADE_LOCK, LocalIndex
 from proxyhash.index.local.schema import item_checksum, row_checksum
 from proxyhash.index.local.store import WAIT_SECONDS, Store, VersionInfo, create_tables
 from proxyhash.index.maintenance import drop_unused_models, verify
-from proxyhash.index.model_store import model_dir
-from proxyhash.models.storage import CALIBRATION, check_files, config_sha256, fingerprint, read_config
+from proxyhash.index.model_store import check_model, model_dir
+from proxyhash.models.storage import CALIBRATION, check_files, read_config
 from proxyhash.utils.atomic_io import atomic_folder, atomic_write
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.locks import try_lock
@@ -178,7 +178,7 @@ class _Copy:
             with closing(sqlite3.connect(path, isolation_level=None)) as connection:
                 create_tables(connection, index_id)
         except sqlite3.Error as error:
-            raise InputError(describe_error(error, path)) from error
+            raise translate_error(error, path) from error
         self._copy_model(folder)
         with closing(Store(path)) as target:
             target.rows("PRAGMA journal_mode = OFF")  # the folder is dropped if this is stopped
@@ -300,10 +300,7 @@ class _Copy:
 
 def check_model_copy(folder: Path, info: VersionInfo) -> None:
     """Raise an InputError unless a folder holds the model of a version, complete and as it was written."""
-    if info.config_sha256 is not None and config_sha256(folder) != info.config_sha256:
-        raise InputError("its config.json is damaged.")
-    if fingerprint(folder) != info.model:
-        raise InputError("it is another model than its name says.")
+    check_model(folder, info)
     check_files(folder, read_config(folder)["sha256"])
 
 
@@ -361,5 +358,5 @@ def _write_lock(path: Path) -> Iterator[None]:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-                raise InputError(describe_error(error, path)) from error
+                raise translate_error(error, path) from error
         yield  # a damaged file cannot be locked, nor written

@@ -121,7 +121,7 @@ class LocalIndex(Index):
         if name is None:
             raise InputError(f"{self.folder} holds codes from elsewhere and has no model, so search it with codes.")
         if self._hasher is None or self._hasher_of != name:
-            check_model(self.folder, info)
+            check_model(model_dir(self.folder, name), info)
             self._hasher, self._hasher_of = load_hasher(model_dir(self.folder, name)), name
         return self._hasher
 

@@ -83,7 +83,7 @@ class IntactRows:
 
     def add_meta(self, cells: Iterable[Cell]) -> None:
         """Take the table `meta` from the rows of a page, if they are that."""
-        pairs: dict[Any, Any] = dict(cell.values for cell in cells if cell.row_id is None and len(cell.values) == 2)  # type: ignore[misc]
+        pairs: dict[Any, Any] = dict(cell.values for cell in cells if cell.row_id is None and len(cell.values) == 2)
         if self.legacy:
             if pairs.keys() == _META_1.keys() and all(isinstance(value, int) for value in pairs.values()):
                 self.meta = {_META_1[name]: value for name, value in pairs.items()}
@@ -240,4 +240,4 @@ def _as_version(number: int, values: tuple[Any, ...], *, legacy: bool) -> Versio
 def _as_source(number: int, values: tuple[Any, ...], *, legacy: bool) -> tuple[str, str] | None:
     if len(values) != (3 if legacy else 4) or not all(isinstance(value, str) for value in values[1:3]):
         return None
-    return values[1:3] if legacy or row_checksum(number, *values[1:3]) == values[3] else None  # type: ignore[return-value]
+    return values[1:3] if legacy or row_checksum(number, *values[1:3]) == values[3] else None
