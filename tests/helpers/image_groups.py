@@ -40,7 +40,7 @@ class ImageGroups:
 
     def __len__(self) -> int:
         """Return the number of groups."""
-        return self.codes.shape[1]
+        return int(self.codes.shape[1])
 
     def root(self, group: int) -> Path:
         """Return the folder of a group's images."""

@@ -141,7 +141,7 @@ def test_processes_see_whole_changes_during_compact_and_backup(memory_folder: Pa
 
 def wait_until_all_work(site: Site, names: Sequence[str]) -> None:
     """Wait until each process has done something."""
-    events, seen = Events(site), set()
+    events, seen = Events(site), set[str]()
     until = time.monotonic() + 60
     while seen != set(names):
         assert time.monotonic() < until, f"Only {seen} began."
@@ -186,7 +186,7 @@ def test_processes_that_open_an_index_of_release_0_1_at_once_give_its_answers(tm
     for reader in readers:
         assert reader.stdout is not None
         assert reader.stdout.readline() == "ready\n"
-    answers = [reader.communicate("begin\n")[0].splitlines() for reader in readers]  # type: ignore[var-annotated]
+    answers = [reader.communicate("begin\n")[0].splitlines() for reader in readers]
     assert [reader.returncode for reader in readers] == [0, 0]
     nearest = [[matches["distances"], matches["keys"]] for matches in expected["nearest"]]
     assert [[json.loads(line) for line in lines] for lines in answers] == [[nearest] * 3] * 2
