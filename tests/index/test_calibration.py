@@ -1,5 +1,7 @@
 """Calibration, and queries without a match."""
 
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,8 @@ from helpers.models import rewrite_json
 from proxyhash import InputError
 from proxyhash.index import Calibration, calibrate
 from proxyhash.index.local.index import LocalIndex
-from proxyhash.index.model_store import model_dir
+from proxyhash.index.model_store import copy_model, model_dir
+from proxyhash.models.hasher import Hasher
 
 
 def test_precision_is_the_share_of_alike_pairs_and_never_rises() -> None:
@@ -84,3 +87,17 @@ def test_distant_queries_have_no_match(tmp_path: Path, model: Path) -> None:
         assert near[0].expected_precision == pytest.approx(1 - 3 / 32)
         assert index.search(np.array([[7, 0, 0, 0]], np.uint8), threshold=0.95)[0].matched is False
         assert index.info().calibrated
+
+
+def test_calibration_in_an_index_is_replaced_as_a_whole(tmp_path: Path, model: Path) -> None:
+    """A file that is written in place would be torn by a loss of power."""
+    folder = Path(shutil.copytree(model, tmp_path / "model"))
+    (tmp_path / "i").mkdir()
+    target = model_dir(tmp_path / "i", copy_model(Hasher.load(folder), tmp_path / "i")) / "calibration.json"
+    for content in ("first", "second"):
+        (folder / "calibration.json").write_text(content)
+        copy_model(Hasher.load(folder), tmp_path / "i")
+        assert target.read_text() == content
+        if content == "first":
+            os.link(target, tmp_path / "same file")
+    assert (tmp_path / "same file").read_text() == "first"

@@ -113,3 +113,14 @@ def test_damaged_line_of_the_log_is_refused(tmp_path: Path) -> None:
     for read in (lambda: checkpoints.best_epoch_metrics(8), lambda: checkpoints.restore(state)):
         with pytest.raises(InputError, match=r"Line 1 of .*log.jsonl is damaged: it does not match its checksum; start"):
             read()
+
+
+def test_resume_without_a_checkpoint_starts_a_new_log(tmp_path: Path) -> None:
+    """The power was lost in the first epoch: its line is torn, and there is no checkpoint yet."""
+    trainer = small_trainer(tmp_path)
+    state = TrainerState(trainer.model, build_optimizer(trainer.model, trainer.optim))
+    (tmp_path / LOG).write_bytes(b'{"epoch": 1, "ma\0\0\0\0\n')
+    checkpoints = CheckpointManager(tmp_path)
+    checkpoints.restore(state)
+    checkpoints.log_epoch({"epoch": 1, "map": 0.5})
+    assert checkpoints.best_epoch_metrics(16)["epoch"] == 1

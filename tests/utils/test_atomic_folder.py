@@ -1,10 +1,11 @@
+import errno
 import stat
 from pathlib import Path
 
 import pytest
 
 from proxyhash.utils import atomic_io
-from proxyhash.utils.atomic_io import atomic_folder, umask
+from proxyhash.utils.atomic_io import atomic_folder, atomic_write, umask
 from proxyhash.utils.errors import InputError
 
 
@@ -52,3 +53,18 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
             (temporary / "new").write_text("")
     assert (tmp_path / "file").read_text() == "kept"
     assert [child.name for child in tmp_path.iterdir()] == ["file"]
+
+
+def test_error_about_a_file_that_is_read_stays_as_it_is(tmp_path: Path) -> None:
+    for writer in (atomic_write, atomic_folder):
+        with pytest.raises(FileNotFoundError), writer(tmp_path / "new"):
+            (tmp_path / "absent").read_text()
+    assert not list(tmp_path.iterdir())
+
+
+def test_write_that_the_system_refuses_is_one_sentence(tmp_path: Path) -> None:
+    for writer in (atomic_write, atomic_folder):
+        with pytest.raises(InputError, match=r"Cannot write .*new: Input/output error\.$"), writer(tmp_path / "new"):
+            raise OSError(errno.EIO, "as the system says it")
+        with pytest.raises(InputError, match=r"new: no space is left on its disk"), writer(tmp_path / "new"):
+            raise RuntimeError("I/O error: No space left on device (os error 28)")  # as safetensors says it

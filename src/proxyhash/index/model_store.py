@@ -10,7 +10,7 @@ from proxyhash.index.calibration import FILE as CALIBRATION
 from proxyhash.index.local.store import VersionInfo
 from proxyhash.models.storage import CONFIG, config_sha256, fingerprint
 from proxyhash.proxies import ProxySet
-from proxyhash.utils.atomic_io import atomic_folder
+from proxyhash.utils.atomic_io import atomic_folder, atomic_write
 from proxyhash.utils.errors import DamagedError, InputError
 
 if TYPE_CHECKING:
@@ -72,5 +72,6 @@ def _copy_folder(folder: Path, index: Path) -> str:
         with atomic_folder(target) as temporary:
             shutil.copytree(folder, temporary, dirs_exist_ok=True)
     elif (folder / CALIBRATION).is_file() and folder.resolve() != target.resolve():  # calibrated since
-        shutil.copy2(folder / CALIBRATION, target / CALIBRATION)
+        with atomic_write(target / CALIBRATION) as temporary:
+            shutil.copyfile(folder / CALIBRATION, temporary)
     return name

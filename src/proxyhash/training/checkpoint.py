@@ -1,6 +1,7 @@
 """Run folder: settings, log and checkpoints of a training run."""
 
 import json
+import math
 import pickle
 import zipfile
 from collections.abc import Iterator
@@ -137,8 +138,11 @@ class CheckpointManager:
         names = ("map", "accuracy", "binarization_error")
         return {"epoch": best["epoch"]} | {name: best[f"{name}_{bits}"] for name in names if f"{name}_{bits}" in best}
 
-    def _log(self) -> list[tuple[bytes, dict[str, Any]]]:
-        """Return the lines of the log and their content; an incomplete last line of a killed run is left out."""
+    def _log(self, repeated_after: float = math.inf) -> list[tuple[bytes, dict[str, Any]]]:
+        """Return the lines of the log and their content; an incomplete last line of a killed run is left out.
+
+        A loss of power can also tear a line inside. Such a last line is left out too, if its epoch will be repeated.
+        """
         path = self.path / LOG
         lines = split_json_lines(path.read_bytes()) if path.is_file() else []
         entries = []
@@ -148,13 +152,15 @@ class CheckpointManager:
                 float(entry["epoch"])
                 entries.append((line, entry))
             except (ValueError, KeyError, TypeError) as error:
+                if number == len(lines) and repeated_after <= (entries[-1][1]["epoch"] if entries else 0):
+                    break
                 raise InputError(f"Line {number} of {path} is damaged: {error}; {ADVICE}.") from error
         return entries
 
     def _drop_log_after(self, epoch: int) -> None:
-        """Remove log lines of epochs that will be repeated, and an incomplete last line."""
+        """Remove log lines of epochs that will be repeated, and a torn last line."""
         if self.can_write and (self.path / LOG).is_file():
-            kept = [line + b"\n" for line, entry in self._log() if entry["epoch"] <= epoch]
+            kept = [line + b"\n" for line, entry in self._log(epoch) if entry["epoch"] <= epoch]
             with atomic_write(self.path / LOG) as temporary:
                 temporary.write_bytes(b"".join(kept))
 

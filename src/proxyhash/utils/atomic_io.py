@@ -42,7 +42,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     except IsADirectoryError as error:
         raise InputError(f"Cannot write {path}: it is a folder.") from error
     except Exception as error:
-        _raise_as_input_error(error, path)
+        _raise_as_input_error(error, path, temporary)
         raise
     finally:
         with suppress(OSError):
@@ -69,7 +69,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         _swap(temporary, path)
         sync_folder(path.parent)  # before files of the old folder are deleted
     except Exception as error:
-        _raise_as_input_error(error, path)
+        _raise_as_input_error(error, path, temporary)
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # the old folder after a swap, or the incomplete new one
@@ -172,16 +172,13 @@ def _reason(error: BaseException, path: Path) -> str | None:
     return "its disk refused the data" if "failed writing file" in str(error) else None  # torch
 
 
-def _raise_as_input_error(error: Exception, path: Path) -> None:
+def _raise_as_input_error(error: Exception, path: Path, temporary: Path) -> None:
     """Raise an `InputError` if the system refused a write to `path`; return if the error has another cause."""
-    if isinstance(error, OSError) and error.filename is not None and not _is_in(error.filename, path.parent):
+    name = error.filename if isinstance(error, OSError) else None
+    if isinstance(name, str | bytes) and not Path(os.fsdecode(name)).is_relative_to(temporary):
         return  # about a file that the block reads
     if not isinstance(error, InputError) and (reason := _reason(error, path)) is not None:
         raise InputError(f"Cannot write {path}: {reason}.") from error
-
-
-def _is_in(name: object, folder: Path) -> bool:
-    return isinstance(name, str | bytes) and Path(os.fsdecode(name)).is_relative_to(folder)
 
 
 def _swap(new: Path, path: Path) -> None:
