@@ -237,7 +237,7 @@ def list_file(folder: Path, name: str) -> None:
         (lambda f: rewrite(f, backbone=["convnet"]), "backbone must be a name."),
         (lambda f: rewrite(f, class_names=[1, 2]), "class_names must be a list of names."),
         (lambda f: rewrite(f, class_names="cats"), "class_names must be a list of names."),
-        (lambda f: rewrite(f, metadata=7), "is not a model that can be read: "),
+        (lambda f: rewrite(f, metadata=7), "config.json: metadata must be a table, not 7."),
         (lambda f: rewrite(f, transform=[1]), "transform must be a table, not [1]."),
         (lambda f: rewrite_transform(f, size=0), "transform.size must be a whole number from 1 to 4096, not 0."),
         (lambda f: rewrite_transform(f, size=-5), "transform.size must be a whole number from 1 to 4096, not -5."),

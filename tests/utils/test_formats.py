@@ -24,6 +24,12 @@ def test_a_file_without_a_checksum_is_read() -> None:
     assert parse_json(json.dumps({"a": 1}).encode(), PATH) == {"a": 1}
 
 
+def test_a_file_that_lost_its_checksum_is_refused() -> None:
+    text = dump_json({"requires": "0.2"}).replace("sha256_of_content", "sha256_of_contens")
+    with pytest.raises(InputError, match="its content does not match its checksum"):
+        parse_json(text.encode(), PATH)
+
+
 @pytest.mark.parametrize("depth", [200, 900, 2_000, 100_000])
 def test_deep_nesting_is_read_or_refused(depth: int) -> None:
     deep = b"[" * depth + b"]" * depth

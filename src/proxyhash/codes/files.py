@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import MAX_BITS, Packed, pack
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.formats import RELEASE, REQUIRES, check_format, parse_json
+from proxyhash.utils.formats import RELEASE, REQUIRES, check_format
 from proxyhash.utils.validation import shorten
 
 FORMAT = "proxyhash.codes/1"
@@ -127,7 +127,7 @@ def _check_own(arrays: dict[str, NDArray[Any]], path: Path) -> None:
     header = arrays.get(HEADER)
     if header is None or SHA256 not in arrays or header.ndim or header.dtype.kind != "U":
         return
-    fields = parse_json(str(header).encode(), path)
+    fields = json.loads(str(header))
     if isinstance(fields, dict) and str(fields.get("format")).startswith("proxyhash.codes/"):
         check_format(path, fields["format"], (FORMAT,), fields.get(REQUIRES))
         if str(arrays.pop(SHA256)) != arrays_sha256(arrays):

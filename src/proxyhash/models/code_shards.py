@@ -82,7 +82,7 @@ def read_shard(path: Path) -> CodeShard:
         expected = str(arrays.pop("sha256"))
         header = upgrade_shard_header(json.loads(str(arrays[HEADER if HEADER in arrays else SHARD_HEADER])))
         is_intact = arrays_sha256(arrays) == expected
-        labels = [tuple(json.loads(text)) for text in arrays["label_lists"].tolist()] if is_intact else []
+        labels = [_labels(text) for text in arrays["label_lists"].tolist()] if is_intact else []
         codes, keys = arrays["codes"], arrays["keys"].tolist()
     except InputError:
         raise
@@ -98,6 +98,13 @@ def read_shard(path: Path) -> CodeShard:
 
 def _texts(texts: Sequence[str]) -> NDArray[np.str_]:
     return np.array(texts, dtype=np.str_) if texts else np.zeros(0, "U1")
+
+
+def _labels(text: str) -> tuple[str, ...]:
+    labels = json.loads(text)
+    if not isinstance(labels, list):
+        raise TypeError("labels are a list")
+    return tuple(labels)
 
 
 def _check(shard: CodeShard, path: Path) -> CodeShard:

@@ -39,7 +39,7 @@ from proxyhash.models.storage import (
 )
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.atomic_io import atomic_folder, checksum
-from proxyhash.utils.config import from_mapping
+from proxyhash.utils.config import check_table, from_mapping
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 from proxyhash.utils.formats import RELEASE, REQUIRES, dump_json
 from proxyhash.utils.progress import Progress, no_progress
@@ -227,7 +227,7 @@ class Hasher:
         check_files(folder, config.get("sha256"))
         try:
             transform, network = _read_transform(config, folder), _read_network(config, folder)
-            names, metadata = _read_names(config, folder), dict(config["metadata"])
+            names, metadata = _read_names(config, folder), _read_metadata(config, folder)
         except (OSError, SafetensorError, ValueError, *_WRONG_CONTENT) as error:
             if isinstance(error, InputError):
                 raise
@@ -288,6 +288,12 @@ def _read_names(config: dict[str, Any], folder: Path) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InputError(f"{folder / CONFIG}: class_names must be a list of names.")
     return tuple(names)
+
+
+def _read_metadata(config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    metadata = config["metadata"]
+    check_table(f"{folder / CONFIG}: metadata", metadata)
+    return dict(metadata)
 
 
 def _read_network(config: dict[str, Any], folder: Path) -> HashNetwork:

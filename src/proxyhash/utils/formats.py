@@ -68,7 +68,7 @@ def dump_json(content: Mapping[str, Any]) -> str:
 
 
 def parse_json(text: bytes, path: Path) -> Any:
-    """Return the content of a JSON file; if it has a checksum, that is checked and left out.
+    """Return the content of a JSON file; its checksum is checked and left out. Files of release 0.1 have none.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def parse_json(text: bytes, path: Path) -> Any:
     try:
         content = json.loads(text)
         expected = content.pop(_SHA256, None) if isinstance(content, dict) else None
-        is_intact = expected is None or expected == _digest(content)
+        is_intact = not _has_checksum(content) if expected is None else expected == _digest(content)
     except RecursionError:
         raise InputError(f"{path} is damaged: {_MAX_DEPTH_MESSAGE}.") from None
     except ValueError as error:  # also of bytes that are not UTF-8, and of integers with too many digits
@@ -95,6 +95,11 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise InputError(f"Cannot read {path}: {error.strerror}.") from error
     return parse_json(text, path)
+
+
+def _has_checksum(content: Any) -> bool:
+    """Return whether a file was written with a checksum: those that name the release they need were."""
+    return isinstance(content, dict) and REQUIRES in content
 
 
 def _digest(content: Mapping[str, Any]) -> str:
