@@ -190,3 +190,23 @@ def test_code_of_an_item_is_returned(tmp_path: Path) -> None:
         np.testing.assert_array_equal(index.code("item/00017"), stored[17:18])
         with pytest.raises(InputError, match="has no item nope"):
             index.code("nope")
+
+
+def test_items_at_and_beyond_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = clustered_codes(1, 8, 0)
+    with local_index(tmp_path / "i") as index:
+        index.add(code, ["é" * 32_767 + "a"], [("x" * 999_996,)])
+        assert len(index.search(code, 1)[0][0].key.encode()) == 65_535
+        with pytest.raises(InputError, match="A key has at most 65,535 bytes"):
+            index.add(code, ["é" * 32_768])
+        with pytest.raises(InputError, match="labels of an item have at most 1,000,000 bytes"):
+            index.add(code, ["a"], [("x" * 999_997,)])
+        monkeypatch.setattr(transactions, "MAX_ITEM_ID", 3)
+        index.add(code, ["b"])
+        with pytest.raises(InputError, match="An index holds at most 3 items, counting those that were replaced or removed"):
+            index.add(clustered_codes(2, 8, 0), ["c", "d"])
+        assert (len(index), verify(index).problems) == (2, ())
+    widest = codes.pack(np.ones((1, 4096), bool))
+    with local_index(tmp_path / "widest", 4096) as index:
+        index.add(widest, ["a"])
+        assert index.search(widest, 1)[0][0].distance == 0

@@ -127,7 +127,7 @@ def compact(index: LocalIndex) -> tuple[int, int]:
             _fill_blocks(store, version, generation)
             store.run("DELETE FROM sources WHERE number NOT IN (SELECT DISTINCT source FROM items WHERE source IS NOT NULL)")
         if store.active_info().num_codes >= MIN_CODES_FOR_CLUSTERS:
-            transactions.recluster(store, np.zeros((0, (index.bits + 7) // 8), np.uint8), index.proxy_codes())
+            transactions.recluster(store, None, index.proxy_codes)
         store.vacuum()
         if no_upgrade:
             drop_unused_models(index)

@@ -36,8 +36,7 @@ def upgrade(
         if not locked:
             raise InputError(f"Another process is upgrading {index.folder}; wait until it is done, or stop it.")
         moved = Upgrade(index, hasher, skipped, drop_unreadable, on_progress).run()
-        nothing = np.zeros((0, (index.bits + 7) // 8), np.uint8)
-        transactions.recluster_if_grown(index.store, nothing, index.proxy_codes)
+        transactions.recluster_if_grown(index.store, None, index.proxy_codes)
         drop_unused_models(index)
     return moved
 

@@ -116,14 +116,20 @@ class LocalIndex(Index):
     @property
     def hasher(self) -> "Hasher":
         """Return the model, from the copy in the index."""
-        info = self.store.active_info()
-        name = info.model
-        if name is None:
-            raise InputError(f"{self.folder} holds codes from elsewhere and has no model, so search it with codes.")
-        if self._hasher is None or self._hasher_of != name:
-            check_model(model_dir(self.folder, name), info)
-            self._hasher, self._hasher_of = load_hasher(model_dir(self.folder, name)), name
-        return self._hasher
+        while True:
+            info = self.store.active_info()
+            if info.model is None:
+                raise InputError(f"{self.folder} holds codes from elsewhere and has no model, so search it with codes.")
+            if self._hasher is not None and self._hasher_of == info.model:
+                return self._hasher
+            folder = model_dir(self.folder, info.model)
+            try:
+                check_model(folder, info)
+                self._hasher, self._hasher_of = load_hasher(folder), info.model
+            except InputError:
+                if self.model == info.model:
+                    raise
+                # An upgrade has just ended, and removed the old model.
 
     @property
     def calibration(self) -> Calibration | None:
@@ -196,7 +202,7 @@ class LocalIndex(Index):
             except InputError:
                 if self.store.active_version == version:
                     raise
-                continue  # the model was removed by an upgrade
+                continue  # an upgrade ended between two steps
             snapshot = self.snapshots.latest()
             if snapshot.version == version:
                 return encoded, snapshot

@@ -16,6 +16,8 @@ from proxyhash.index.local.store import Store
 from proxyhash.utils.errors import InputError
 
 _VALUES_PER_QUERY = 10_000  # in one statement of SQLite
+MAX_KEY_BYTES = 65_535  # in UTF-8
+MAX_LABEL_BYTES = 1_000_000  # of all labels of an item, as JSON
 
 Labels = Sequence[Sequence[str] | str | None]
 """Labels of items: one label, several, or None for each."""
@@ -241,6 +243,9 @@ def check_keys(keys: Sequence[str], count: int) -> None:
         raise InputError(f"A key must be valid text: {error.reason}.") from None
     if not all(keys):
         raise InputError("A key may not be empty.")
+    for key in keys:
+        if len(key) > MAX_KEY_BYTES // 4 and len(key.encode()) > MAX_KEY_BYTES:
+            raise InputError(f"A key has at most {MAX_KEY_BYTES:,} bytes; {key[:50]}... has {len(key.encode()):,}.")
     hashes = np.sort(np.fromiter(map(hash, keys), np.int64, len(keys)))
     if (hashes[1:] == hashes[:-1]).any() and len(set(keys)) < len(keys):
         twice = sorted(keys)
@@ -261,7 +266,9 @@ def labels_to_json(labels: Labels) -> list[str | None]:
     for label in labels:
         key = label if isinstance(label, str) or label is None else tuple(label)
         if key not in texts:
-            texts[key] = json.dumps([key] if isinstance(key, str) else key, ensure_ascii=False)
+            texts[key] = text = json.dumps([key] if isinstance(key, str) else key, ensure_ascii=False)
+            if len(text) > MAX_LABEL_BYTES // 4 and len(text.encode()) > MAX_LABEL_BYTES:
+                raise InputError(f"The labels of an item have at most {MAX_LABEL_BYTES:,} bytes; {text[:50]}... have more.")
         out.append(texts[key])
     return out
 

@@ -136,27 +136,33 @@ def active_centroids(store: Store) -> tuple[int, Packed | None]:
         return version, store.centroids(version)
 
 
-def recluster_if_grown(store: Store, incoming: Packed, proxies: Callable[[], Packed | None]) -> None:
+def recluster_if_grown(store: Store, incoming: Packed | None, proxies: Callable[[], Packed | None]) -> None:
     """Choose centroids before codes are added, if the index becomes large, or much larger than when they were chosen."""
     info = store.active_info()
-    if info.num_codes + len(incoming) >= max(MIN_CODES_FOR_CLUSTERS, RECLUSTER_GROWTH * info.clustered_at):
-        recluster(store, incoming, proxies())
+    count = info.num_codes + (0 if incoming is None else len(incoming))
+    if count >= max(MIN_CODES_FOR_CLUSTERS, RECLUSTER_GROWTH * info.clustered_at):
+        recluster(store, incoming, proxies)
 
 
-def recluster(store: Store, incoming: Packed, proxies: Packed | None) -> float:
-    """Choose centroids for stored and incoming codes, assign every stored code again; return the scan fraction."""
+def recluster(store: Store, incoming: Packed | None, proxies: Callable[[], Packed | None]) -> None:
+    """Choose centroids for stored and incoming codes, and assign every stored code again.
+
+    `proxies` is called in the transaction, so that an upgrade cannot change the model meanwhile.
+    """
     with store.writing() as generation:
-        version = store.active_version
-        infos = blocks.list_blocks(store, version)
-        count = sum(info.size for info in infos.values())
-        sample = _sample(store, version, incoming, count)
-        chosen = choose_centroids(sample, count + len(incoming), proxies)
-        store.set_centroids(version, chosen.codes, count + len(incoming))
-        for number in infos:
+        version, info = store.active_version, store.active_info()
+        width = (info.bits + 7) // 8
+        if incoming is None or incoming.shape[1] != width:  # codes of another model, which will be refused
+            incoming = np.zeros((0, width), np.uint8)
+        count = info.num_codes + len(incoming)
+        if not count:
+            return
+        chosen = choose_centroids(_sample(store, version, incoming, info.num_codes), count, proxies())
+        store.set_centroids(version, chosen.codes, count)
+        for number in blocks.list_blocks(store, version):
             block = blocks.read_block(store, version, number)
             clustered = block.with_clusters(assign_clusters(block.codes, chosen.codes))
             blocks.write_block(store, version, number, clustered, generation)
-    return chosen.scan_fraction
 
 
 def _sample(store: Store, version: int, incoming: Packed, count: int) -> Packed:
