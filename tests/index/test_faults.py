@@ -18,8 +18,11 @@ import pytest
 
 from helpers.codes import clustered_codes, make_keys
 from proxyhash import Index, InputError, codes
+from proxyhash.index.local import commits, store
 from proxyhash.index.local.blocks import list_blocks, read_blocks
+from proxyhash.index.local.commits import CommitCount
 from proxyhash.index.local.index import FILE, LocalIndex
+from proxyhash.index.local.schema import FIRST_GENERATION
 from proxyhash.index.local.store import Store
 from proxyhash.index.maintenance import verify
 
@@ -90,6 +93,24 @@ def kill_at_random(folder: Path, times: int) -> None:
 
 def test_killed_writer_leaves_complete_batches(tmp_path: Path) -> None:
     kill_at_random(tmp_path / "i", 3)
+
+
+def test_index_opens_after_a_kill_between_its_first_commit_and_the_counter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_commits(folder: Path, count: CommitCount) -> None:
+        if count.generation > FIRST_GENERATION:
+            raise KeyboardInterrupt
+        commits.write_commits(folder, count)
+
+    index = LocalIndex.open_folder(tmp_path / "i", bits=64)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(store, "write_commits", write_commits)
+        index.add(clustered_codes(5, 8, 0), make_keys(5))
+    index.close()
+    with LocalIndex.open_folder(tmp_path / "i") as index:
+        assert len(index) == 5
+        assert verify(index).ok
 
 
 @pytest.mark.slow

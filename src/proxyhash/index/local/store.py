@@ -248,6 +248,10 @@ class Store:
             try:
                 self._connection.execute(f"PRAGMA cache_size = {_WRITE_CACHE}")
                 meta = self.meta()
+                if (
+                    meta.generation == FIRST_GENERATION
+                ):  # a kill after the first commit must not leave a file without counter
+                    write_commits(self.path.parent, CommitCount(meta.index_id, meta.generation))
                 generation = meta.generation + 1 if generation is None else generation
                 self.set_meta(generation=generation)
                 yield generation
