@@ -21,7 +21,7 @@ def dump_json_line(content: dict[str, Any]) -> bytes:
     """Return an object as one line, whose last field is the CRC-32 of the line without that field.
 
     >>> dump_json_line({"epoch": 1})
-    b'{"epoch": 1, "crc32": 2283943466}\\n'
+    b'{"epoch": 1, "crc32": 2492569672}\\n'
     """
     line = json.dumps(content).encode()
     return line[:-1] + f', "crc32": {zlib.crc32(line)}}}\n'.encode()
@@ -73,7 +73,10 @@ def append_json_line(path: Path, content: dict[str, Any]) -> None:
 def split_json_lines(content: bytes) -> list[bytes]:
     """Return the lines of a file; an incomplete last line is left out."""
     *lines, last = content.split(b"\n")
-    return [*lines, last] if _is_json(last) else lines
+    for complete in (last, last[:-1]):  # without its line break, or with a damaged one
+        if _is_json(complete):
+            return [*lines, complete]
+    return lines
 
 
 @contextmanager
@@ -100,6 +103,9 @@ def _end_last_line(handle: IO[bytes]) -> None:
     if last.endswith(b"\n") or not last:
         return
     if _is_json(last):
+        handle.write(b"\n")
+    elif _is_json(last[:-1]):  # its line break is damaged
+        handle.truncate(start + len(last) - 1)
         handle.write(b"\n")
     else:
         handle.truncate(start)
