@@ -89,7 +89,7 @@ def read_code_file(path: str | Path, required: Sequence[str] = ("codes",)) -> Co
     return CodeFile(packed_codes, bits, labels, None if keys is None else [str(key) for key in keys])
 
 
-def _read_bits(array: NDArray[Any], width: int, path: Path) -> int:
+def _read_bits(array: NDArray[Any], width: int, path: str | Path) -> int:
     """Return the number of bits of codes of `width` bytes."""
     if array.size != 1 or array.dtype.kind not in "iuf" or not np.isfinite(array).all() or array.item() % 1:
         raise InputError(f"{path}: bits must be one whole number, not {shorten(array.tolist())}.")
