@@ -135,6 +135,15 @@ def test_changed_record_is_left_out_with_a_warning(tmp_path: Path) -> None:
         assert read_records(tmp_path) == [OTHER]
 
 
+def test_last_record_with_a_damaged_line_break_is_kept(tmp_path: Path) -> None:
+    RecordStore(tmp_path).append(RECORD)
+    path = tmp_path / RECORDS_FILE
+    path.write_bytes(path.read_bytes()[:-1] + b"\x0e")
+    assert read_records(tmp_path) == [RECORD]
+    RecordStore(tmp_path).append(OTHER)
+    assert read_records(tmp_path) == [RECORD, OTHER]
+
+
 def test_record_without_a_checksum_is_read(tmp_path: Path) -> None:
     (tmp_path / RECORDS_FILE).write_text(json.dumps(RECORD.as_dict()) + "\n")
     assert read_records(tmp_path) == [RECORD]

@@ -5,6 +5,7 @@ import pickle
 import shutil
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,6 +17,7 @@ from proxyhash.models.hasher import Hasher
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.errors import InputError
 
+WRONG: list[Any] = [None, 0, -1, 1.5, "a", "", [], [[]], {"a": 1}, {"a": {"a": []}}, 10**400]
 FLOATS = {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}
 
 
@@ -97,7 +99,7 @@ def test_other_files_are_not_read_by_their_listed_names(model: Path, name: str) 
     [
         (field, value)
         for field in ("format", "backbone", "head", "transform", "class_names", "sha256", "metadata")
-        for value in (None, 0, -1, 1.5, "a", "", [], [[]], {"a": 1}, {"a": {"a": []}}, 10**400)
+        for value in WRONG
         if (field, value)
         not in (("metadata", {"a": 1}), ("metadata", {"a": {"a": []}}), ("metadata", []), ("class_names", []))
     ],

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from proxyhash.utils.validation import shorten
 FORMAT = "proxyhash.codes/1"
 HEADER, SHA256 = "header", "sha256"  # arrays that only files of this package have
 MAX_UNPACKED, MAX_RATIO = 1 << 30, 50  # a file that unpacks to more bytes, and to so many times its size, is a bomb
+
+_END_SIZE = 22  # bytes of the last record of a zip file, which counts the members
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +89,7 @@ def read_code_file(path: str | Path, required: Sequence[str] = ("codes",)) -> Co
     return CodeFile(packed_codes, bits, labels, None if keys is None else [str(key) for key in keys])
 
 
-def _read_bits(array: NDArray[Any], width: int, path: Path) -> int:
+def _read_bits(array: NDArray[Any], width: int, path: str | Path) -> int:
     """Return the number of bits of codes of `width` bytes."""
     if array.size != 1 or array.dtype.kind not in "iuf" or not np.isfinite(array).all() or array.item() % 1:
         raise InputError(f"{path}: bits must be one whole number, not {shorten(array.tolist())}.")
@@ -115,9 +118,16 @@ def arrays_sha256(arrays: Mapping[str, Any]) -> str:
 
 
 def check_unpacked_size(path: Path) -> None:
-    """Raise an `InputError` for a zip file that is small and unpacks to more than memory may hold."""
+    """Raise an `InputError` for a zip file that is small and unpacks to more than memory may hold, or lacks members."""
     with zipfile.ZipFile(path) as archive:
-        unpacked = sum(member.file_size for member in archive.infolist())
+        members = archive.infolist()
+    # One wrong length in the list of members hides those after it; zipfile does not compare their number.
+    with path.open("rb") as handle:
+        handle.seek(-min(_END_SIZE, path.stat().st_size), os.SEEK_END)
+        end = handle.read()
+    if end[:4] == b"PK\5\6" and int.from_bytes(end[10:12], "little") not in (len(members), 0xFFFF):
+        raise InputError(f"{path} is damaged: some of its members cannot be found.")
+    unpacked = sum(member.file_size for member in members)
     if unpacked > max(MAX_UNPACKED, MAX_RATIO * path.stat().st_size):
         raise InputError(f"{path} unpacks to {unpacked:,} bytes, far more than its size, and is not read.")
 

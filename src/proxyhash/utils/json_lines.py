@@ -23,7 +23,7 @@ def dump_json_line(content: dict[str, Any]) -> bytes:
     """Return an object as one line, whose last field is the CRC-32 of the line without that field.
 
     >>> dump_json_line({"epoch": 1})
-    b'{"epoch": 1, "crc32": 2283943466}\\n'
+    b'{"epoch": 1, "crc32": 2492569672}\\n'
     """
     line = json.dumps(content).encode()
     return line[:-1] + f', "crc32": {zlib.crc32(line)}}}\n'.encode()
@@ -71,7 +71,10 @@ def append_json_line(path: Path, content: dict[str, Any]) -> None:
 def split_json_lines(content: bytes) -> list[bytes]:
     """Return the lines of a file; an incomplete last line is left out."""
     *lines, last = content.split(b"\n")
-    return [*lines, last] if _is_json(last) else lines
+    for complete in (last, last[:-1]):  # without its line break, or with a damaged one
+        if _is_json(complete):
+            return [*lines, complete]
+    return lines
 
 
 def _append(handle: FileIO, line: bytes) -> None:
@@ -93,6 +96,9 @@ def _end_last_line(handle: FileIO) -> None:
     if not last or last.endswith(b"\n"):
         return
     if _is_json(last):
+        _append(handle, b"\n")
+    elif _is_json(last[:-1]):  # its line break is damaged
+        handle.truncate(handle.seek(0, os.SEEK_END) - 1)
         _append(handle, b"\n")
     else:
         handle.truncate(handle.seek(0, os.SEEK_END) - len(last))
