@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 TITLE = "Soak test of the local index"
 SAMPLE_SECONDS = 10.0
 IMAGES = 300
-PAUSE = 0.25  # mean seconds between operations of a process; all of them take about 60 % of a core
+PAUSE = 0.2  # mean seconds between operations of a process; all of them take about 60 % of a core
 KILL_AFTER = {"writer-1": 45.0, "reader-1": 45.0, "writer-2": 150.0, "reader-2": 150.0, "maintenance": 300.0}
 WARM_UP = 0.2  # share of the run before the part that must be flat
 MIN_FLAT_MINUTES = 10  # a shorter run says nothing about growth
@@ -75,12 +75,12 @@ class Series:
 
 @dataclass
 class Outcome:
-    """Counts, texts of errors, and series of a run."""
+    """Counts of operations and of texts of errors, and series of a run."""
 
     counts: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
-    errors: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
+    errors: dict[str, int] = field(default_factory=dict)
+    wrong: dict[str, int] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
     kills: dict[str, int] = field(default_factory=dict)
     changes: dict[str, int] = field(default_factory=dict)
@@ -90,17 +90,10 @@ class Outcome:
 
     def count(self, event: dict[str, Any]) -> None:
         """Count one event of a process."""
-        where = f"{event['name']}, {event['index']}"
-        if "did" in event:
-            name = f"{event['index']}: {event['did']}"
-            self.counts[name] = self.counts.get(name, 0) + 1
-        elif "refused" in event:
-            text = event["refused"].split(";")[0]
-            self.refused[text] = self.refused.get(text, 0) + 1
-        elif "wrong" in event:
-            self.wrong.append(f"{where}: {event['wrong']}")
-        else:
-            self.errors.append(f"{where}: {event['error']}")
+        kind = next(kind for kind in ("did", "refused", "wrong", "error") if kind in event)
+        counts = {"did": self.counts, "refused": self.refused, "wrong": self.wrong, "error": self.errors}[kind]
+        text = f"{event['index']}: {event[kind]}"
+        counts[text] = counts.get(text, 0) + 1
 
 
 def soak(folder: Path, plan: Plan, minutes: float, progress: Console) -> Outcome:
@@ -122,7 +115,7 @@ def soak(folder: Path, plan: Plan, minutes: float, progress: Console) -> Outcome
     outcome.cpu_share = (_cpu_seconds() - cpu) / outcome.seconds
     for event in events.new():
         outcome.count(event)
-    outcome.errors += workers.deaths
+    outcome.errors |= dict.fromkeys(workers.deaths, 1)
     outcome.kills = workers.kills
     outcome.lost = final_problems(site)
     outcome.changes = _count_changes(site)
@@ -185,7 +178,8 @@ def _count_changes(site: Site) -> dict[str, int]:
 
 
 def _say(progress: Console, outcome: Outcome) -> None:
-    counts = f"{sum(outcome.counts.values()):,} operations, {len(outcome.errors)} errors, {len(outcome.wrong)} wrong answers"
+    done, errors, wrong = (sum(counts.values()) for counts in (outcome.counts, outcome.errors, outcome.wrong))
+    counts = f"{done:,} operations, {errors:,} errors, {wrong:,} wrong answers"
     progress.print(f"[dim]{outcome.series.seconds[-1]:,.0f} s: {counts}[/dim]", highlight=False)
 
 
@@ -195,10 +189,10 @@ def rows(outcome: Outcome, minutes: float) -> Iterator[Row]:
     for name, problems in {
         "errors": outcome.errors,
         "wrong answers": outcome.wrong,
-        "acknowledged changes lost, or damage, at the end": outcome.lost,
+        "acknowledged changes lost, or damage, at the end": dict.fromkeys(outcome.lost, 1),
     }.items():
-        note = problems[0].strip().splitlines()[-1][:200] if problems else ""
-        yield Row(name, len(problems), "0", not problems, outcome.seconds, note=note)
+        note = next(iter(problems)).strip().splitlines()[-1][:200] if problems else ""
+        yield Row(name, sum(problems.values()), "0", not problems, outcome.seconds, note=note)
     changes = ", ".join(f"{count:,} {name}" for name, count in outcome.changes.items())
     yield Row("changes in the ledgers", outcome.changes["acknowledged"], "", True, 0.0, note=changes)
     yield Row("operations", sum(outcome.counts.values()), "", True, 0.0, note=total)
@@ -259,13 +253,16 @@ def _plot(
 ) -> None:
     """Draw all series whose names start and end so."""
     minutes = np.array(series.seconds) / 60
+    if logarithmic:
+        axes.set_yscale("log")
     for name, values in sorted(series.values.items()):
         if name.startswith(start):
             label = prefix + name.removeprefix(start).removesuffix(end)
             axes.plot(minutes, np.array(values, float), linewidth=1, label=label)  # None becomes NaN: a gap
-    axes.set(title=title, ylim=None if logarithmic else (0, None))
-    if logarithmic:
-        axes.set_yscale("log")
+    axes.set(title=title)
+    axes.set_xlim(0)
+    if not logarithmic:
+        axes.set_ylim(0)
     axes.legend(fontsize=8, frameon=False)
 
 

@@ -1,10 +1,12 @@
 import json
+import sqlite3
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from helpers.release_0_1 import index_folder
 from proxyhash.cli.app import main
 from proxyhash.codes import pack
 
@@ -134,3 +136,42 @@ def test_mistakes_are_answered_in_one_line(
     error = fail(capsys, *arguments.split())
     assert sentence in error
     assert error.count("\n") == 1
+
+
+def test_backup_restore_and_salvage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    np.savez(tmp_path / "codes.npz", codes=np.eye(40, 32, dtype=np.uint8))
+    place, copy = tmp_path / "i", tmp_path / "b"
+    run(capsys, "index", "import", tmp_path / "codes.npz", "--index", place)
+    out = run(capsys, "index", "backup", place, copy)
+    assert out.startswith(f"40 items and 1 blocks of codes copied, 0 items removed. {copy} holds 40 items, ")
+    done = json.loads(run(capsys, "index", "backup", place, copy, "--json"))
+    assert (done["items"], done["items_copied"], done["blocks_copied"]) == (40, 0, 0)
+    assert "--replace" in fail(capsys, "index", "restore", copy, place)
+    assert run(capsys, "index", "restore", copy, place, "--replace") == f"{place} holds the 40 items of {copy}.\n"
+    assert run(capsys, "index", "salvage", place, tmp_path / "s") == f"{tmp_path / 's'} holds 40 items that were intact.\n"
+
+    with sqlite3.connect(place / "index.sqlite") as connection:
+        connection.execute("UPDATE items SET key = key || '?' WHERE item_id < 25")
+    connection.close()
+    with pytest.raises(SystemExit) as stopped:
+        main(["index", "salvage", str(place), str(tmp_path / "saved")])
+    assert stopped.value.code == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [f"{tmp_path / 'saved'} holds 15 items that were intact.", "25 items are lost:"]
+    assert lines[2] == "  0  ?: its key and labels are damaged"
+    assert lines[22:] == ["  ... (--json lists all)"]
+    with pytest.raises(SystemExit) as stopped:
+        main(["index", "salvage", str(place), str(tmp_path / "again"), "--json"])
+    assert stopped.value.code == 1
+    report = json.loads(capsys.readouterr().out)
+    assert (report["saved"], len(report["lost"]), report["complete"]) == (15, 25, False)
+
+
+def test_migrate_brings_an_index_to_this_release(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = index_folder("scanned-index", tmp_path)
+    assert "has the format of this release; it holds " in run(capsys, "index", "migrate", folder)
+    count = json.loads(run(capsys, "index", "migrate", folder, "--json"))["items"]
+    with sqlite3.connect(folder / "index.sqlite") as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("SELECT count(*) FROM items").fetchone() == (count,)
+    connection.close()

@@ -97,7 +97,7 @@ def test_written_codes_are_read_and_a_change_is_found(tmp_path: Path) -> None:
     assert (file.bits, file.keys) == (12, list("abcdef"))
     with np.load(path) as archive:
         arrays = {name: archive[name] for name in archive.files}
-    np.savez(path, **{**arrays, "codes": arrays["codes"] ^ 1})  # type: ignore[arg-type]
+    np.savez(path, **{**arrays, "codes": arrays["codes"] ^ 1})
     with pytest.raises(InputError, match="is damaged: its checksum differs; encode the images again"):
         read_code_file(path)
 

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -50,14 +51,10 @@ def build_index_with_log(folder: Path, seed: int) -> None:
 
 
 def build_clustered_index(folder: Path, seed: int) -> None:
-    least, per_block = transactions.MIN_CODES_FOR_CLUSTERS, blocks.CODES_PER_BLOCK
-    transactions.MIN_CODES_FOR_CLUSTERS, blocks.CODES_PER_BLOCK = 200, 100  # type: ignore[misc]
-    try:
+    with patch.object(transactions, "MIN_CODES_FOR_CLUSTERS", 200), patch.object(blocks, "CODES_PER_BLOCK", 100):
         build_index(folder, seed)
-        with LocalIndex.open_folder(folder) as index:
-            assert seed or index.info().plan != "scan"
-    finally:
-        transactions.MIN_CODES_FOR_CLUSTERS, blocks.CODES_PER_BLOCK = least, per_block  # type: ignore[misc]
+    with LocalIndex.open_folder(folder) as index:
+        assert seed or index.info().plan != "scan"
 
 
 def ask_index(folder: Path) -> Any:

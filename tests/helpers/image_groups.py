@@ -86,12 +86,13 @@ class ImageWriter(GroupWriter):
         """Return the keys of a group."""
         return self.images.keys(group)
 
-    def write(self, group: int, stamp: int) -> None:  # noqa: ARG002  # images have no stamp
-        """Add the images of a group; those that are there stay."""
+    def write(self, groups: Sequence[int], stamp: int) -> None:  # noqa: ARG002  # images have no stamp
+        """Add the images of groups, each in one transaction; those that are there stay."""
         from proxyhash.data import SkippedItems
         from proxyhash.index.folder_sync import add_folder
 
-        add_folder(self.index, self.images.root(group), SkippedItems(strict=True), prefix=f"group-{group:03d}/")
+        for group in groups:
+            add_folder(self.index, self.images.root(group), SkippedItems(strict=True), prefix=f"group-{group:03d}/")
 
 
 class ImageReader:

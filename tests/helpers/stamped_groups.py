@@ -85,15 +85,21 @@ def state_number(stamp: int, *, present: bool) -> int:
 
 
 class Progress:
-    """State numbers of all groups in a file that processes share: those begun, and those acknowledged.
+    """State numbers of all groups in a file that processes share: the last ones begun, acknowledged, and begun as a removal.
 
     A kill of a process does not lose them, because a mapped file outlives its process.
     """
 
     def __init__(self, path: Path, groups: int) -> None:
         if not path.exists():
-            np.zeros((2, groups), np.int64).tofile(path)
-        self.begun, self.acknowledged = np.memmap(path, np.int64, "r+", shape=(2, groups))
+            np.zeros((3, groups), np.int64).tofile(path)
+        self.begun, self.acknowledged, self.removals = np.memmap(path, np.int64, "r+", shape=(3, groups))
+
+    def begin(self, groups: Sequence[int], state: int) -> None:
+        """Store the state of a change that begins."""
+        if state % 2 == 0:
+            self.removals[groups] = state
+        self.begun[groups] = state
 
     def check(self, group: int, shown: int | None, before: int, *, stamped: bool = True) -> None:
         """Raise a WrongAnswerError if an answer is older than what was acknowledged before, or newer than what was begun.
@@ -101,12 +107,13 @@ class Progress:
         `shown` is the number of the state that the answer shows, None if the group is absent, and `before` the state that
         was acknowledged before the search. Without stamps, only the presence of the group is known.
         """
-        begun = int(self.begun[group])
-        unchanged = begun == before
-        if shown is None or not stamped:
-            is_possible = not unchanged or (shown is not None) == bool(before % 2)
-        else:
+        begun, removal = int(self.begun[group]), int(self.removals[group])
+        if shown is None:
+            is_possible = before % 2 == 0 or removal > before
+        elif stamped:
             is_possible = before <= shown <= begun
+        else:
+            is_possible = before % 2 == 1 or begun > before
         if not is_possible:
             raise WrongAnswerError(
                 f"Group {group} is shown in state {shown}, of {before} (acknowledged) to {begun} (begun)."
@@ -120,13 +127,13 @@ class Ledger:
         self._path = path
         self._write("\n")  # ends the line that a killed writer was at
 
-    def append(self, event: str, group: int, state: int) -> None:
-        """Write a line and sync it: "begin" or "done", the group and its state."""
-        self._write(f"{event} {group} {state} .\n")
+    def append(self, event: str, groups: Sequence[int], state: int) -> None:
+        """Write a line for each group and sync them: "begin" or "done", the group and its state."""
+        self._write("".join(f"{event} {group} {state} .\n" for group in groups))
 
-    def _write(self, line: str) -> None:
+    def _write(self, lines: str) -> None:
         with self._path.open("a", encoding="ascii") as file:
-            file.write(line)
+            file.write(lines)
             file.flush()
             os.fsync(file.fileno())
 
@@ -163,7 +170,7 @@ class GroupWriter:
         self._random = np.random.default_rng(seed)
         recorded = read_ledger(ledger)
         self._begun = {group: states.begun for group, states in recorded.items()}
-        self._present = {group: states.begun % 2 for group, states in recorded.items() if states.is_known}
+        self._present = {group: bool(states.begun % 2) for group, states in recorded.items() if states.is_known}
         self._ledger = Ledger(ledger)
 
     def step(self) -> Operation:
@@ -174,24 +181,29 @@ class GroupWriter:
         return self.change(group, present=not (self._present[group] and self._random.random() < REMOVALS))
 
     def fill(self) -> None:
-        """Add five of six groups, which is their share after many steps."""
-        for group in self.own:
-            if group % 6:
-                self.change(group, present=True)
+        """Add five of six groups to an empty index, which is their share after many steps."""
+        if groups := [group for group in self.own if group % 6]:
+            self._change(groups, 1, present=True)
 
     def change(self, group: int, *, present: bool) -> Operation:
         """Add, replace or remove one group."""
-        stamp = self._begun.get(group, 0) // 2 + 1
-        state = state_number(stamp, present=present)
-        was_present = self._present.pop(group, False)  # unknown, until it is acknowledged
-        self._begun[group] = state
-        self._ledger.append("begin", group, state)
-        self.progress.begun[group] = state
-        _, seconds = timed(lambda: self.write(group, stamp) if present else self.remove(group))
-        self._ledger.append("done", group, state)
-        self.progress.acknowledged[group] = state
-        self._present[group] = present
+        was_present = self._present.get(group, False)
+        seconds = self._change([group], self._begun.get(group, 0) // 2 + 1, present=present)
         return Operation(("replace" if was_present else "add") if present else "remove", seconds)
+
+    def _change(self, groups: Sequence[int], stamp: int, *, present: bool) -> float:
+        """Change groups in one transaction, and return the seconds that it took."""
+        state = state_number(stamp, present=present)
+        for group in groups:
+            self._present.pop(group, None)  # unknown, until the change is acknowledged
+            self._begun[group] = state
+        self._ledger.append("begin", groups, state)
+        self.progress.begin(groups, state)
+        _, seconds = timed(lambda: self.write(groups, stamp) if present else self.remove(groups))
+        self._ledger.append("done", groups, state)
+        self.progress.acknowledged[groups] = state
+        self._present |= dict.fromkeys(groups, present)
+        return seconds
 
     def holds(self, group: int) -> bool:
         """Return whether a group is in the index."""
@@ -207,15 +219,15 @@ class GroupWriter:
         """Return the keys of a group."""
         return keys_of(group)
 
-    def remove(self, group: int) -> None:
-        """Remove all items of a group."""
-        self.index.remove(self.keys(group))
+    def remove(self, groups: Sequence[int]) -> None:
+        """Remove all items of groups."""
+        self.index.remove([key for group in groups for key in self.keys(group)])
 
-    def write(self, group: int, stamp: int) -> None:
-        """Write all items of a group with a stamp."""
-        codes = members(len(self.progress.begun), group, stamp)
-        packed = np.frombuffer(b"".join(codes.values()), np.uint8).reshape(MEMBERS, -1)
-        self.index.add(packed, list(codes), [[f"stamp-{stamp}"]] * MEMBERS)
+    def write(self, groups: Sequence[int], stamp: int) -> None:
+        """Write all items of groups with a stamp."""
+        codes = {key: code for group in groups for key, code in members(len(self.progress.begun), group, stamp).items()}
+        packed = np.frombuffer(b"".join(codes.values()), np.uint8).reshape(len(codes), -1)
+        self.index.add(packed, list(codes), [[f"stamp-{stamp}"]] * len(codes))
 
 
 class GroupReader:

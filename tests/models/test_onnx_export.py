@@ -34,6 +34,14 @@ def test_any_number_of_images_goes_in(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
 
 
+def test_the_file_holds_no_paths_of_this_machine(tmp_path: Path) -> None:
+    export_onnx(network(), tmp_path / "model.onnx", 8)
+    content = (tmp_path / "model.onnx").read_bytes()
+    assert str(Path(onnx_export.__file__).parents[1]).encode() not in content
+    assert b"site-packages" not in content
+    assert b".py" not in content
+
+
 def test_another_answer_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Flipped(OnnxBackend):
         def __call__(self, pixels: np.ndarray) -> np.ndarray:

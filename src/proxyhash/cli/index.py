@@ -13,10 +13,14 @@ from proxyhash.cli.output import SafeConsole, cell, print_line, print_result
 from proxyhash.cli.parameters import Flag, Int, Json
 from proxyhash.cli.progress import counting_bar, progress_bars
 from proxyhash.utils.errors import DamagedError, InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
     from proxyhash.index.local.index import LocalIndex
+    from proxyhash.index.salvage import SalvageReport
+
+_LOST_ITEMS_SHOWN = 20
 
 index = App(name="index", help="Create and maintain an index of codes.")
 
@@ -173,6 +177,126 @@ def compact(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json =
         before, after = compact_index(opened)
     sentence = f"{index_}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now."
     print_result({"bytes_before": before, "bytes_now": after}, sentence, as_json=json_)
+
+
+@index.command
+def backup(index_: Annotated[str, Parameter(name="index")], destination: Path, /, *, json_: Json = False) -> None:
+    """Copy an index to another folder, consistently while others write; later backups copy only what changed.
+
+      proxyhash index backup photos.index /backup/photos.index
+
+    The backup is an index itself: it can be verified and searched. Do not write to it.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    destination
+        The folder of the backup: a new one, or an earlier backup of the same index.
+    json_
+        Print JSON.
+    """
+    from proxyhash.index.backup import backup as backup_index
+
+    with open_local_index(index_) as opened, progress_bars() as progress:
+        done = backup_index(opened, destination, progress)
+    sentence = (
+        f"{done.items_copied:,} items and {done.blocks_copied:,} blocks of codes copied, "
+        f"{done.items_removed:,} items removed. "
+        f"{destination} holds {done.items:,} items, {done.bytes_on_disk / 1e6:,.1f} MB."
+    )
+    print_result(done.as_dict(), sentence, as_json=json_)
+
+
+@index.command
+def restore(
+    backup_: Annotated[Path, Parameter(name="backup")],
+    destination: Path,
+    /,
+    *,
+    replace: Annotated[bool, Flag] = False,
+    json_: Json = False,
+) -> None:
+    """Verify a backup completely, and copy it to a new index.
+
+      proxyhash index restore /backup/photos.index photos.index
+
+    Parameters
+    ----------
+    backup_
+        The folder of the backup.
+    destination
+        The folder of the new index.
+    replace
+        Replace an index in that folder in one step. A service that has it open goes on with the new one.
+    json_
+        Print JSON.
+    """
+    from proxyhash.index.backup import restore as restore_index
+
+    with progress_bars() as progress:
+        count = restore_index(backup_, destination, replace=replace, progress=progress)
+    print_result({"items": count}, f"{destination} holds the {count:,} items of {backup_}.", as_json=json_)
+
+
+@index.command
+def salvage(index_: Annotated[str, Parameter(name="index")], new: Path, /, *, json_: Json = False) -> None:
+    """Extract every intact item of a damaged index to a new one; the exit code is 1 if something is lost.
+
+      proxyhash index salvage photos.index saved.index
+
+    The damaged index is not changed.
+
+    Parameters
+    ----------
+    index_
+        The folder of the damaged index.
+    new
+        The folder of the new index.
+    json_
+        Print JSON, with all lost items.
+    """
+    from proxyhash.index.salvage import salvage as salvage_index
+
+    with progress_bars() as progress:
+        report = salvage_index(Path(index_), new, progress)
+    print_result(report.as_dict(), *_salvage_sentences(report, new), as_json=json_)
+    if not report.complete:
+        sys.exit(1)
+
+
+def _salvage_sentences(report: "SalvageReport", new: Path) -> list[str]:
+    """Return what was saved and what is lost."""
+    sentences = [f"{new} holds {report.saved:,} items that were intact."]
+    if report.lost_commits:
+        sentences.append(f"{report.lost_commits:,} acknowledged commits are lost.")
+    if report.unknown:
+        sentences.append(f"{report.unknown:,} items are lost without a trace.")
+    if report.lost:
+        sentences.append(f"{len(report.lost):,} items are lost:")
+    for item in report.lost[:_LOST_ITEMS_SHOWN]:
+        sentences.append(f"  {item.item_id}  {'?' if item.key is None else item.key}: {item.reason}")
+    if len(report.lost) > _LOST_ITEMS_SHOWN:
+        sentences.append("  ... (--json lists all)")
+    return [*sentences, *report.notes]
+
+
+@index.command
+def migrate(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = False) -> None:
+    """Bring an index of an older release to the format of this one.
+
+    Every command that opens an index does so; this one shows the progress. It can be stopped and run again.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    json_
+        Print JSON.
+    """
+    with progress_bars() as progress, open_local_index(index_, progress) as opened:
+        count = len(opened)
+    print_result({"items": count}, f"{index_} has the format of this release; it holds {count:,} items.", as_json=json_)
 
 
 @index.command
@@ -345,14 +469,14 @@ def open_index(location: str | Path, model: Path | None = None, bits: int | None
     return Index.open(location, model=model, bits=bits)
 
 
-def open_local_index(location: str | Path) -> "LocalIndex":
+def open_local_index(location: str | Path, progress: Progress = no_progress) -> "LocalIndex":
     """Open an index in a folder, for commands that a server does not offer."""
     from proxyhash.index.local.index import LocalIndex
     from proxyhash.index.milvus.location import is_milvus
 
     if is_milvus(location):
         raise InputError(f"This is for an index in a folder; {location} is on a server, which maintains itself.")
-    return LocalIndex.open_folder(Path(location))
+    return LocalIndex.open_folder(Path(location), progress=progress)
 
 
 def _some(count: int) -> list[int]:

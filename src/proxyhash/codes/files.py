@@ -77,7 +77,7 @@ def read_code_file(path: str | Path, required: Sequence[str] = ("codes",)) -> Co
     packed_codes = codes if packed else pack(codes)
     bits = codes.shape[1] * (8 if packed else 1)
     if "bits" in arrays:
-        bits = _read_bits(arrays["bits"], packed_codes.shape[1], path)
+        bits = _read_bits(arrays["bits"], packed_codes.shape[1], Path(path))
     if labels is not None and labels.ndim == 2 and 1 in labels.shape and labels.size == len(codes) > 1:
         labels = labels.ravel()  # MATLAB stores vectors as matrices of one row or column
     for name, array in (("labels", labels), ("keys", keys)):

@@ -136,8 +136,11 @@ class FileImages:
         """Hash the names, sizes and modification times of the files, which is faster than their bytes."""
         digest = hashlib.blake2b(digest_size=16)
         for name in self.names:
-            stat = (self.root / name).stat() if (self.root / name).exists() else None
-            text = f"{name}:{stat and (stat.st_size, stat.st_mtime_ns)};"
+            try:
+                stat = (self.root / name).stat()
+                text = f"{name}:{(stat.st_size, stat.st_mtime_ns)};"
+            except (OSError, ValueError):  # it is not there, or the name is none: too long, or with a NUL
+                text = f"{name}:None;"
             digest.update(text.encode(errors="surrogateescape"))  # names may be any bytes
         return digest.hexdigest()
 

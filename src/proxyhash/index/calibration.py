@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
 from proxyhash.evaluation.counts import count_ties
-from proxyhash.models.storage import CALIBRATION
+from proxyhash.models.storage import CALIBRATION, CONFIG, fingerprint
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.formats import RELEASE, REQUIRES, check_format, dump_json, read_json
@@ -58,7 +58,8 @@ class Calibration:
 
     def save(self, folder: Path) -> None:
         """Store the calibration with a model."""
-        values = {"precision": self.precision.tolist(), "pairs": self.pairs.tolist()}
+        model = fingerprint(folder) if (folder / CONFIG).is_file() else None
+        values = {"model": model, "precision": self.precision.tolist(), "pairs": self.pairs.tolist()}
         with atomic_write(folder / FILE) as temporary:
             temporary.write_text(dump_json({"format": FORMAT, REQUIRES: RELEASE, **values}))
 
@@ -80,6 +81,8 @@ def _read(path: Path, bits: int) -> tuple[NDArray[np.float64], NDArray[np.int64]
     content = read_json(path)
     fields = content if isinstance(content, dict) else {}
     check_format(path, fields.get("format"), FORMATS, fields.get(REQUIRES))
+    if fields.get("model") is not None and fields["model"] != fingerprint(path.parent):
+        raise InputError(f"{path} belongs to another model.")
     precision = _numbers(fields.get("precision"), np.float64, bits, path)
     pairs = _numbers(fields.get("pairs"), np.int64, bits, path)
     if not ((precision >= 0) & (precision <= 1)).all() or (np.diff(precision) > ROUNDING).any() or (pairs < 0).any():

@@ -104,7 +104,7 @@ def _model_problems(index: LocalIndex) -> list[str]:
             continue
         folder = model_dir(index.folder, info.model)
         try:
-            check_model(index.folder, info)
+            check_model(folder, info)
             check_files(folder, read_config(folder)["sha256"])
             Calibration.load(folder, info.bits)
         except (InputError, OSError, KeyError) as error:

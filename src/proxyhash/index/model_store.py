@@ -11,7 +11,7 @@ from proxyhash.index.local.store import VersionInfo
 from proxyhash.models.storage import CONFIG, config_sha256, fingerprint
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.atomic_io import atomic_folder, atomic_write
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import DamagedError, InputError
 
 if TYPE_CHECKING:
     from proxyhash.models.hasher import Hasher
@@ -49,15 +49,14 @@ def model_dir(index: Path, name: str) -> Path:
     return index / MODELS_DIR / name
 
 
-def check_model(index: Path, info: VersionInfo) -> None:
-    """Raise an InputError unless the copy of a version's model is the one that was stored."""
-    if info.model is None:
-        return
-    folder = model_dir(index, info.model)
+def check_model(folder: Path, info: VersionInfo) -> None:
+    """Raise a DamagedError unless a folder holds the configuration of a version's model, as it was stored."""
     if info.config_sha256 is not None and config_sha256(folder) != info.config_sha256:
-        raise InputError(f"{folder / CONFIG} is damaged: its checksum differs from the one in the index; restore a backup.")
+        raise DamagedError(
+            f"{folder / CONFIG} is damaged: its checksum differs from the one in the index; restore a backup."
+        )
     if fingerprint(folder) != info.model:
-        raise InputError(f"The model in {folder} is another one than its name says; restore a backup.")
+        raise DamagedError(f"The model in {folder} is another one than its name says; restore a backup.")
 
 
 def proxy_codes(index: Path, name: str | None) -> Packed | None:

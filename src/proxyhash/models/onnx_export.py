@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,6 +45,23 @@ def _write(network: nn.Module, path: Path, image_size: int, output: str) -> None
             raise InputError("This network cannot be written as ONNX: it has a part that torch does not export.") from error
         assert program is not None
         program.save(path)
+    _remove_metadata(path)
+
+
+def _remove_metadata(path: Path) -> None:
+    """Remove the stack traces that torch adds to every node: they hold paths of this machine."""
+    import onnx
+
+    model = onnx.load(path)
+    messages: list[Any] = [model]
+    while messages:
+        message = messages.pop()
+        if "metadata_props" in message.DESCRIPTOR.fields_by_name:
+            message.ClearField("metadata_props")
+        for field, value in message.ListFields():
+            if field.message_type is not None and field.message_type.name != "TensorProto":
+                messages += [value] if hasattr(value, "ListFields") else list(value)
+    path.write_bytes(model.SerializeToString())
 
 
 def _compare(network: nn.Module, path: Path, image_size: int) -> None:

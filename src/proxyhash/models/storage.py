@@ -81,11 +81,6 @@ def image_size(config: dict[str, Any], folder: Path) -> int:
     return found
 
 
-def config_sha256(folder: Path) -> str:
-    """Return the SHA-256 of config.json, which lists all other files: unlike the fingerprint, it covers the ONNX file."""
-    return checksum(folder / CONFIG, "sha256")
-
-
 def fingerprint(folder: Path) -> str:
     """Return 16 hexadecimal digits of the network, its weights and its transform: all that decides the codes."""
     try:

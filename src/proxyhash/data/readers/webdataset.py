@@ -97,7 +97,13 @@ def open_tar(path: Path, skipped: SkippedItems) -> tuple[TarImages, list[tuple[s
 def _members(path: Path) -> list[tarfile.TarInfo]:
     try:
         with tarfile.open(path, "r:") as tar:
-            return tar.getmembers()
+            members, end = [], -1
+            for member in tar:
+                if tar.offset <= end:  # a negative size would make tarfile read the same headers for ever
+                    raise tarfile.ReadError("a header points backward")
+                members.append(member)
+                end = tar.offset
+            return members
     except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{path} is not a tar file that can be read, without compression: {reason}.") from error
@@ -114,7 +120,7 @@ def _usable_images(path: Path, members: Iterable[tarfile.TarInfo], skipped: Skip
             skipped.ignore(OTHER_KIND, key)
         elif not is_utf8(key):
             skipped.add(NOT_UTF8, key)
-        elif not member.isfile():
+        elif not member.isfile() or member.issparse():  # a sparse file may claim any size
             skipped.add(LINK if member.issym() or member.islnk() else SPECIAL, key)
         elif member.name in seen:
             skipped.add(REPEATED, key)

@@ -62,6 +62,8 @@ def write_commits(folder: Path, count: CommitCount) -> None:
             _create(path, count)
         with path.open("rb+") as handle, exclusive_lock(handle):
             last = _newest(handle.read())
+            if last is not None and last.index_id != count.index_id:
+                raise InputError(f"{folder} was replaced by another index during the last commit; run it again.")
             if last is not None and last.generation >= count.generation:
                 return
             handle.seek(count.generation % 2 * _SLOT_BYTES)

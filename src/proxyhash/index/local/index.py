@@ -23,6 +23,7 @@ from proxyhash.index.queries import EncodedQueries, QueriesLike, encode_items, e
 from proxyhash.index.results import AddResult, IndexInfo, Matches, build_matches
 from proxyhash.models.storage import config_sha256, fingerprint
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from proxyhash.index.folder_sync import FolderSync
@@ -47,14 +48,21 @@ class LocalIndex(Index):
 
     @classmethod
     def open_folder(
-        cls, folder: Path, *, model: "str | Path | Hasher | None" = None, bits: int | None = None, item_cache_size: int = 0
+        cls,
+        folder: Path,
+        *,
+        model: "str | Path | Hasher | None" = None,
+        bits: int | None = None,
+        item_cache_size: int = 0,
+        progress: Progress = no_progress,
     ) -> "LocalIndex":
         """Open the index in a folder, or create one there; see `Index.open`.
 
         Up to `item_cache_size` items are kept in memory after they were found, for a process that searches again and again.
+        `progress` is called while a file of an older release is migrated.
         """
         if (folder / FILE).is_file() and not _is_unfinished(folder / FILE):
-            index = cls(folder, Store(folder / FILE), item_cache_size=item_cache_size)
+            index = cls(folder, Store(folder / FILE, progress=progress), item_cache_size=item_cache_size)
             index._check(model, bits)
             return index
         if model is None and bits is None:
@@ -113,7 +121,7 @@ class LocalIndex(Index):
         if name is None:
             raise InputError(f"{self.folder} holds codes from elsewhere and has no model, so search it with codes.")
         if self._hasher is None or self._hasher_of != name:
-            check_model(self.folder, info)
+            check_model(model_dir(self.folder, name), info)
             self._hasher, self._hasher_of = load_hasher(model_dir(self.folder, name)), name
         return self._hasher
 
@@ -285,4 +293,4 @@ def _is_unfinished(path: Path) -> bool:
             )
     except sqlite3.Error:
         return False
-    return tables == mark == 0
+    return bool(tables == mark == 0)

@@ -1,7 +1,7 @@
 """Items of an index: key, labels, and the file that each came from."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -115,10 +115,16 @@ def require_ids(store: Store, keys: Sequence[str], consequence: str = "") -> dic
     for part in _chunks(missing):
         for (key,) in store.rows(f"SELECT key FROM items NOT INDEXED WHERE key IN ({_marks(part)})", *part):
             store.raise_damaged(f"the index of keys lacks {key}")
+    check_found(keys, found, consequence)
+    return found
+
+
+def check_found(keys: Sequence[str], found: Container[str], consequence: str = "; nothing was removed") -> None:
+    """Raise an InputError if some keys were not found; the message ends with the consequence."""
+    missing = [key for key in dict.fromkeys(keys) if key not in found]
     if missing:
         more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
         raise InputError(f"The index has no item {missing[0]}{more}{consequence}.")
-    return found
 
 
 def all_ids(store: Store) -> UInt32s:
@@ -162,7 +168,7 @@ class ItemCache:
 
     def __init__(self, store: Store, max_size: int) -> None:
         self._store, self._max_size = store, max_size
-        self._state: tuple[int, dict[int, Item]] = (-1, {})  # the generation of the index, and its items
+        self._state: tuple[tuple[int, int], dict[int, Item]] = ((-1, -1), {})  # the state of the index, and its items
 
     def __len__(self) -> int:
         """Return the number of cached items."""
@@ -170,14 +176,15 @@ class ItemCache:
 
     def get(self, item_ids: set[int], generation: int) -> Mapping[int, Item]:
         """Return the items of some ids, and perhaps others, in a transaction that sees this generation."""
-        cached_generation, items = self._state
+        cached_state, items = self._state
+        state = self._store.times_opened, generation  # a restored file may have the same generation
         missing = item_ids - items.keys()
-        if cached_generation != generation or len(items) + len(missing) > self._max_size:
+        if cached_state != state or len(items) + len(missing) > self._max_size:
             items, missing = {}, item_ids
         if missing:
             items.update(items_by_id(self._store, missing))
         if len(items) <= self._max_size:
-            self._state = generation, items
+            self._state = state, items
         return items
 
 

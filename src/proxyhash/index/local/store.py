@@ -32,6 +32,7 @@ from proxyhash.index.local.schema import (
 from proxyhash.utils.atomic_io import sync_folder
 from proxyhash.utils.errors import DamagedError, InputError
 from proxyhash.utils.formats import RELEASE, check_format
+from proxyhash.utils.progress import Progress, no_progress
 
 _WRITE_CACHE = -32768  # page cache of a writer in KB
 _ROWS_PER_INSERT = 500  # takes a third of the time of single rows
@@ -71,8 +72,9 @@ class Store:
     If the file is replaced by another one, such as a restored backup, that one is opened before the next transaction.
     """
 
-    def __init__(self, path: Path, *, wait: float = WAIT_SECONDS) -> None:
+    def __init__(self, path: Path, *, wait: float = WAIT_SECONDS, progress: Progress = no_progress) -> None:
         self.path = path
+        self._progress = progress  # of a migration
         self.times_opened = 0
         self._wait = wait
         self._lock = threading.RLock()
@@ -154,7 +156,7 @@ class Store:
 
     def set_meta(self, **values: int) -> None:
         """Change some of these numbers, in a transaction."""
-        changed = self.meta()._replace(**values)._asdict()
+        changed = {**self.meta()._asdict(), **values}
         self.run_many("UPDATE meta SET value = ? WHERE name = ?", [(changed[name], name) for name in values])
         self.run("UPDATE meta SET value = ? WHERE name = 'checksum'", meta_checksum(changed))
 
@@ -231,23 +233,24 @@ class Store:
         self.run("DELETE FROM versions WHERE number NOT IN (?, ?)", keep, also)
 
     @contextmanager
-    def writing(self) -> Iterator[int]:
+    def writing(self, generation: int | None = None) -> Iterator[int]:
         """Hold the write lock and yield the new generation; commit at the end, or roll back after an error.
 
-        After the commit, the durable counter of commits is raised. Then the transaction is acknowledged. Inside another
-        `writing` of this thread, it is part of that transaction.
+        The new generation is the next one, unless it is given, as for a backup, which has that of its index. After the
+        commit, the durable counter of commits is raised. Then the transaction is acknowledged. Inside another `writing` of
+        this thread, it is part of that transaction.
         """
         with self._lock, self._translate_errors():
             if self._in_transaction():
                 yield self.generation
                 return
-            self._reconnect_if_replaced()
-            self._connection.execute(f"PRAGMA cache_size = {_WRITE_CACHE}")
+            self._begin_writing()
             try:
-                self._connection.execute("BEGIN IMMEDIATE")
+                self._connection.execute(f"PRAGMA cache_size = {_WRITE_CACHE}")
                 meta = self.meta()
-                self.set_meta(generation=meta.generation + 1)
-                yield meta.generation + 1
+                generation = meta.generation + 1 if generation is None else generation
+                self.set_meta(generation=generation)
+                yield generation
                 self._connection.execute("COMMIT")
             except BaseException as error:
                 if self._in_transaction():  # SQLite rolls back by itself when the disk is full
@@ -257,7 +260,16 @@ class Store:
                 raise
             finally:
                 self._connection.execute(f"PRAGMA cache_size = {READ_CACHE}")
-            write_commits(self.path.parent, CommitCount(meta.index_id, meta.generation + 1))
+            write_commits(self.path.parent, CommitCount(meta.index_id, generation))
+
+    def _begin_writing(self) -> None:
+        """Begin a transaction that writes, in the file that has the path now: one may be restored during the wait."""
+        while True:
+            self._reconnect_if_replaced()
+            self._connection.execute("BEGIN IMMEDIATE")
+            if _file_identity(self.path) == self._file:
+                return
+            self._connection.execute("ROLLBACK")
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -285,16 +297,43 @@ class Store:
 
     def _connect(self) -> None:
         """Open the file, migrate an older format, and check that it is an index without lost commits."""
+        self._check_log()
         self._connection = connect(self.path, self._wait)
         self._file = _file_identity(self.path)
         self.times_opened += 1
         if self.value("PRAGMA application_id") != APPLICATION_ID:
             raise InputError(f"{self.path} is a database, but not an index of proxyhash.")
         self._is_copy = False
-        if self.value("PRAGMA user_version") < FORMAT_VERSION and not migrate(self._connection, self.path):
+        if self.value("PRAGMA user_version") < FORMAT_VERSION and not self._migrate():
             self._connection, self._is_copy = migrated_copy(self._connection, self.path), True  # a read-only folder
         self._check_format()
         self._check_commits()
+
+    def _check_log(self) -> None:
+        """Raise if the end of the log is damaged.
+
+        The last connection that can write would delete the log when it is closed, and `salvage` finds commits after the
+        damage. So this is checked by a connection that can only read.
+        """
+        log = self.path.with_name(f"{self.path.name}-wal")
+        count = read_commits(self.path.parent)
+        if count is None or not log.is_file() or not log.stat().st_size:
+            return
+        try:
+            uri = f"{self.path.absolute().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True, timeout=self._wait)) as connection:
+                (generation,) = connection.execute("SELECT value FROM meta WHERE name = 'generation'").fetchone()
+        except (sqlite3.Error, TypeError):  # reported by the connection that can write
+            return
+        self._check_generation(generation, count)
+
+    def _check_generation(self, generation: int, count: CommitCount) -> None:
+        lost = count.generation - generation
+        if lost > 0:
+            self.raise_damaged(f"its last {lost:,} commits are lost, because its log was damaged or removed")
+
+    def _migrate(self) -> bool:
+        return migrate(self._connection, self.path, self._progress)
 
     def _check_format(self) -> None:
         number = self.value("PRAGMA user_version")
@@ -316,9 +355,7 @@ class Store:
             return
         if count.index_id != meta.index_id:
             self.raise_damaged("its file 'commits' belongs to another index")
-        if count.generation > meta.generation:
-            lost = count.generation - meta.generation
-            self.raise_damaged(f"its last {lost:,} commits are lost, because its log was damaged or removed")
+        self._check_generation(meta.generation, count)
 
     def _reconnect_if_replaced(self) -> None:
         """Open the file again if another one has taken its place. Never inside a transaction."""

@@ -1,14 +1,17 @@
 """Readers beside writers, compact, upgrade, migration and backup: every answer is one committed state."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -17,6 +20,7 @@ from helpers.index_workers import CODES, IMAGES, JOBS, REFUSALS, Events, Plan, S
 from helpers.release_0_1 import index_folder, read_json
 from helpers.stamped_groups import GroupReader, GroupWriter, Progress, lost_changes, states_of
 from proxyhash import Index, InputError
+from proxyhash.index.local.snapshots import Snapshot
 
 READER = """
     import json, sys
@@ -53,8 +57,11 @@ class Loops:
             self._errors.append(error)
             self._stopped.set()
 
-    def stop(self, after: float = 0.0) -> None:
-        self._stopped.wait(after)
+    def stop(self, after: float = 0.0, *, min_count: int = 0) -> None:
+        """End the threads after some seconds, and once each has done its step often enough."""
+        until = time.monotonic() + after
+        while not self._stopped.wait(0.05) and (time.monotonic() < until or min(self.counts) < min_count):
+            assert time.monotonic() < until + 60, f"Steps: {self.counts}."
         self._stopped.set()
         for thread in self._threads:
             thread.join()
@@ -62,45 +69,74 @@ class Loops:
             raise self._errors[0]
 
 
-def check_events(site: Site, *, min_searches: int) -> None:
-    events = list(Events(site).new())
-    assert [event for event in events if "wrong" in event or "error" in event] == []
-    assert sum(event.get("did") == "search" for event in events) >= min_searches
+def check_events(site: Site) -> None:
+    assert [event for event in Events(site).new() if "wrong" in event or "error" in event] == []
     assert final_problems(site) == []
 
 
-def test_threads_of_one_process_see_whole_changes(tmp_path: Path) -> None:
-    groups = 12
-    progress, ledger = Progress(tmp_path / "progress", groups), tmp_path / "ledger"
-    with Index.open(tmp_path / "i", bits=64) as index, Index.open(tmp_path / "i") as other:
-        writer = GroupWriter(index, progress, range(groups), ledger)
-        writer.fill()
-        readers = [
-            GroupReader(index, progress, (1,)),
-            GroupReader(index, progress, (2,)),
-            GroupReader(other, progress, (3,)),
+@pytest.fixture
+def memory_folder(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder in memory, where there is one: commits are fast there, so that several happen during a search."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)
+
+
+def test_threads_of_one_process_see_whole_changes(memory_folder: Path) -> None:
+    groups = 4
+    progress = Progress(memory_folder / "progress", groups)
+    ledgers = [memory_folder / "first.ledger", memory_folder / "second.ledger"]
+    with Index.open(memory_folder / "i", bits=64) as index, Index.open(memory_folder / "i") as other:
+        writers = [
+            GroupWriter(used, progress, range(number, groups, 2), ledger)
+            for number, (used, ledger) in enumerate(zip((index, other), ledgers, strict=True))
         ]
-        loops = Loops([writer.step, *(reader.step for reader in readers[:2]), readers[2].read_all])
-        loops.stop(after=2.0)
-        assert min(loops.counts) > 10
-        assert lost_changes(states_of(index, groups), [ledger]) == []
+        readers = [GroupReader(used, progress, (seed,)) for seed, used in enumerate((index, index, other))]
+        loops = Loops([writers[0].step, writers[1].step, readers[0].step, readers[1].read_all, readers[2].step])
+        loops.stop(after=2.0, min_count=20)
+        assert lost_changes(states_of(index, groups), ledgers) == []
 
 
-def test_processes_see_whole_changes_during_compact_and_backup(tmp_path: Path) -> None:
-    names = ("writer-1", "writer-2", "reader-1", "reader-2")
-    site = Site.create(tmp_path / "site", Plan(groups=24, image_groups=0, pause=0.002, names=names))
+def test_changes_between_search_and_lookup_of_items_are_not_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = 4
+    progress = Progress(tmp_path / "progress", groups)
+    with Index.open(tmp_path / "i", bits=64) as index, Index.open(tmp_path / "i") as other:
+        writer = GroupWriter(other, progress, range(groups), tmp_path / "ledger")
+        writer.fill()
+
+        def then_replace(search: Callable[..., object]) -> Callable[..., object]:
+            def run(*arguments: object, **named: object) -> object:
+                hits = search(*arguments, **named)
+                for group in range(groups):
+                    writer.change(group, present=True)
+                return hits
+
+            return run
+
+        for name in ("nearest", "range_search"):
+            monkeypatch.setattr(Snapshot, name, then_replace(getattr(Snapshot, name)))
+        reader = GroupReader(index, progress)
+        for _ in range(5):
+            reader.step()
+
+
+def test_processes_see_whole_changes_during_compact_and_backup(memory_folder: Path) -> None:
+    names = ("writer-1", "writer-2")
+    site = Site.create(memory_folder / "site", Plan(groups=6, image_groups=0, pause=0.0, names=names))
     workers = Workers(site)
     workers.start()
+    reader = site.reader(CODES)
     try:
         wait_until_all_work(site, names)
-        until = time.monotonic() + 3.0
-        while time.monotonic() < until:
-            for job in ("compact", "backup", "verify"):
-                JOBS[job](site, CODES)
+        loops = Loops([reader.step, *(partial(JOBS[job], site, CODES) for job in ("compact", "backup", "verify"))])
+        loops.stop(after=2.0, min_count=10)
     finally:
         workers.stop()
     assert workers.deaths == []
-    check_events(site, min_searches=50)
+    check_events(site)
 
 
 def wait_until_all_work(site: Site, names: Sequence[str]) -> None:
@@ -114,8 +150,8 @@ def wait_until_all_work(site: Site, names: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize("jobs", [("upgrade",), ("upgrade", "compact"), ("upgrade", "backup"), ("upgrade", "other upgrade")])
-def test_answers_are_of_one_model_during_upgrades(tmp_path: Path, jobs: tuple[str, ...]) -> None:
-    site = Site.create(tmp_path / "site", Plan(groups=1, image_groups=8, pause=0.0))
+def test_answers_are_of_one_model_during_upgrades(memory_folder: Path, jobs: tuple[str, ...]) -> None:
+    site = Site.create(memory_folder / "site", Plan(groups=1, image_groups=8, pause=0.0))
     readers = [site.reader(IMAGES, (number,)) for number in range(2)]
     assert isinstance(readers[1], ImageReader)
     writer = site.image_writer(1)
@@ -127,8 +163,7 @@ def test_answers_are_of_one_model_during_upgrades(tmp_path: Path, jobs: tuple[st
                 for future in done:
                     future.result()
     finally:
-        loops.stop()
-    assert min(loops.counts) > 0
+        loops.stop(min_count=1)
     assert final_problems(site) == []
 
 
@@ -147,14 +182,14 @@ def test_processes_that_open_an_index_of_release_0_1_at_once_give_its_answers(tm
     folder, expected = index_folder("clustered-index", tmp_path), read_json("clustered-index/expected.json")
     command = [sys.executable, "-c", textwrap.dedent(READER), str(folder), json.dumps(expected["queries"])]
     command.append(str(expected["k"]))
-    readers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    readers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     for reader in readers:
         assert reader.stdout is not None
         assert reader.stdout.readline() == "ready\n"
     answers = [reader.communicate("begin\n")[0].splitlines() for reader in readers]  # type: ignore[var-annotated]
-    assert [reader.returncode for reader in readers] == [0, 0, 0]
+    assert [reader.returncode for reader in readers] == [0, 0]
     nearest = [[matches["distances"], matches["keys"]] for matches in expected["nearest"]]
-    assert [[json.loads(line) for line in lines] for lines in answers] == [[nearest] * 3] * 3
+    assert [[json.loads(line) for line in lines] for lines in answers] == [[nearest] * 3] * 2
 
 
 @pytest.mark.slow
@@ -172,4 +207,5 @@ def test_killed_processes_leave_whole_changes_for_two_minutes(tmp_path: Path) ->
         workers.stop()
     assert workers.deaths == []
     assert sum(workers.kills.values()) > 5
-    check_events(site, min_searches=1000)
+    assert sum(event.get("did") == "search" for event in Events(site).new()) > 1000
+    check_events(site)
