@@ -233,12 +233,13 @@ def read_run(root: Path) -> Any:
 
 
 def read_best(root: Path) -> Any:
-    if not (root / "runs" / "run" / "best.pt").exists():
+    folder = root / "runs" / "run"
+    if not ((folder / "settings.json").exists() and (folder / "best.pt").exists()):  # without settings, there is no run
         return None
     from proxyhash.training.checkpoint import CheckpointManager
 
     state = run_state(0)
-    CheckpointManager(root / "runs" / "run").load_best(state.model)
+    CheckpointManager(folder).load_best(state.model)
     return int(state.model.weight[0, 0].item())
 
 
