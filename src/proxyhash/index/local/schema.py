@@ -11,6 +11,7 @@ from typing import Any
 APPLICATION_ID = 0x50584958  # "PXIX" in the header of the file marks a database as an index
 FORMAT_VERSION = 2  # `user_version` of the file
 FIRST_GENERATION = 1  # of an empty index
+TABLES = ("meta", "versions", "blocks", "sources", "items")
 META = ("active_version", "generation", "next_id", "next_version", "index_id", "requires")
 
 SCHEMA = """

@@ -26,6 +26,7 @@ from proxyhash.index.local.schema import (
     FORMAT_VERSION,
     META,
     SCHEMA,
+    TABLES,
     meta_checksum,
     row_checksum,
 )
@@ -311,6 +312,7 @@ class Store:
         if self.value("PRAGMA user_version") < FORMAT_VERSION and not self._migrate():
             self._connection, self._is_copy = migrated_copy(self._connection, self.path), True  # a read-only folder
         self._check_format()
+        self._check_schema()
         self._check_commits()
 
     def _check_log(self) -> None:
@@ -348,6 +350,12 @@ class Store:
         except InputError:
             requires = None
         check_format(self.path, f"proxyhash.index/{number}", (f"proxyhash.index/{FORMAT_VERSION}",), requires)
+
+    def _check_schema(self) -> None:
+        """Raise unless the file has exactly the tables of an index: triggers and views could change what statements do."""
+        found = {(kind, name) for kind, name in self.rows("SELECT type, name FROM sqlite_master WHERE type != 'index'")}
+        if found != {("table", name) for name in TABLES}:
+            self.raise_damaged("it has other tables, views or triggers than an index")
 
     def _check_commits(self) -> None:
         """Raise unless the file holds every acknowledged commit."""
