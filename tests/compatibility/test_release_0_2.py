@@ -125,3 +125,23 @@ def test_cached_features_are_found(tmp_path: Path, arrays: dict[str, np.ndarray]
     )
     assert features.folder.name == EXPECTED["features"]
     assert features.readable.all()
+
+
+def test_index_gives_the_same_answers(tmp_path: Path) -> None:
+    from proxyhash import Index
+    from proxyhash.index.local.index import LocalIndex
+    from proxyhash.index.maintenance import verify
+
+    expected = EXPECTED["index"]
+    folder = Path(shutil.copytree(FILES / "index", tmp_path / "index"))
+    shutil.copytree(FILES / "model", folder / "models" / EXPECTED["model"]["fingerprint"])
+    queries = np.array(expected["queries"], np.uint8)
+    with Index.open(folder, model=FILES / "model") as index:
+        assert isinstance(index, LocalIndex)
+        assert verify(index).problems == ()
+        found = [matches.as_dict() for matches in index.search(queries, 20)]
+        assert json.loads(json.dumps(found)) == expected["found"]
+        item = index.item("ü/7")
+        assert [item.item_id, list(item.labels)] == expected["item"]
+        index.add(queries, ["a", "b", "c"])
+        assert len(index) == len(found[0]["matches"]) + 3
