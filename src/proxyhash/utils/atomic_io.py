@@ -18,6 +18,7 @@ from proxyhash.utils.errors import InputError
 DISK_FULL_ADVICE = "no space is left on its disk; free some and run it again"
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
 _MIN_FREE_BYTES = 1 << 20  # below this, a failed write is taken for a full disk
+_DISK_ERRNOS = {*_DISK_FULL_ERRNOS, errno.EIO, errno.EROFS}
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # of file systems that sync names by themselves
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # constants of Linux
 
@@ -174,11 +175,17 @@ def _reason(error: BaseException, path: Path) -> str | None:
 
 def _raise_as_input_error(error: Exception, path: Path, temporary: Path) -> None:
     """Raise an `InputError` if the system refused a write to `path`; return if the error has another cause."""
-    name = error.filename if isinstance(error, OSError) else None
-    if isinstance(name, str | bytes) and not Path(os.fsdecode(name)).is_relative_to(temporary):
+    if isinstance(error, OSError) and error.filename is not None and not _is_own(error.filename, path, temporary):
         return  # about a file that the block reads
     if not isinstance(error, InputError) and (reason := _reason(error, path)) is not None:
         raise InputError(f"Cannot write {path}: {reason}.") from error
+
+
+def _is_own(name: object, path: Path, temporary: Path) -> bool:
+    """Return whether a file is `path`, its folder, or a temporary one beside it."""
+    file = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else path
+    is_hidden = file.parent == path.parent and file.name.startswith(f".{path.stem}")
+    return file in (path, path.parent) or is_hidden or file.is_relative_to(temporary)
 
 
 def _swap(new: Path, path: Path) -> None:
@@ -196,6 +203,11 @@ def _swap(new: Path, path: Path) -> None:
 
 def _exchange(one: Path, other: Path) -> bool:
     """Exchange two folders; return False where the system cannot."""
-    exchange = getattr(ctypes.CDLL(None), "renameat2", None) if os.name == "posix" else None
-    names = os.fsencode(one), os.fsencode(other)
-    return exchange is not None and exchange(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0
+    exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if os.name == "posix" else None
+    if exchange is None:
+        return False
+    if exchange(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    if (number := ctypes.get_errno()) in _DISK_ERRNOS:  # three renames instead of one would not help
+        raise OSError(number, os.strerror(number), str(other))
+    return False
