@@ -34,7 +34,7 @@ def cut_power(seeds: list[int]) -> dict[str, Any]:
 
 def fail_disks() -> dict[str, Any]:
     """Return the number of faults of every scenario."""
-    found = {}
+    found: dict[str, Any] = {}
     for name in SCENARIOS:
         with scratch_folder() as folder:
             points, problems = inject(folder, [name], 10_000)
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2])
     options = parser.parse_args()
     start = time.monotonic()
-    content = {"power_cuts": cut_power(options.seeds), "io_errors": fail_disks(), "versions": versions()}
+    content: dict[str, Any] = {"power_cuts": cut_power(options.seeds), "io_errors": fail_disks(), "versions": versions()}
     content["seconds"] = round(time.monotonic() - start)
     options.output.write_text(json.dumps(content, indent=1) + "\n")
     print(json.dumps({name: content[name]["total"] for name in ("power_cuts", "io_errors")}))

@@ -274,7 +274,8 @@ def inject(root: Path, scenarios: Sequence[str], limit: int) -> tuple[int, list[
 
 
 if __name__ == "__main__":
-    total, wrong = 0, []
+    total = 0
+    wrong: list[str] = []
     for each in sys.argv[2].split(","):
         points, problems = run_scenario(each, _folder(Path(sys.argv[1]) / "scenario"), int(sys.argv[3]))
         total, wrong = total + points, wrong + problems

@@ -22,6 +22,7 @@ from proxyhash.index.model_store import MODELS_DIR, check_model, copy_model, loa
 from proxyhash.index.queries import EncodedQueries, QueriesLike, encode_items, encode_queries
 from proxyhash.index.results import AddResult, IndexInfo, Matches, build_matches
 from proxyhash.models.storage import config_sha256, fingerprint
+from proxyhash.utils.atomic_io import make_folder
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -76,7 +77,7 @@ class LocalIndex(Index):
         if folder.is_dir() and any(not _is_own_file(child.name) for child in folder.iterdir()):
             raise InputError(f"{folder} holds other things than an index; choose another folder.")
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
         except OSError as error:
             raise InputError(f"Cannot make {folder}: {error.strerror}.") from error
         name = None if hasher is None else copy_model(hasher, folder)

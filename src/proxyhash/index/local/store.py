@@ -90,6 +90,7 @@ class Store:
             with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
                 create_tables(connection, uuid.uuid4().hex)
                 _insert_version(connection, 1, VersionInfo(bits, model, 0, config_sha256))
+                connection.execute("PRAGMA journal_mode = WAL")  # last: closing would merge a log, and hide a refused write
             os.link(temporary, path)
             sync_folder(path.parent)
         except FileExistsError:
@@ -249,9 +250,7 @@ class Store:
             try:
                 self._connection.execute(f"PRAGMA cache_size = {_WRITE_CACHE}")
                 meta = self.meta()
-                if (
-                    meta.generation == FIRST_GENERATION
-                ):  # a kill after the first commit must not leave a file without counter
+                if meta.generation == FIRST_GENERATION:  # before the first commit: a changed index has its counter
                     write_commits(self.path.parent, CommitCount(meta.index_id, meta.generation))
                 generation = meta.generation + 1 if generation is None else generation
                 self.set_meta(generation=generation)
@@ -397,7 +396,6 @@ class Store:
 def create_tables(connection: sqlite3.Connection, index_id: str) -> None:
     """Write the tables of an empty index, without a version of codes."""
     connection.execute("PRAGMA page_size = 8192")
-    connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     for statement in SCHEMA.split(";"):
