@@ -1,6 +1,5 @@
 """Faults of real machines: killed and concurrent writers, full disks, read-only folders, damaged and foreign files."""
 
-import os
 import resource
 import signal
 import sqlite3
@@ -8,8 +7,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,6 +14,7 @@ import numpy as np
 import pytest
 
 from helpers.codes import clustered_codes, make_keys
+from helpers.users import as_nobody
 from proxyhash import Index, InputError, codes
 from proxyhash.index.local import commits, store
 from proxyhash.index.local.blocks import list_blocks, read_blocks
@@ -194,19 +192,6 @@ def test_write_refused_by_the_system_loses_nothing(tmp_path: Path) -> None:
     with LocalIndex.open_folder(tmp_path / "i") as index:
         assert verify(index).problems == ()
         assert len(index) == 200 * max(1, int(done.stdout))
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Be a user without special rights: root may write anywhere."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 def test_read_only_folder_can_be_searched() -> None:

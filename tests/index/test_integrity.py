@@ -12,11 +12,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 
 from helpers.codes import clustered_codes, make_keys
+from helpers.users import as_nobody
 from proxyhash import Index, InputError
 from proxyhash.cli.app import main
 from proxyhash.data import SkippedItems
@@ -381,11 +383,13 @@ def test_two_processes_create_one_index(tmp_path: Path) -> None:
         assert (len(index), verify(index).problems) == (15, ())
 
 
-def test_unreadable_index_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled(tmp_path / "i", 1).close()
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(InputError, match=r"index.sqlite cannot be read; check who owns it"):
-        Index.open(tmp_path / "i")
+def test_unreadable_index_says_so() -> None:
+    with TemporaryDirectory() as parent:  # not pytest's, which is not readable by other users
+        Path(parent).chmod(0o755)
+        filled(Path(parent) / "i", 1).close()
+        (Path(parent) / "i" / FILE).chmod(0)
+        with as_nobody(), pytest.raises(InputError, match=r"index.sqlite cannot be read; check who owns it"):
+            Index.open(Path(parent) / "i")
 
 
 # --- One state in each answer ---

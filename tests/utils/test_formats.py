@@ -1,10 +1,11 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.formats import dump_json, parse_json
+from proxyhash.utils.formats import check_format, dump_json, parse_json
 
 PATH = Path("file.json")
 
@@ -44,3 +45,22 @@ def test_deep_nesting_is_read_or_refused(depth: int) -> None:
 def test_other_content_is_refused_in_one_sentence(text: bytes) -> None:
     with pytest.raises(InputError, match=r"^file.json is damaged: [^\n]+\.$"):
         parse_json(text, PATH)
+
+
+@pytest.mark.parametrize(
+    ("requires", "sentence"),
+    [
+        ("0.7", "file.json has the format proxyhash.hasher/9 and needs proxyhash 0.7 or later."),
+        (None, "file.json has the format proxyhash.hasher/9 and needs a later version than "),
+        (["\n"], "needs a later version than "),
+    ],
+)
+def test_newer_format_names_the_release_that_it_needs(requires: object, sentence: str) -> None:
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        check_format(PATH, "proxyhash.hasher/9", ("proxyhash.hasher/3", "proxyhash.hasher/2"), requires)
+
+
+@pytest.mark.parametrize("found", [None, 3, "proxyhash.proxies/9", "proxyhash.hasher/x", "proxyhash.hasher/1"])
+def test_other_formats_are_refused(found: object) -> None:
+    with pytest.raises(InputError, match=r"is not a file of the format proxyhash.hasher/3"):
+        check_format(PATH, found, ("proxyhash.hasher/3", "proxyhash.hasher/2"))

@@ -1,6 +1,5 @@
 """Connections to the SQLite file of an index, and error messages."""
 
-import os
 import sqlite3
 from pathlib import Path
 
@@ -13,8 +12,10 @@ def connect(path: Path, wait: float) -> sqlite3.Connection:
     """Open the file of an index for writing, or for reading if the folder is read-only."""
     if not path.is_file():
         raise InputError(f"There is no index at {path.parent}: it has no {path.name}.")
-    if not os.access(path, os.R_OK):
-        raise InputError(f"{path} cannot be read; check who owns it.")
+    try:
+        path.open("rb").close()
+    except PermissionError:
+        raise InputError(f"{path} cannot be read; check who owns it.") from None
     connection = _open(f"{path.absolute().as_uri()}?mode=rw", wait)
     if connection is None:  # a read-only folder: nobody can be writing there either, unless it has a log
         connection = _open(f"{path.absolute().as_uri()}?mode=ro", wait)

@@ -37,12 +37,8 @@ def migrate(connection: sqlite3.Connection, path: Path, progress: Progress = no_
     strict
         Raise an InputError if a block is damaged; otherwise it is left out.
     """
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorname.startswith("SQLITE_READONLY"):
-            return False
-        raise
+    if not _begin_writing(connection):
+        return False
     with _committing(connection):
         if _format(connection) >= FORMAT_VERSION:  # another process was faster
             return True
@@ -155,6 +151,20 @@ def _update_items(connection: sqlite3.Connection, progress: Progress) -> None:
         statement = f"UPDATE items SET checksum = {checksum} WHERE item_id BETWEEN ? AND ?"
         connection.execute(statement, (first, first + _ITEMS_PER_STEP - 1))
     progress("migrating the index", 1.0)
+
+
+def _begin_writing(connection: sqlite3.Connection) -> bool:
+    """Begin a transaction that writes; return False if the file cannot be written."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"PRAGMA user_version = {_format(connection)}")  # the first write tells
+    except sqlite3.OperationalError as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if error.sqlite_errorname.startswith("SQLITE_READONLY"):
+            return False
+        raise
+    return True
 
 
 @contextmanager
