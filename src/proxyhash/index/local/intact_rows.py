@@ -13,7 +13,7 @@ import numpy as np
 
 from proxyhash.codes.bits import Packed
 from proxyhash.index.item_ids import UInt32s
-from proxyhash.index.local.raw_pages import Cell, RawPages
+from proxyhash.index.local.raw_pages import RawRow, RawPages
 from proxyhash.index.local.schema import FORMAT_VERSION, META, item_checksum, meta_checksum, row_checksum
 from proxyhash.index.local.store import VersionInfo
 
@@ -53,7 +53,7 @@ class IntactRows:
     blocks: dict[tuple[int, int], CodeBlock] = field(default_factory=dict)
     damaged: int = 0  # rows that SQLite reads, but that do not match their checksums
 
-    def add(self, cells: Iterable[Cell], *, known: bool = False) -> None:
+    def add(self, cells: Iterable[RawRow], *, known: bool = False) -> None:
         """Take the intact rows of one page, or of one table if that is known; of a block, the newest one."""
         items = []
         for cell in cells:
@@ -67,7 +67,7 @@ class IntactRows:
                 self.damaged += known
         self.items.executemany("INSERT OR IGNORE INTO items VALUES (?, ?, ?, ?, ?, ?)", items)
 
-    def _add_small(self, cell: Cell) -> bool:
+    def _add_small(self, cell: RawRow) -> bool:
         """Take a row of `versions` or `sources`."""
         number, values = cell
         if number is None:
@@ -81,7 +81,7 @@ class IntactRows:
             return False
         return True
 
-    def add_meta(self, cells: Iterable[Cell]) -> None:
+    def add_meta(self, cells: Iterable[RawRow]) -> None:
         """Take the table `meta` from the rows of a page, if they are that."""
         pairs: dict[Any, Any] = dict(cell.values for cell in cells if cell.row_id is None and len(cell.values) == 2)
         if self.legacy:
@@ -138,11 +138,11 @@ def _read_table(connection: sqlite3.Connection, table: str, rows: IntactRows) ->
     """Add the rows of a table up to the first that cannot be read; return whether all were read."""
     try:
         if table in ("meta", "facts"):
-            rows.add_meta([Cell(None, row) for row in connection.execute(f"SELECT name, value FROM {table}")])
+            rows.add_meta([RawRow(None, row) for row in connection.execute(f"SELECT name, value FROM {table}")])
         elif table == "blocks":
-            rows.add((Cell(row[0], row[1:]) for row in connection.execute("SELECT rowid, * FROM blocks")), known=True)
+            rows.add((RawRow(row[0], row[1:]) for row in connection.execute("SELECT rowid, * FROM blocks")), known=True)
         else:
-            rows.add((Cell(row[0], (None, *row[1:])) for row in connection.execute(f"SELECT * FROM {table}")), known=True)
+            rows.add((RawRow(row[0], (None, *row[1:])) for row in connection.execute(f"SELECT * FROM {table}")), known=True)
     except sqlite3.Error:
         return False
     return True
@@ -186,7 +186,7 @@ def find_old_rows(
                     yield None, CodeBlock(0, block[1].item_ids[wanted], block[1].codes[wanted], 0)
 
 
-def as_item(cell: Cell, *, legacy: bool) -> tuple[Any, ...] | None:
+def as_item(cell: RawRow, *, legacy: bool) -> tuple[Any, ...] | None:
     """Return a row of `items` without its checksum, if it is intact."""
     item_id, values = cell
     if item_id is None or len(values) != (6 if legacy else 7) or not 0 <= item_id < 2**32 or not isinstance(values[1], str):
@@ -208,7 +208,7 @@ def _is_labels(text: Any) -> bool:
     return isinstance(labels, list) and all(isinstance(label, str) for label in labels)
 
 
-def as_block(cell: Cell, *, legacy: bool) -> tuple[tuple[int, int], CodeBlock] | None:
+def as_block(cell: RawRow, *, legacy: bool) -> tuple[tuple[int, int], CodeBlock] | None:
     """Return version, number and content of a row of `blocks`, if it is intact."""
     values: tuple[Any, ...] = cell.values
     if len(values) != (10 if legacy else 11) or not all(isinstance(value, int) for value in values[:7]):

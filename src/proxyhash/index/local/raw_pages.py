@@ -24,7 +24,7 @@ _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)  # of the serial types 0 to 6
 Value = int | float | str | bytes | None
 
 
-class Cell(NamedTuple):
+class RawRow(NamedTuple):
     """One row: its row id (None in a table without row ids), and its columns; the primary key may be None there."""
 
     row_id: int | None
@@ -106,14 +106,14 @@ class RawPages:
                 committed = len(found)
         return found[:committed]
 
-    def current_cells(self) -> Iterator[list[Cell]]:
+    def current_cells(self) -> Iterator[list[RawRow]]:
         """Yield the rows of all tables in the last state, page by page: of all pages that are not free."""
         free = self._free_pages()
         for number in range(2, self.count + 1):
             if number not in free:
                 yield self._cells(self.page(number))
 
-    def old_cells(self) -> Iterator[list[Cell]]:
+    def old_cells(self) -> Iterator[list[RawRow]]:
         """Yield rows in free pages, and in pages that were written again later: any may have been removed."""
         for number in sorted(self._free_pages()):
             yield self._cells(self.page(number))
@@ -123,7 +123,7 @@ class RawPages:
             if self._current[number] != offset:
                 yield self._cells(self._log[offset : offset + self.page_bytes])
 
-    def _cells(self, page: bytes) -> list[Cell]:
+    def _cells(self, page: bytes) -> list[RawRow]:
         """Return the rows of a leaf page that can be read; nothing for other pages."""
         if not page or page[0] not in (_LEAF_TABLE, _LEAF_INDEX):
             return []
@@ -134,7 +134,7 @@ class RawPages:
         cells = (self._cell(page, page[pointer] << 8 | page[pointer + 1]) for pointer in pointers)
         return [cell for cell in cells if cell is not None]
 
-    def _cell(self, page: bytes, start: int) -> Cell | None:
+    def _cell(self, page: bytes, start: int) -> RawRow | None:
         """Return the row that starts at an offset of a page, None if it cannot be read."""
         try:
             size, start = _varint(page, start)
@@ -142,7 +142,7 @@ class RawPages:
             if page[0] == _LEAF_TABLE:
                 row_id, start = _varint(page, start)
             payload = self._payload(page, start, size)
-            return None if payload is None else Cell(row_id, _record(payload))
+            return None if payload is None else RawRow(row_id, _record(payload))
         except (IndexError, ValueError, struct.error):  # UnicodeDecodeError is a ValueError
             return None
 
