@@ -13,7 +13,7 @@ import numpy as np
 
 from proxyhash.codes.bits import Packed
 from proxyhash.index.item_ids import UInt32s
-from proxyhash.index.local.raw_pages import RawRow, RawPages
+from proxyhash.index.local.raw_pages import RawPages, RawRow
 from proxyhash.index.local.schema import FORMAT_VERSION, META, item_checksum, meta_checksum, row_checksum
 from proxyhash.index.local.store import VersionInfo
 
