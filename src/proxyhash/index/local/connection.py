@@ -1,5 +1,6 @@
 """Connections to the SQLite file of an index, and error messages."""
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -12,10 +13,9 @@ def connect(path: Path, wait: float) -> sqlite3.Connection:
     """Open the file of an index for writing, or for reading if the folder is read-only."""
     if not path.is_file():
         raise InputError(f"There is no index at {path.parent}: it has no {path.name}.")
-    try:
-        path.open("rb").close()
-    except PermissionError:
-        raise InputError(f"{path} cannot be read; check who owns it.") from None
+    # The file must not be opened otherwise than by SQLite: closing it would drop the locks of this process.
+    if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise InputError(f"{path} cannot be read; check who owns it.")
     connection = _open(f"{path.absolute().as_uri()}?mode=rw", wait)
     if connection is None:  # a read-only folder: nobody can be writing there either, unless it has a log
         connection = _open(f"{path.absolute().as_uri()}?mode=ro", wait)

@@ -135,8 +135,11 @@ class LocalIndex(Index):
     @property
     def calibration(self) -> Calibration | None:
         """Return the expected precision by distance, None if the model was not calibrated."""
-        name = self.model
-        return None if name is None else Calibration.load(model_dir(self.folder, name), self.bits)
+        info = self.store.active_info()
+        return self._calibration(info.model, info.bits)
+
+    def _calibration(self, model: str | None, bits: int) -> Calibration | None:
+        return None if model is None else Calibration.load(model_dir(self.folder, model), bits)
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -180,7 +183,7 @@ class LocalIndex(Index):
                 if hits is None and snapshot.version == self.store.active_version:
                     snapshot = self.snapshots.latest()
                     hits = self._find(encoded, snapshot, params)
-                if hits is not None and self.snapshots.latest() is snapshot:
+                if hits is not None and self.snapshots.is_latest(snapshot):
                     return self._look_up(encoded, hits, snapshot, params)
         raise InputError(f"{self.folder} was moved to another model during the search; search again.")
 
@@ -191,21 +194,20 @@ class LocalIndex(Index):
         if not item_ids <= found.keys():
             self.store.raise_damaged(f"{len(item_ids - found.keys()):,} codes have no item")
         width = queries.codes.shape[1] if params.with_codes else None
-        exact = params.nprobe is None
-        return build_matches(queries.names, hits, found, self.calibration, params.threshold, width=width, exact=exact)
+        exact, calibration = params.nprobe is None, self._calibration(snapshot.model, snapshot.bits)
+        return build_matches(queries.names, hits, found, calibration, params.threshold, width=width, exact=exact)
 
     def _encode(self, queries: QueriesLike) -> tuple[EncodedQueries, Snapshot]:
         """Return queries and the codes to search, both of one version, even if an upgrade ends at this moment."""
         while True:
-            version = self.store.active_version
+            snapshot = self.snapshots.latest()
             try:
-                encoded = encode_queries(queries, self.bits, lambda: self.hasher)
+                encoded = encode_queries(queries, snapshot.bits, lambda: self.hasher)
             except InputError:
-                if self.store.active_version == version:
+                if self.store.active_version == snapshot.version:
                     raise
                 continue  # an upgrade ended between two steps
-            snapshot = self.snapshots.latest()
-            if snapshot.version == version:
+            if encoded.embeddings is None or self.store.active_version == snapshot.version:
                 return encoded, snapshot
 
     def _find(self, queries: EncodedQueries, snapshot: Snapshot, params: SearchParams) -> Hits:

@@ -77,13 +77,16 @@ def insert_items(
     files: Sequence[FileStat] | None = None,
 ) -> None:
     """Store new items; a key that exists makes SQLite raise an IntegrityError."""
-    texts = [None] * len(keys) if labels is None else labels_to_json(labels)
-    stats = [(None, None)] * len(keys) if files is None else [(file.size, file.mtime_ns) for file in files]
-    rows = (
-        (item_id, key, text, source, *stat, item_checksum(item_id, key, text, source, *stat))
-        for item_id, key, text, stat in zip(item_ids, keys, texts, stats, strict=True)
-    )
-    store.insert("items", rows)
+    texts: Sequence[str | None] = [None] * len(keys) if labels is None else labels_to_json(labels)
+    if files is None:
+        checksums = [item_checksum(*row, None, None, None) for row in zip(item_ids, keys, texts, strict=True)]
+        store.insert("items(item_id, key, labels, checksum)", zip(item_ids, keys, texts, checksums, strict=True))
+        return
+    rows = [
+        (item_id, key, text, source, file.size, file.mtime_ns)
+        for item_id, key, text, file in zip(item_ids, keys, texts, files, strict=True)
+    ]
+    store.insert("items", ((*row, item_checksum(*row)) for row in rows))
 
 
 def _checked(store: Store, row: tuple[Any, ...]) -> ItemRow:
@@ -243,9 +246,10 @@ def check_keys(keys: Sequence[str], count: int) -> None:
         raise InputError(f"A key must be valid text: {error.reason}.") from None
     if not all(keys):
         raise InputError("A key may not be empty.")
-    for key in keys:
-        if len(key) > MAX_KEY_BYTES // 4 and len(key.encode()) > MAX_KEY_BYTES:
-            raise InputError(f"A key has at most {MAX_KEY_BYTES:,} bytes; {key[:50]}... has {len(key.encode()):,}.")
+    if 4 * max(map(len, keys), default=0) > MAX_KEY_BYTES:  # a character has up to four bytes
+        longest = max(keys, key=lambda key: len(key.encode()))
+        if len(longest.encode()) > MAX_KEY_BYTES:
+            raise InputError(f"A key has at most {MAX_KEY_BYTES:,} bytes; {longest[:50]}... has {len(longest.encode()):,}.")
     hashes = np.sort(np.fromiter(map(hash, keys), np.int64, len(keys)))
     if (hashes[1:] == hashes[:-1]).any() and len(set(keys)) < len(keys):
         twice = sorted(keys)

@@ -40,15 +40,14 @@ def row_checksum(*fields: object) -> int:
     >>> row_checksum(7, None, "a") == zlib.crc32(b"7|None|a")
     True
     """
-    return zlib.crc32("|".join(map(str, fields)).encode("utf-8", "surrogatepass"))
+    return zlib.crc32("|".join(map(str, fields)).encode())
 
 
 def item_checksum(
     item_id: int, key: str, labels: str | None, source: int | None, size: int | None, mtime_ns: int | None
 ) -> int:
     """Return the checksum of a row of `items`."""
-    text = f"{item_id}|{source}|{size}|{mtime_ns}|{labels}|{key}"  # takes half the time of `row_checksum`
-    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+    return zlib.crc32(f"{item_id}|{source}|{size}|{mtime_ns}|{labels}|{key}".encode())  # half the time of `row_checksum`
 
 
 def meta_checksum(values: Mapping[str, Any]) -> int:

@@ -30,7 +30,9 @@ class Snapshot:
     bits: int
     main: FlatSegment | ClusteredSegment
     delta: FlatSegment  # codes added since `main` was built
+    model: str | None = None  # fingerprint
     generation: int = 0
+    times_opened: int = 0  # of the store, when the snapshot was taken
     blocks: dict[int, BlockInfo] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -71,17 +73,21 @@ class SnapshotCache:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._snapshot: Snapshot | None = None
-        self._times_opened = 0  # of the store, when the snapshot was taken
 
     def latest(self) -> Snapshot:
         """Return the last state that was committed, by whatever process."""
         with self._store.reading():
-            meta = self._store.meta()
-            if self._times_opened != self._store.times_opened:  # the file was replaced by another one
-                self._snapshot, self._times_opened = None, self._store.times_opened
-            if self._snapshot is None or meta.generation != self._snapshot.generation:
+            if self._snapshot is not None and self._snapshot.times_opened != self._store.times_opened:
+                self._snapshot = None  # the file was replaced by another one
+            if self._snapshot is None or not self.is_latest(self._snapshot):
+                meta = self._store.meta()
                 self._snapshot = self._next(self._snapshot, meta.active_version, meta.generation)
             return self._snapshot
+
+    def is_latest(self, snapshot: Snapshot) -> bool:
+        """Return whether nothing was committed since a snapshot was taken; inside a transaction, that stays so."""
+        generation = self._store.generation  # first: it opens a file that was replaced
+        return (snapshot.times_opened, snapshot.generation) == (self._store.times_opened, generation)
 
     def _next(self, last: Snapshot | None, version: int, generation: int) -> Snapshot:
         clustered_at = self._store.version_info(version).clustered_at
@@ -100,7 +106,7 @@ class SnapshotCache:
         if changed:
             block = concat_blocks(list(read_blocks(self._store, version, changed)))
             delta = delta.append(block.words(), block.item_ids)
-        return Snapshot(version, clustered_at, last.bits, main, delta, generation, now)
+        return replace(last, main=main, delta=delta, generation=generation, blocks=now)
 
 
 def _max_changes(segment: Segment) -> int:
@@ -127,7 +133,8 @@ def load_snapshot(store: Store, version: int, now: dict[int, BlockInfo], generat
     store.rows("PRAGMA shrink_memory")  # the pages that were read are not needed any more
     _trim_memory()
     delta = build_flat_segment(parts, 0, lambda _: None)
-    return Snapshot(version, info.clustered_at, info.bits, main, delta, generation, now)
+    times_opened = store.times_opened
+    return Snapshot(version, info.clustered_at, info.bits, main, delta, info.model, generation, times_opened, now)
 
 
 def _trim_memory() -> None:
