@@ -63,7 +63,7 @@ def test_the_table_names_the_protocol_and_queries_without_relevant_items(
         ("pickled.npz", "which are refused because they can run code."),
         ("single.npy", "one array without a name"),
         ("narrow.npz", "cannot be compared with a database of 3 bytes a code."),
-        ("short.npz", "The query labels have shape (2,), but there are 15 query codes."),
+        ("short.npz", "short.npz: labels must have one row for each of the 15 codes, not (2,)."),
         ("nan.npz", "not finite"),
         ("empty.npz", "Queries must hold at least one code."),
     ],

@@ -10,6 +10,7 @@ from proxyhash.codes import pack
 from proxyhash.data import load_dataset, make_split
 from proxyhash.evaluation import EncodedSplit, evaluate, evaluate_hasher
 from proxyhash.evaluation.hasher import embed_split, encode_split
+from proxyhash.utils.formats import read_json
 from proxyhash.utils.progress import no_progress
 
 
@@ -49,6 +50,7 @@ def test_saved_report_is_shown_by_the_card(hasher: Hasher) -> None:
     report = evaluate_hasher(hasher, digits, make_split(digits, validation="none"))
     assert hasher.folder is not None
     report.save(hasher.folder)
-    saved = json.loads((hasher.folder / "metrics.json").read_text())
-    assert saved == {"format": "proxyhash.metrics/1", **json.loads(json.dumps(report.as_dict()))}
+    saved = read_json(hasher.folder / "metrics.json")
+    expected = {"format": "proxyhash.metrics/2", "requires": "0.2", **json.loads(json.dumps(report.as_dict()))}
+    assert saved == expected
     assert f"| mAP | {report.map:.4f} |" in (hasher.folder / "README.md").read_text()

@@ -31,6 +31,7 @@ from proxyhash.index.local.index import FILE, LocalIndex
 from proxyhash.index.maintenance import compact, verify
 from proxyhash.index.upgrade import Upgrade, upgrade
 from proxyhash.models.hasher import Hasher
+from proxyhash.utils.errors import DamagedError
 
 
 @pytest.fixture
@@ -295,6 +296,17 @@ def test_key_that_the_index_of_keys_lacks_is_noticed(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="index of keys lacks item/00007"):
             index.remove(["item/00007"])
         assert not verify(index).ok
+
+
+def test_damaged_name_of_a_table_is_noticed(tmp_path: Path) -> None:
+    """SQLite puts the name into the message of its error, where Python cannot decode it."""
+    filled(tmp_path / "i", 1).close()
+    path = tmp_path / "i" / FILE
+    content = bytearray(path.read_bytes())
+    content[:8192] = content[:8192].replace(b"CREATE TABLE items(", b"CREATE TABL\xa4 items(")
+    path.write_bytes(content)
+    with pytest.raises(DamagedError, match="salvage"):
+        Index.open(tmp_path / "i")
 
 
 @pytest.mark.parametrize("precision", [7.5, float("nan"), -0.1])

@@ -18,6 +18,7 @@ from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import ImageSource
 from proxyhash.training.trainer import InterruptHandler, TrainingStoppedError
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.json_lines import parse_json_line
 from proxyhash.utils.random import generator
 
 MODULE = "helpers.small_training"
@@ -42,7 +43,7 @@ def same_weights(one: torch.nn.Module, other: torch.nn.Module) -> bool:
 
 def log_of(folder: Path) -> list[dict[str, float]]:
     """Return the log without what a clock measured."""
-    entries = [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
+    entries = [parse_json_line(line) for line in (folder / LOG).read_bytes().splitlines()]
     return [{k: v for k, v in entry.items() if k not in ("images_per_second", "validation_seconds")} for entry in entries]
 
 

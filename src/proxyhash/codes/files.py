@@ -153,8 +153,8 @@ def _read_arrays(path: Path, required: Sequence[str]) -> dict[str, NDArray[Any]]
     except InputError:
         raise
     except Exception as error:  # readers raise many types of errors for damaged files
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{path} cannot be read as {path.suffix or 'npz'}: {reason}") from error
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise InputError(f"{path} cannot be read as {path.suffix or 'npz'}: {reason}.") from error
 
 
 def _read_npz(path: Path, required: Sequence[str]) -> dict[str, NDArray[Any]]:

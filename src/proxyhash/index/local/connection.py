@@ -42,7 +42,7 @@ def _open(uri: str, wait: float) -> sqlite3.Connection | None:
         if error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
             return None
         raise
-    except sqlite3.Error:
+    except BaseException:
         connection.close()
         raise
     return connection

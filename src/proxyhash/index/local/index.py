@@ -300,6 +300,6 @@ def _is_unfinished(path: Path) -> bool:
                 connection.execute(statement).fetchone()
                 for statement in ("SELECT count(*) FROM sqlite_master", "PRAGMA application_id")
             )
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):  # a damaged name in the message of an error cannot be decoded
         return False
     return bool(tables == mark == 0)

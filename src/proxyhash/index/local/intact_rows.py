@@ -129,7 +129,7 @@ def read_by_sql(path: Path, *, legacy: bool) -> tuple[IntactRows, bool]:
             for table in _TABLES_1 if legacy else _TABLES:
                 ok = _read_table(connection, table, rows) and ok
             ok = ok and connection.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):  # a name in the message of an error may be damaged
         ok = False
     return rows, ok
 
@@ -143,7 +143,7 @@ def _read_table(connection: sqlite3.Connection, table: str, rows: IntactRows) ->
             rows.add((RawRow(row[0], row[1:]) for row in connection.execute("SELECT rowid, * FROM blocks")), known=True)
         else:
             rows.add((RawRow(row[0], (None, *row[1:])) for row in connection.execute(f"SELECT * FROM {table}")), known=True)
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):  # a name in the message of an error may be damaged
         return False
     return True
 

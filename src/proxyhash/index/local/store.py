@@ -328,7 +328,7 @@ class Store:
             uri = f"{self.path.absolute().as_uri()}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True, timeout=self._wait)) as connection:
                 (generation,) = connection.execute("SELECT value FROM meta WHERE name = 'generation'").fetchone()
-        except (sqlite3.Error, TypeError):  # reported by the connection that can write
+        except (sqlite3.Error, TypeError, UnicodeDecodeError):  # reported by the connection that can write
             return
         self._check_generation(generation, count)
 
@@ -391,6 +391,8 @@ class Store:
             raise
         except sqlite3.Error as error:
             raise translate_error(error, self.path) from error
+        except UnicodeDecodeError:  # in the message of an error of SQLite
+            self.raise_damaged("a name in it cannot be decoded")
 
 
 def create_tables(connection: sqlite3.Connection, index_id: str) -> None:
