@@ -2,8 +2,6 @@
 
 import io
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -14,6 +12,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
+from helpers.terminal import terminal_output
 from proxyhash.cli import output
 from proxyhash.cli.app import app, main
 from proxyhash.cli.output import SafeConsole, cell
@@ -59,20 +58,7 @@ def test_a_terminal_gets_colors_and_a_pipe_does_not(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from proxyhash.cli.app import main; main(['--help'])"]
     piped = subprocess.run(command, capture_output=True, check=True).stdout
     assert b"\x1b[" not in piped
-    reader, writer = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "PROXYHASH_CACHE": str(tmp_path)}
-    for name in ("NO_COLOR", "CI"):
-        environment.pop(name, None)
-    with subprocess.Popen(command, stdout=writer, stderr=writer, env=environment) as process:
-        os.close(writer)
-        shown = b""
-        while True:
-            try:
-                shown += os.read(reader, 4096)
-            except OSError:  # the other end is closed
-                break
-        process.wait()
-    os.close(reader)
+    shown = terminal_output(command, TERM="xterm-256color", PROXYHASH_CACHE=str(tmp_path))
     assert b"\x1b[" in shown
 
 

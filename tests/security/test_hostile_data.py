@@ -2,9 +2,7 @@
 
 import io
 import os
-import pty
 import re
-import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 
 from helpers.images import write_images
+from helpers.terminal import terminal_output
 from proxyhash import Index
 from proxyhash.cli.app import main
 from proxyhash.data import SkippedItems, load_dataset
@@ -205,20 +204,7 @@ def test_a_terminal_shows_the_escape_sequences_of_names(tmp_path: Path) -> None:
         index.add(np.zeros((1, 1), np.uint8), ["\x1b[2J\x1b]0;owned\x07cat\u202egnp.exe"], ["la\x1b[5mbel\r"])
     command = [sys.executable, "-c", "import sys; from proxyhash.cli.app import main; main(sys.argv[1:])"]
     command += ["search", str(tmp_path / "i"), "--key", "\x1b[2J\x1b]0;owned\x07cat\u202egnp.exe"]
-    reader, writer = pty.openpty()
-    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")}
-    with subprocess.Popen(
-        command, stdout=writer, stderr=writer, env={**environment, "TERM": "xterm", "COLUMNS": "200"}
-    ) as run:
-        os.close(writer)
-        shown = b""
-        while True:
-            try:
-                shown += os.read(reader, 4096)
-            except OSError:  # the other end is closed
-                break
-        run.wait()
-    os.close(reader)
+    shown = terminal_output(command, TERM="xterm", COLUMNS="200")
     text = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).replace("\r\n", "\n")
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
     assert r"\x1b[2J\x1b]0;owned\x07cat\u202egnp.exe" in text
