@@ -14,7 +14,7 @@ from proxyhash.index.local.blocks import CODES_PER_BLOCK, Block
 from proxyhash.index.local.index import UPGRADE_LOCK, LocalIndex
 from proxyhash.index.local.store import Store
 from proxyhash.index.model_store import MODELS_DIR, check_model, model_dir
-from proxyhash.models.storage import check_files, read_config
+from proxyhash.models.probe import check_onnx
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.locks import try_lock
 
@@ -105,7 +105,7 @@ def _model_problems(index: LocalIndex) -> list[str]:
         folder = model_dir(index.folder, info.model)
         try:
             check_model(folder, info)
-            check_files(folder, read_config(folder)["sha256"])
+            check_onnx(folder)
             Calibration.load(folder, info.bits)
         except (InputError, OSError, KeyError) as error:
             problems.append(str(error))
