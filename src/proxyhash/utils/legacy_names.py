@@ -197,6 +197,7 @@ def upgrade_metric_names(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 # The SQLite file of an index, `user_version` 1: tables, and columns of the renamed tables.
 INDEX_TABLES_1 = {"facts": "meta", "editions": "versions"}
+INDEX_META_1 = {"live": "active_version", "generation": "generation", "next": "next_id"}  # rows of the table facts
 INDEX_COLUMNS_1 = (
     ("versions", "centres", "centroids"),
     ("versions", "grouped_at", "clustered_at"),

@@ -14,12 +14,11 @@ import numpy as np
 from proxyhash.codes.bits import Packed
 from proxyhash.index.item_ids import UInt32s
 from proxyhash.index.local.raw_pages import RawPages, RawRow
-from proxyhash.index.local.schema import FORMAT_VERSION, META, item_checksum, meta_checksum, row_checksum
+from proxyhash.index.local.schema import FORMAT_VERSION, META, TABLES, item_checksum, meta_checksum, row_checksum
 from proxyhash.index.local.store import VersionInfo
+from proxyhash.utils.legacy_names import INDEX_META_1, INDEX_TABLES_1
 
-_TABLES = ("meta", "versions", "sources", "blocks", "items")
-_TABLES_1 = ("facts", "editions", "sources", "blocks", "items")  # of release 0.1
-_META_1 = {"live": "active_version", "generation": "generation", "next": "next_id"}
+_TABLES_1 = (*INDEX_TABLES_1, "sources", "blocks", "items")  # of release 0.1
 _VERSION_FIELDS = (1, 2, 4, 5, 6, 7, 8, 9)  # columns of `versions` in the order of `VersionInfo`
 
 
@@ -85,8 +84,8 @@ class IntactRows:
         """Take the table `meta` from the rows of a page, if they are that."""
         pairs: dict[Any, Any] = dict(cell.values for cell in cells if cell.row_id is None and len(cell.values) == 2)
         if self.legacy:
-            if pairs.keys() == _META_1.keys() and all(isinstance(value, int) for value in pairs.values()):
-                self.meta = {_META_1[name]: value for name, value in pairs.items()}
+            if pairs.keys() == INDEX_META_1.keys() and all(isinstance(value, int) for value in pairs.values()):
+                self.meta = {INDEX_META_1[name]: value for name, value in pairs.items()}
             return
         is_meta = pairs.keys() == {*META, "checksum"} and meta_checksum(pairs) == pairs["checksum"]
         if is_meta and pairs["generation"] >= self.meta.get("generation", 0):
@@ -126,7 +125,7 @@ def read_by_sql(path: Path, *, legacy: bool) -> tuple[IntactRows, bool]:
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.execute("PRAGMA trusted_schema = OFF")
-            for table in _TABLES_1 if legacy else _TABLES:
+            for table in _TABLES_1 if legacy else TABLES:
                 ok = _read_table(connection, table, rows) and ok
             ok = ok and connection.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
     except (sqlite3.Error, UnicodeDecodeError):  # a name in the message of an error may be damaged

@@ -17,7 +17,7 @@ from proxyhash.index.local.connection import damaged
 from proxyhash.index.local.schema import FORMAT_VERSION, item_checksum, meta_checksum, row_checksum
 from proxyhash.utils.errors import DamagedError
 from proxyhash.utils.formats import RELEASE
-from proxyhash.utils.legacy_names import INDEX_COLUMNS_1, INDEX_TABLES_1
+from proxyhash.utils.legacy_names import INDEX_COLUMNS_1, INDEX_META_1, INDEX_TABLES_1
 from proxyhash.utils.progress import Progress, no_progress
 
 _ITEMS_PER_STEP = 50_000  # between two calls of `progress`
@@ -68,9 +68,9 @@ def migrate_1_to_2(
 
     An upgrade to another model that was stopped is dropped: release 0.1 could reuse the number of its version.
     """
-    active, next_id, generation = (
-        _value(connection, "SELECT value FROM facts WHERE name = ?", name) for name in ("live", "next", "generation")
-    )
+    rows = dict(connection.execute("SELECT name, value FROM facts").fetchall())
+    meta = {new: int(rows[old]) for old, new in INDEX_META_1.items()}
+    active = meta["active_version"]
     next_version = _value(connection, "SELECT max(number) FROM editions") + 1
     connection.execute("DELETE FROM blocks WHERE edition != ?", (active,))
     connection.execute("DELETE FROM editions WHERE number != ?", (active,))
@@ -82,16 +82,10 @@ def migrate_1_to_2(
     _update_blocks(connection, path, strict=strict)
     _update_version(connection, path)
     _update_items(connection, progress)
-    meta = {
-        "active_version": active,
-        "generation": generation + 1,
-        "next_id": next_id,
-        "next_version": next_version,
-        "index_id": index_id,
-        "requires": RELEASE,
-    }
+    meta |= {"generation": meta["generation"] + 1, "next_version": next_version}
+    values = {**meta, "index_id": index_id, "requires": RELEASE}
     connection.execute("DELETE FROM meta")
-    connection.executemany("INSERT INTO meta VALUES (?, ?)", [*meta.items(), ("checksum", meta_checksum(meta))])
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", [*values.items(), ("checksum", meta_checksum(values))])
     connection.execute("PRAGMA user_version = 2")
 
 
