@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
+from helpers.corruption import change_bytes, flip_bit, zero_page
 from helpers.release_0_1 import as_lists, index_folder, read_json
 from helpers.users import as_nobody
 from proxyhash import Index, InputError
@@ -88,3 +89,44 @@ def test_stopped_migration_leaves_the_old_format(tmp_path: Path) -> None:
     assert format_of(folder) == 1
     with LocalIndex.open_folder(folder) as index:
         assert [as_lists(matches) for matches in index.search(QUERIES, EXPECTED["k"])] == EXPECTED["nearest"]
+
+
+def test_randomly_damaged_index_of_release_0_1_is_migrated_or_refused(tmp_path: Path) -> None:
+    original = index_folder("scanned-index", tmp_path)
+    content = (original / FILE).read_bytes()
+    refused = 0
+    for seed in range(150):
+        random = np.random.default_rng(seed)
+        damaged = bytearray(content)
+        damage = [flip_bit, change_bytes, zero_page][seed % 3]
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        (folder / FILE).write_bytes(damage(random, damaged, b""))
+        try:
+            with LocalIndex.open_folder(folder) as index:
+                index.search(QUERIES, 5)
+        except InputError as error:
+            refused += 1
+            assert "\n" not in str(error)  # noqa: PT017
+    assert refused > 10
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM facts",
+        "DELETE FROM editions",
+        "UPDATE facts SET value = 'x'",
+        "UPDATE blocks SET codes = NULL",
+        "UPDATE blocks SET codes = 5",
+        "UPDATE items SET labels = x'ff'",
+    ],
+)
+def test_wrong_values_of_release_0_1_are_refused(tmp_path: Path, statement: str) -> None:
+    folder = index_folder("scanned-index", tmp_path)
+    try:
+        change(folder, statement)
+    except sqlite3.IntegrityError:
+        pytest.skip("SQLite refuses this value")
+    with pytest.raises(InputError), LocalIndex.open_folder(folder) as index:
+        index.search(QUERIES, 500)

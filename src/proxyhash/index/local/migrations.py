@@ -15,7 +15,7 @@ from pathlib import Path
 from proxyhash.index.local.commits import CommitCount, read_commits, write_commits
 from proxyhash.index.local.connection import damaged
 from proxyhash.index.local.schema import FORMAT_VERSION, item_checksum, meta_checksum, row_checksum
-from proxyhash.utils.errors import DamagedError
+from proxyhash.utils.errors import DamagedError, InputError
 from proxyhash.utils.formats import RELEASE
 from proxyhash.utils.legacy_names import INDEX_COLUMNS_1, INDEX_META_1, INDEX_TABLES_1
 from proxyhash.utils.progress import Progress, no_progress
@@ -39,7 +39,7 @@ def migrate(connection: sqlite3.Connection, path: Path, progress: Progress = no_
     """
     if not _begin_writing(connection):
         return False
-    with _committing(connection):
+    with _committing(connection, path):
         if _format(connection) >= FORMAT_VERSION:  # another process was faster
             return True
         generation = _value(connection, "SELECT value FROM facts WHERE name = 'generation'")
@@ -55,7 +55,7 @@ def migrated_copy(connection: sqlite3.Connection, path: Path) -> sqlite3.Connect
     copy = sqlite3.connect("", isolation_level=None, check_same_thread=False)  # deleted when it is closed
     connection.backup(copy)
     copy.execute("BEGIN")
-    with _committing(copy):
+    with _committing(copy, path):
         migrate_1_to_2(copy, path, uuid.uuid4().hex)
     copy.execute("PRAGMA query_only = ON")
     return copy
@@ -162,13 +162,16 @@ def _begin_writing(connection: sqlite3.Connection) -> bool:
 
 
 @contextmanager
-def _committing(connection: sqlite3.Connection) -> Iterator[None]:
+def _committing(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """Commit at the end, or roll back; values of a damaged file may raise nearly anything."""
     try:
         yield
         connection.execute("COMMIT")
-    except BaseException:
+    except BaseException as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+        if isinstance(error, (KeyError, TypeError, ValueError, AttributeError)) and not isinstance(error, InputError):
+            raise DamagedError(damaged(path, "it has other values than release 0.1 wrote")) from error
         raise
 
 
