@@ -1,5 +1,6 @@
 """What an index notices: lost commits, replaced and swapped files, changed rows, changes during an upgrade."""
 
+import errno
 import os
 import resource
 import shutil
@@ -376,6 +377,16 @@ def test_file_that_release_0_1_left_on_a_full_disk_is_replaced(tmp_path: Path) -
         connection.execute("PRAGMA journal_mode = WAL")  # writes the header, and no table
     with Index.open(tmp_path / "i", bits=64) as index:
         assert len(index) == 0
+
+
+def test_index_is_created_on_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with filled(tmp_path / "i", 2) as index:
+        assert (len(index), verify(index).problems) == (10, ())
+    assert sorted(path.name for path in (tmp_path / "i").iterdir()) == ["commits", FILE]
 
 
 def test_two_processes_create_one_index(tmp_path: Path) -> None:

@@ -102,7 +102,8 @@ def salvage(folder: Path, new: Path, progress: Progress = no_progress) -> Salvag
     Parameters
     ----------
     folder
-        The damaged index, of this release or of 0.1. Nobody should write to it meanwhile.
+        The damaged index, of this release or of 0.1. Nobody should write to it meanwhile, and this process must not have it
+        open: reading the file beside SQLite drops the locks of the process.
     new
         The folder of the new index, which has the same item ids and model.
     progress

@@ -17,6 +17,7 @@ from proxyhash.utils.errors import InputError
 
 DISK_FULL_ADVICE = "no space is left on its disk; free some and run it again"
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
+_NO_LINK_ERRNOS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _MIN_FREE_BYTES = 1 << 20  # below this, a failed write is taken for a full disk
 _DISK_ERRNOS = {*_DISK_FULL_ERRNOS, errno.EIO, errno.EROFS}
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # of file systems that sync names by themselves
@@ -82,6 +83,24 @@ def make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for folder in reversed(missing):
         sync_folder(folder.parent)
+
+
+def name_new_file(temporary: Path, path: Path) -> None:
+    """Give a complete file its name; raise FileExistsError if that is taken, also if another process takes it meanwhile.
+
+    On file systems without hard links, such as exFAT, the file is renamed, and two processes at once are not told apart.
+    """
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINK_ERRNOS:
+            raise
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        temporary.replace(path)
+    else:
+        temporary.unlink()
+    sync_folder(path.parent)
 
 
 def check_writable(path: Path) -> None:

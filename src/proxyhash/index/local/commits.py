@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
-from proxyhash.utils.atomic_io import sync_folder, umask
+from proxyhash.utils.atomic_io import name_new_file, umask
 from proxyhash.utils.errors import DamagedError, InputError
 from proxyhash.utils.locks import exclusive_lock
 
@@ -76,14 +76,17 @@ def write_commits(folder: Path, count: CommitCount) -> None:
 
 def _create(path: Path, count: CommitCount) -> None:
     """Create the file with both slots, complete or absent; one that another process has just created stays."""
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-") as handle:
-        Path(handle.name).chmod(0o666 & ~umask())
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as handle:
+        temporary = Path(handle.name)
+        temporary.chmod(0o666 & ~umask())
         handle.write(_to_bytes(count).ljust(_SLOT_BYTES, b"\0") + _to_bytes(count))
         handle.flush()
         os.fsync(handle.fileno())
+    try:
         with suppress(FileExistsError):
-            os.link(handle.name, path)
-    sync_folder(path.parent)
+            name_new_file(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _to_bytes(count: CommitCount) -> bytes:

@@ -3,7 +3,6 @@
 Write-ahead logging lets several processes read while one writes; `synchronous=FULL` makes a commit survive a loss of power.
 """
 
-import os
 import sqlite3
 import threading
 import uuid
@@ -30,7 +29,7 @@ from proxyhash.index.local.schema import (
     meta_checksum,
     row_checksum,
 )
-from proxyhash.utils.atomic_io import sync_folder
+from proxyhash.utils.atomic_io import name_new_file
 from proxyhash.utils.errors import DamagedError, InputError
 from proxyhash.utils.formats import RELEASE, check_format
 from proxyhash.utils.progress import Progress, no_progress
@@ -91,8 +90,7 @@ class Store:
                 create_tables(connection, uuid.uuid4().hex)
                 _insert_version(connection, 1, VersionInfo(bits, model, 0, config_sha256))
                 connection.execute("PRAGMA journal_mode = WAL")  # last: closing would merge a log, and hide a refused write
-            os.link(temporary, path)
-            sync_folder(path.parent)
+            name_new_file(temporary, path)
         except FileExistsError:
             pass
         except sqlite3.Error as error:
@@ -301,9 +299,9 @@ class Store:
 
     def _connect(self) -> None:
         """Open the file, migrate an older format, and check that it is an index without lost commits."""
+        self._file = _file_identity(self.path)  # first: a file that replaces it now is noticed by the next transaction
         self._check_log()
         self._connection = connect(self.path, self._wait)
-        self._file = _file_identity(self.path)
         self.times_opened += 1
         if self.value("PRAGMA application_id") != APPLICATION_ID:
             raise InputError(f"{self.path} is a database, but not an index of proxyhash.")
