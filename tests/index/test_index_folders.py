@@ -202,7 +202,7 @@ def test_upgrade_gives_every_item_a_new_code(index: LocalIndex, photos: Path, ot
 
 
 def test_codes_of_the_old_model_are_refused_after_an_upgrade(index: LocalIndex, other_model: Path) -> None:
-    batch = ItemBatch(index.store.active_version, np.zeros((1, 4), np.uint8), ["late"])
+    batch = ItemBatch(index.store.codes_id, np.zeros((1, 4), np.uint8), ["late"])
     upgrade(index, Hasher.load(other_model), SkippedItems())
     with pytest.raises(InputError, match="moved to another model meanwhile"):
         add_batch(index.store, batch)

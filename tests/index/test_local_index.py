@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,10 +14,14 @@ import proxyhash
 from helpers.codes import clustered_codes, make_keys
 from proxyhash import Index, InputError, codes
 from proxyhash.codes.bits import Packed
+from proxyhash.index.calibration import Calibration
 from proxyhash.index.local import blocks, snapshots, transactions
 from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.local.items import Item
 from proxyhash.index.maintenance import verify
+from proxyhash.index.model_store import model_dir
 from proxyhash.index.results import AddResult, IndexInfo, Match, Matches
+from proxyhash.utils.errors import KeyNotFoundError
 
 
 def local_index(path: Path, bits: int = 64) -> LocalIndex:
@@ -172,9 +177,9 @@ def test_invalid_items_are_refused_and_nothing_changes(tmp_path: Path) -> None:
 
 def test_results_have_readable_representations() -> None:
     match = Match("a", 3, 0, ("cat",), 0.731)
-    assert repr(match) == "Match('a', 3 bits, 73 % alike)"
+    assert repr(match) == "Match('a', 3 bits, 73 % same label)"
     matches = Matches("q", (match,), matched=False, exact=False)
-    assert repr(matches) == "Matches(1 for 'q', first Match('a', 3 bits, 73 % alike), approximate, no match)"
+    assert repr(matches) == "Matches(1 for 'q', first Match('a', 3 bits, 73 % same label), approximate, no match)"
     assert matches.as_dict()["matches"] == [
         {"key": "a", "distance": 3, "item_id": 0, "labels": ("cat",), "expected_precision": 0.731}
     ]
@@ -210,3 +215,56 @@ def test_items_at_and_beyond_the_limits(tmp_path: Path, monkeypatch: pytest.Monk
     with local_index(tmp_path / "widest", 4096) as index:
         index.add(widest, ["a"])
         assert index.search(widest, 1)[0][0].distance == 0
+
+
+def test_items_are_listed_in_the_order_of_keys(tmp_path: Path) -> None:
+    keys = [*make_keys(30), "a/\0", "a", "z/ü", "z/u", "z/%"]
+    with local_index(tmp_path / "i") as index:
+        assert index.list_items() == []
+        index.add(clustered_codes(len(keys), 8, 0), keys[::-1], [("x", "y")] * len(keys))
+        found: list[Item] = []
+        while page := index.list_items(found[-1].key if found else None, 4):
+            found += page
+        assert [item.key for item in found] == sorted(keys)
+        assert {item.labels for item in found} == {("x", "y")}
+        assert [item.key for item in index.list_items("item/00028x")] == ["item/00029", "z/%", "z/u", "z/ü"]
+        with pytest.raises(InputError, match="limit must be at least 1"):
+            index.list_items(limit=0)
+
+
+def test_samples_are_uniform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "CODES_PER_BLOCK", 8)
+    with local_index(tmp_path / "i") as index:
+        assert index.sample_items(3) == []
+        index.add(clustered_codes(40, 8, 0), make_keys(40))
+        index.remove([key for number, key in enumerate(make_keys(40)) if number % 4])
+        counts = Counter(item.key for _ in range(300) for item in index.sample_items(5))
+        assert sorted(counts) == make_keys(40)[::4]
+        assert 100 < min(counts.values()) <= max(counts.values()) < 200  # 150 are expected
+        assert sorted(item.key for item in index.sample_items(99)) == make_keys(40)[::4]
+
+
+def test_unknown_key_is_an_error_of_its_own(tmp_path: Path) -> None:
+    with local_index(tmp_path / "i") as index:
+        index.add(clustered_codes(5, 8, 0), make_keys(5))
+        for ask in (index.item, index.code, index.remove):
+            with pytest.raises(KeyNotFoundError, match="The index has no item nope"):
+                ask("nope")
+
+
+def test_generation_changes_with_the_index(tmp_path: Path, model: Path) -> None:
+    with local_index(tmp_path / "i") as index, local_index(tmp_path / "i") as reader:
+        seen = {reader.generation}
+        index.add(clustered_codes(5, 8, 0), make_keys(5))
+        seen.add(reader.generation)
+        index.remove(make_keys(1))
+        seen.add(reader.generation)
+        assert reader.generation == reader.generation
+        assert len(seen) == 3
+    with Index.open(tmp_path / "m", model=model) as index:
+        before = index.generation
+        assert index.model is not None
+        Calibration(np.linspace(1, 0, index.bits + 1), np.arange(index.bits + 1)).save(
+            model_dir(tmp_path / "m", index.model)
+        )
+        assert index.generation != before

@@ -15,11 +15,13 @@ from helpers.codes import clustered_codes, make_keys
 from helpers.milvus_checks import check_same_matches, unique_name
 from proxyhash import Index
 from proxyhash.cli.app import main
+from proxyhash.data import SkippedItems
+from proxyhash.index.folder_sync import add_folder
 from proxyhash.index.milvus import retry, rows, search
 from proxyhash.index.milvus.index import MilvusIndex
 from proxyhash.index.milvus.location import is_milvus, parse_location
 from proxyhash.index.results import Match
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import InputError, KeyNotFoundError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # milvus-lite reads its version by way of pkg_resources
@@ -71,6 +73,95 @@ def test_any_text_is_a_key_and_a_label(index: MilvusIndex) -> None:
     assert sorted(index.range_search(codes[:1], 32)[0].keys) == sorted(keys)
     assert index.remove(keys[:4]) == 4
     assert len(index) == len(keys) - 4
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "cat",
+        "50%",
+        "5_0",
+        "a\\b",
+        'say "hi"',
+        "hi",
+        "it's",
+        "ünï ☃",
+        "a\nb",
+        "{x}",
+        "%25",
+        "[x]",
+        "x\\",
+        "\t",
+        "a, b",
+        "all",
+        "no",
+    ],
+)
+def test_labels_are_filtered_as_in_a_local_index(file: str, tmp_path: Path, label: str) -> None:
+    labels = [
+        ("cat", "all"), ("all", "cat"), ("cats",), ("50%",), ("500",), ("5_0", "all"), ("510",), ("a\\b",), ('say "hi"',),
+        ("it's",), ("ünï ☃", "all", "cat"), ("a\nb",), ("{x}",), ("%25",), ("[x]",), ("x\\", "all"), ("\t",),
+        ("a, b",), (), ('"hi',),
+    ]  # fmt: skip
+    codes = clustered_codes(len(labels), 4, 7)
+    with Index.open(tmp_path / "i", bits=32) as local, Index.open(f"{file}/{unique_name()}", bits=32) as milvus:
+        for index in (local, milvus):
+            index.add(codes, make_keys(len(labels)), labels)
+        for wanted in (label, [label, "500"]):
+            ours, theirs = (index.range_search(codes[:2], 32, labels=wanted) for index in (local, milvus))
+            assert [set(matches.keys) for matches in ours] == [set(matches.keys) for matches in theirs]
+            nearest = milvus.search(codes[:2], 1, labels=wanted)
+            assert [[match.distance for match in matches[:1]] for matches in ours] == [
+                [match.distance for match in matches] for matches in nearest
+            ]
+
+
+def test_filtered_range_search_lists_more_than_one_request_returns(
+    index: MilvusIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add(clustered_codes(100, 4, 4), make_keys(100), ["odd" if number % 2 else "even" for number in range(100)])
+    monkeypatch.setattr(search, "MAX_RESULTS", 16)
+    assert sorted(index.range_search(clustered_codes(1, 4, 5), 32, labels="odd")[0].keys) == make_keys(100)[1::2]
+
+
+def test_label_that_looks_like_a_separator_is_refused(index: MilvusIndex) -> None:
+    with pytest.raises(InputError, match="Milvus cannot search for the label ', '"):
+        index.search(clustered_codes(1, 4, 5), labels=", ")
+
+
+def test_items_are_listed_in_the_order_of_keys(index: MilvusIndex) -> None:
+    keys = make_keys(50)
+    order = np.random.default_rng(0).permutation(50)
+    for part in (order[:30], order[30:]):
+        index.add(clustered_codes(len(part), 4, 0), [keys[number] for number in part])
+    first = index.list_items(limit=20)
+    rest = index.list_items(first[-1].key)
+    assert [item.key for item in first + rest] == keys
+    assert [item.key for item in index.list_items("item/00047.5")] == keys[48:]
+    assert index.list_items(keys[-1]) == []
+
+
+def test_sample_has_distinct_items(index: MilvusIndex) -> None:
+    assert index.sample_items(3) == []
+    index.add(clustered_codes(30, 4, 0), make_keys(30), ["a"] * 30)
+    assert len({item.key for item in index.sample_items(7)}) == 7
+    assert sorted(item.key for item in index.sample_items(99)) == make_keys(30)
+    assert index.sample_items(1)[0].labels == ("a",)
+
+
+def test_unknown_key_is_an_error_of_its_own(index: MilvusIndex) -> None:
+    for ask in (index.item, index.code, index.remove):
+        with pytest.raises(KeyNotFoundError, match="The index has no item nope"):
+            ask("nope")
+
+
+def test_items_know_their_folder(file: str, model: Path, photos: Path) -> None:
+    with Index.open(f"{file}/{unique_name()}", model=model) as opened:
+        add_folder(opened, photos / "cats", SkippedItems(), prefix="more/")
+        item = opened.list_items(limit=1)[0]
+        assert (item.root, item.path) == (photos / "cats", photos / "cats" / item.key.removeprefix("more/"))
+        opened.add(sorted(photos.rglob("*.png"))[:1], ["a file without a folder"])
+        assert opened.item("a file without a folder").root is None
 
 
 def test_removing_is_all_or_nothing(index: MilvusIndex) -> None:

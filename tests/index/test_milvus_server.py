@@ -33,6 +33,23 @@ def test_same_codes_give_the_same_matches(server: Server, bits: int, items: int,
     check_same_matches(server.address, bits, items, k, seed=bits)
 
 
+def test_items_are_listed_in_the_order_of_keys(server: Server) -> None:
+    keys, order = make_keys(5000), np.random.default_rng(0).permutation(5000)
+    with Index.open(f"{server.address}/{unique_name()}", bits=64) as index:
+        for part in (order[:3000], order[3000:]):
+            index.add(np.zeros((len(part), 8), np.uint8), [keys[number] for number in part])
+        assert [item.key for item in index.list_items(limit=4500)] == keys[:4500]
+        assert [item.key for item in index.list_items(keys[4499])] == keys[4500:4600]
+        assert len({item.key for item in index.sample_items(50)}) == 50
+
+
+def test_search_by_label_needs_a_later_server(server: Server) -> None:
+    with Index.open(f"{server.address}/{unique_name()}", bits=64) as index:
+        index.add(np.zeros((1, 8), np.uint8), ["a"], ["cat"])
+        with pytest.raises(InputError, match="cannot be searched by label, which needs Milvus"):
+            index.search(np.zeros((1, 8), np.uint8), labels="cat")
+
+
 def test_range_search_lists_more_than_one_request_returns(server: Server) -> None:
     codes, keys = np.random.default_rng(0).integers(0, 256, (20_000, 8), dtype=np.uint8), make_keys(20_000)
     with Index.open(f"{server.address}/{unique_name()}", bits=64) as index:

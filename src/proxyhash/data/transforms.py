@@ -6,7 +6,7 @@ that they do not depend on batches, workers and processes.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from proxyhash.data.crop import CropBox
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.decoding import Fit
 from proxyhash.data.images import is_in_memory
+from proxyhash.data.pixel_spec import PixelSpec
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import generator
 from proxyhash.utils.registry import Registry
@@ -94,6 +95,18 @@ class Transform:
     def can_decode_crops(self) -> bool:
         """Return whether crops can be taken during decoding; other crops need the whole square."""
         return self.crop == "random_resized" and self.fit == "cover"
+
+    @property
+    def pixel_spec(self) -> PixelSpec:
+        """Return how image files are decoded for evaluation."""
+        if self.can_decode_crops:
+            return PixelSpec(self.size, self.fit, self.crop_boxes(1, None)[0])
+        return PixelSpec(self.side, self.fit)
+
+    def preprocess_pixels(self, pixels: NDArray[Any]) -> Tensor:
+        """Return (n, 3, size, size) floats from 0 to 255, from decoded pixels (n, side, side, 3) of `pixel_spec`."""
+        tensor = torch.from_numpy(pixels)
+        return tensor.permute(0, 3, 1, 2) if self.can_decode_crops else self.preprocess(tensor)
 
     def crop_boxes(self, count: int, draws: AugmentParams | None) -> list[CropBox]:
         """Return the crops of `count` images: by their parameters (count, 5), or center crops without them."""

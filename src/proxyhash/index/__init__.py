@@ -2,6 +2,7 @@
 
 from proxyhash.index.base import Index
 from proxyhash.index.calibration import Calibration, calibrate
+from proxyhash.index.local.items import Item
 from proxyhash.index.results import AddResult, IndexInfo, Match, Matches
 
-__all__ = ["AddResult", "Calibration", "Index", "IndexInfo", "Match", "Matches", "calibrate"]
+__all__ = ["AddResult", "Calibration", "Index", "IndexInfo", "Item", "Match", "Matches", "calibrate"]

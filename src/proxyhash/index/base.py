@@ -1,7 +1,7 @@
 """`Index`: the interface of every engine, local or on a server."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +27,7 @@ class SearchParams:
 
     k: int | None = None  # None: all items within the radius
     radius: int | None = None
+    labels: tuple[str, ...] | None = None  # sorted; None: all items
     nprobe: int | None = None
     rerank: int | None = None
     threshold: float = THRESHOLD
@@ -109,6 +110,11 @@ class Index(ABC):
     def calibration(self) -> Calibration | None:
         """Return the expected precision by distance, None if the model was not calibrated."""
 
+    @property
+    @abstractmethod
+    def generation(self) -> Hashable:
+        """Return a value that is another one whenever the index has changed, by whatever process."""
+
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of items."""
@@ -142,6 +148,7 @@ class Index(ABC):
         k: int = 10,
         *,
         radius: int | None = None,
+        labels: Sequence[str] | str | None = None,
         nprobe: int | None = None,
         rerank: int | None = None,
         threshold: float = THRESHOLD,
@@ -158,6 +165,8 @@ class Index(ABC):
             Number of items to find for each query.
         radius
             Leave out items that are more than so many bits away.
+        labels
+            Find only items that have at least one of these labels, exactly. None: all items.
         nprobe
             Search only the nprobe nearest clusters, by faiss: faster, but items may be missed. None: exact search.
         rerank
@@ -178,16 +187,29 @@ class Index(ABC):
         ------
         InputError
             If the queries do not fit the index, or the engine cannot search so.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np
+        >>> codes, query = np.array([[0], [1], [3]], np.uint8), np.array([[0]], np.uint8)
+        >>> with tempfile.TemporaryDirectory() as folder, Index.open(f"{folder}/index", bits=8) as index:
+        ...     index.add(codes, keys=["a", "b", "c"], labels=["cat", "dog", "dog"])
+        ...     index.search(query, k=1, labels=["dog"])[0].matches
+        AddResult(3)
+        (Match('b', 1 bits),)
         """
         params = SearchParams(
             k=check_int("k", k, 1),
             radius=_check_optional("radius", radius, 0),
+            labels=_check_labels(labels),
             nprobe=_check_optional("nprobe", nprobe, 1),
             rerank=_check_optional("rerank", rerank, 1),
             threshold=threshold,
             with_codes=with_codes,
             threads=threads,
         )
+        if params.labels is not None and params.nprobe is not None:
+            raise InputError("Items with a label are searched exactly; leave nprobe out.")
         return self._search(queries, params)
 
     def range_search(
@@ -195,13 +217,19 @@ class Index(ABC):
         queries: QueriesLike,
         radius: int,
         *,
+        labels: Sequence[str] | str | None = None,
         threshold: float = THRESHOLD,
         with_codes: bool = False,
         threads: int | None = None,
     ) -> list[Matches]:
         """Return all items at most `radius` bits from each query, nearest first; the parameters are those of `search`."""
-        radius = check_int("radius", radius, 0)
-        params = SearchParams(radius=radius, threshold=threshold, with_codes=with_codes, threads=threads)
+        params = SearchParams(
+            radius=check_int("radius", radius, 0),
+            labels=_check_labels(labels),
+            threshold=threshold,
+            with_codes=with_codes,
+            threads=threads,
+        )
         return self._search(queries, params)
 
     @abstractmethod
@@ -210,11 +238,49 @@ class Index(ABC):
 
     @abstractmethod
     def item(self, key: str) -> Item:
-        """Return an item by its key."""
+        """Return an item by its key; an unknown one is a KeyNotFoundError."""
 
     @abstractmethod
     def code(self, key: str) -> Packed:
-        """Return the packed code (1, bytes) of an item."""
+        """Return the packed code (1, bytes) of an item; an unknown key is a KeyNotFoundError."""
+
+    def list_items(self, after: str | None = None, limit: int = 100) -> list[Item]:
+        """Return items in the order of their keys.
+
+        Parameters
+        ----------
+        after
+            Key after which the list begins, such as the last one of the list before; it need not exist. None: the first key.
+        limit
+            Number of items at most.
+
+        Returns
+        -------
+        list of Item
+            The items; fewer than `limit` at the end of the index.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np
+        >>> with tempfile.TemporaryDirectory() as folder, Index.open(f"{folder}/index", bits=8) as index:
+        ...     index.add(np.zeros((3, 1), np.uint8), keys=["a", "b", "c"])
+        ...     [item.key for item in index.list_items(after="a")]
+        AddResult(3)
+        ['b', 'c']
+        """
+        return self._list_items(after, check_int("limit", limit, 1))
+
+    @abstractmethod
+    def _list_items(self, after: str | None, limit: int) -> list[Item]:
+        """Return items in the order of their keys."""
+
+    def sample_items(self, count: int) -> list[Item]:
+        """Return `count` random items in random order, all of them if there are fewer."""
+        return self._sample_items(check_int("count", count, 1))
+
+    @abstractmethod
+    def _sample_items(self, count: int) -> list[Item]:
+        """Return random items."""
 
     @abstractmethod
     def folder_sync(self, root: Path, prefix: str) -> "FolderSync":
@@ -253,3 +319,15 @@ def check_rerank(params: SearchParams, *, has_embeddings: bool) -> None:
 
 def _check_optional(name: str, value: int | None, minimum: int) -> int | None:
     return None if value is None else check_int(name, value, minimum)
+
+
+def _check_labels(labels: Sequence[str] | str | None) -> tuple[str, ...] | None:
+    """Return the labels of a filter, each once and sorted, so that equal filters share a cache entry."""
+    if labels is None:
+        return None
+    wanted = {labels} if isinstance(labels, str) else set(labels)
+    if not wanted:
+        raise InputError("A search by label needs at least one label; give None to search all items.")
+    if not all(isinstance(label, str) for label in wanted):
+        raise InputError("The labels to search for must be texts.")
+    return tuple(sorted(wanted))

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import isotonic_regression
 
 from proxyhash.evaluation.counts import count_ties
 from proxyhash.models.storage import CALIBRATION, CONFIG, fingerprint
@@ -130,6 +129,8 @@ def calibrate(
     >>> calibrate(query, [0], database, [0, 0, 1], bits=8).precision[:5].tolist()
     [1.0, 1.0, 0.0, 0.0, 0.0]
     """
+    from scipy.optimize import isotonic_regression  # it takes half a second to import
+
     counts = count_ties(query_codes, query_labels, database_codes, database_labels)
     pairs, alike = counts.items.sum(0)[: bits + 1], counts.relevant.sum(0)[: bits + 1]
     seen = np.flatnonzero(pairs)

@@ -38,7 +38,7 @@ class Match(NamedTuple):  # a frozen dataclass takes twice as long to make, and 
     Examples
     --------
     >>> Match("cats/7.jpg", 3, 0, ("cat",), 0.73)
-    Match('cats/7.jpg', 3 bits, 73 % alike)
+    Match('cats/7.jpg', 3 bits, 73 % same label)
     """
 
     key: str
@@ -52,7 +52,7 @@ class Match(NamedTuple):  # a frozen dataclass takes twice as long to make, and 
 
     def __repr__(self) -> str:
         """Return key, distance and expected precision."""
-        precision = "" if self.expected_precision is None else f", {100 * self.expected_precision:.0f} % alike"
+        precision = "" if self.expected_precision is None else f", {100 * self.expected_precision:.0f} % same label"
         return f"Match({self.key!r}, {self.distance} bits{precision})"
 
     def as_dict(self) -> dict[str, Any]:

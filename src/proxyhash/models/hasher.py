@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from proxyhash.codes.bits import Packed
 from proxyhash.data.images import ArrayImages, FileImages, Images, Indices
+from proxyhash.data.pixel_spec import PixelSpec
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones import create_backbone
@@ -24,7 +25,7 @@ from proxyhash.models.network import HashNetwork
 from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnx_available
 from proxyhash.models.onnx_export import export_onnx
 from proxyhash.models.probe import compare_onnx, probe_pixels, write_probe
-from proxyhash.models.runtime import InferenceBackend, TorchBackend, run_inference
+from proxyhash.models.runtime import InferenceBackend, TorchBackend, run_inference, run_pixels
 from proxyhash.models.storage import (
     CONFIG,
     FORMAT,
@@ -153,6 +154,33 @@ class Hasher:
             return self._run(as_images(images), self._backend(), None, progress, self.head.out_features)[1]
         skipped = SkippedItems() if skipped is None else skipped
         return self._run(as_images(images), self._backend(), skipped, progress, self.head.out_features)
+
+    @property
+    def pixel_spec(self) -> PixelSpec:
+        """Return which pixels `embed_pixels` takes, and how image files are decoded to them."""
+        return self.transform.pixel_spec
+
+    def embed_pixels(self, pixels: NDArray[Any]) -> Floats:
+        """Return the embeddings nu (N, bits) of images that were decoded before, the same as `embed` gives for their files.
+
+        Parameters
+        ----------
+        pixels
+            Pixels (N, side, side, 3) of the shape and type that `pixel_spec` describes.
+
+        Examples
+        --------
+        >>> from proxyhash.data.transforms import get_transform
+        >>> from proxyhash.models.heads import HashHead, HeadConfig
+        >>> network = HashNetwork(create_backbone("convnet", pretrained=False), HashHead(HeadConfig(256, bits=16))).eval()
+        >>> hasher = Hasher(network, get_transform("small", 16))
+        >>> hasher.pixel_spec
+        PixelSpec(side=16, fit='squash', box=None)
+        >>> hasher.embed_pixels(np.zeros((3, 16, 16, 3), np.uint8)).shape
+        (3, 16)
+        """
+        nothing = np.zeros((0, self.head.out_features), np.float32)
+        return np.concatenate([nothing, *run_pixels(pixels, self._backend(), self.transform)])
 
     def embed_batches(
         self, images: ImagesLike, skipped: SkippedItems, *, indices: Indices | None = None, progress: Progress = no_progress

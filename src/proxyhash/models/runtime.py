@@ -1,10 +1,11 @@
 """Inference with torch, and the loop over images that all backends share."""
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from proxyhash.data.images import Images, Indices
@@ -12,6 +13,7 @@ from proxyhash.data.loader import load_batches
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.onnx_backend import Floats
+from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
 BATCH_SIZE = 64  # large enough to fill the cores, small enough for their caches
@@ -63,3 +65,20 @@ def run_inference(
         if len(batch.indices):
             yield batch.indices, backend(batch.images.contiguous().numpy())
         progress(work, done / len(wanted))
+
+
+def run_pixels(pixels: NDArray[Any], backend: InferenceBackend, transform: Transform) -> Iterator[Floats]:
+    """Yield the outputs (n, width) of decoded pixels (N, side, side, 3), batch by batch, in order.
+
+    Raises
+    ------
+    InputError
+        For pixels of another shape or type than those of `transform.pixel_spec`.
+    """
+    spec = transform.pixel_spec
+    if pixels.shape[1:] != spec.shape or pixels.dtype != spec.dtype:
+        wanted = f"{spec.dtype} (N, {spec.side}, {spec.side}, 3)"
+        raise InputError(f"The model takes pixels of the type {wanted}, not {pixels.dtype} {pixels.shape}.")
+    for first in range(0, len(pixels), BATCH_SIZE):
+        batch = transform.preprocess_pixels(pixels[first : first + BATCH_SIZE])
+        yield backend(batch.contiguous().numpy())

@@ -10,11 +10,12 @@ from proxyhash.codes.bits import Words
 from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.codes.search import parallel_over_queries
 from proxyhash.index.clusters import layout_kernels, search_kernels
+from proxyhash.index.clusters.centroids import MIN_CODES_FOR_CLUSTERS
 from proxyhash.index.clusters.layout import NO_SPAN, Clusters
-from proxyhash.index.clusters.segment import Feed, Segment, in_ranges
+from proxyhash.index.clusters.segment import Feed, FlatSegment, Segment, Sink, in_ranges
 from proxyhash.index.clusters.topk import empty_topk
 from proxyhash.index.hits import Hits, rectangular_hits
-from proxyhash.index.item_ids import Int64s, empty_item_ids
+from proxyhash.index.item_ids import Int64s, empty_item_ids, pack_item_ids
 
 _MAX_RESULTS = 4_000_000  # results that are gathered at a time, 16 bytes each
 
@@ -80,8 +81,11 @@ class ClusteredSegment(Segment):
         """Return all codes (W, N) and their item ids (N,), in the order of `slots`."""
         words = np.empty((self.clusters.centroids.shape[1], BLOCK * len(self.clusters.planes)), np.uint64)
         layout_kernels.read_all(self.clusters, words)
-        slots = self.slots()
-        return words[:, slots], self.clusters.item_ids.at(slots)
+        return words[:, self.slots()], self.all_ids()
+
+    def all_ids(self) -> Int64s:
+        """Return the item ids of all codes (N,), in the order of `slots`."""
+        return self.clusters.item_ids.at(self.slots())
 
     def slots(self) -> Int64s:
         """Return the slots that hold a code (N,)."""
@@ -97,6 +101,22 @@ class ClusteredSegment(Segment):
         planes[:, -1] |= np.packbits(dropped, bitorder="little").view("<u8").reshape(-1, 4)
         clusters = self.clusters._replace(planes=planes)
         return replace(self, clusters=clusters, count=self.count - count, tombstones=self.tombstones + count)
+
+    def select(self, mask: NDArray[np.bool_]) -> "FlatSegment | ClusteredSegment":
+        """Return some of the codes in the same clusters, or flat if they are few."""
+        words, numbers = self.all_codes()
+        kept = mask[numbers]
+        words, numbers = np.ascontiguousarray(words[:, kept]), numbers[kept]
+        if len(numbers) < MIN_CODES_FOR_CLUSTERS:
+            order = np.argsort(numbers)
+            return FlatSegment(np.ascontiguousarray(words[:, order]), pack_item_ids(numbers[order]))
+        own = np.searchsorted(self.clusters.starts, self.slots()[kept] // BLOCK, side="right") - 1
+        sizes = np.bincount(own, minlength=len(self.clusters.centroids))
+
+        def feed(sink: Sink) -> None:
+            sink(words, numbers.astype(np.uint32), own.astype(np.uint16))
+
+        return build_clustered_segment(self.clusters.centroids, sizes, feed, 1 + int(numbers.max()))
 
     def _cache_order(self, queries: Words) -> Int64s:
         """Return an order (Q,) in which neighboring queries scan the same clusters, which then lie in the cache."""

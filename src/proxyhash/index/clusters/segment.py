@@ -41,8 +41,16 @@ class Segment(ABC):
         """Return all codes (W, N) and their item ids (N,)."""
 
     @abstractmethod
+    def all_ids(self) -> Int64s:
+        """Return the item ids of all codes (N,), in the order of `all_codes`."""
+
+    @abstractmethod
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment without the item ids of ascending ranges, low to high inclusive."""
+
+    @abstractmethod
+    def select(self, mask: NDArray[np.bool_]) -> "Segment":
+        """Return a segment with only those codes whose item ids are True in a mask over all item ids."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,16 +81,25 @@ class FlatSegment(Segment):
 
     def all_codes(self) -> tuple[Words, Int64s]:
         """Return all codes (W, N) and their item ids (N,)."""
-        return self.words, self.item_ids.at(slice(None))
+        return self.words, self.all_ids()
+
+    def all_ids(self) -> Int64s:
+        """Return the item ids of all codes (N,)."""
+        return self.item_ids.at(slice(None))
 
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the codes that are in no range."""
         kept = ~in_ranges(self.item_ids, low, high)
         return self if kept.all() else replace(self, words=self.words[:, kept], item_ids=self.item_ids.select(kept))
 
+    def select(self, mask: NDArray[np.bool_]) -> "FlatSegment":
+        """Return some of the codes."""
+        kept = mask[self.all_ids()]
+        return FlatSegment(np.ascontiguousarray(self.words[:, kept]), self.item_ids.select(kept))
+
     def append(self, words: Words, item_ids: UInt32s) -> "FlatSegment":
         """Return a segment with more codes (W, n) of new item ids (n,)."""
-        numbers = np.concatenate([self.item_ids.at(slice(None)), item_ids])
+        numbers = np.concatenate([self.all_ids(), item_ids])
         order = np.argsort(numbers)
         codes = np.concatenate([self.words, words], axis=1)[:, order]
         return FlatSegment(np.ascontiguousarray(codes), pack_item_ids(numbers[order]))

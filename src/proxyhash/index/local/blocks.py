@@ -1,5 +1,6 @@
 """Blocks: codes on disk with their item ids and clusters, each with a checksum, so that millions load quickly."""
 
+import random
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -206,6 +207,21 @@ def coded_ids(store: Store, version: int) -> UInt32s:
     """Return the item ids of all codes of a version, ascending."""
     found = [block.item_ids for block in read_blocks(store, version, list(list_blocks(store, version)))]
     return np.concatenate([np.zeros(0, np.uint32), *found])
+
+
+def sample_ids(store: Store, version: int, count: int) -> list[int]:
+    """Return the item ids of `count` random codes of a version in random order, of all if there are fewer."""
+    infos = list_blocks(store, version)
+    ends = np.cumsum([info.size for info in infos.values()], dtype=np.int64)
+    total = int(ends[-1]) if len(ends) else 0
+    wanted = np.array(random.sample(range(total), min(count, total)), np.int64)
+    numbers, owner = list(infos), np.searchsorted(ends, wanted, side="right")
+    found = np.zeros(len(wanted), np.int64)
+    for number in np.unique(owner):
+        mine = owner == number
+        block = read_block(store, version, numbers[number])
+        found[mine] = block.item_ids[wanted[mine] - ends[number] + len(block)]
+    return [int(item_id) for item_id in found]
 
 
 def _checksum(clusters: bytes, item_ids: bytes, codes: bytes) -> int:

@@ -13,7 +13,7 @@ from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
 from proxyhash.utils.atomic_io import name_new_file, umask
-from proxyhash.utils.errors import DamagedError, InputError
+from proxyhash.utils.errors import DamagedError, IndexChangedError, InputError
 from proxyhash.utils.locks import exclusive_lock
 
 COMMITS_FILE = "commits"
@@ -63,7 +63,7 @@ def write_commits(folder: Path, count: CommitCount) -> None:
         with path.open("rb+") as handle, exclusive_lock(handle):
             last = _newest(handle.read())
             if last is not None and last.index_id != count.index_id:
-                raise InputError(f"{folder} was replaced by another index during the last commit; run it again.")
+                raise IndexChangedError(replaced_message(folder))
             if last is not None and last.generation >= count.generation:
                 return
             handle.seek(count.generation % 2 * _SLOT_BYTES)
@@ -72,6 +72,11 @@ def write_commits(folder: Path, count: CommitCount) -> None:
             os.fsync(handle.fileno())
     except OSError as error:
         raise InputError(f"Cannot write {path}: {error.strerror}; the last commit is safe.") from error
+
+
+def replaced_message(folder: Path) -> str:
+    """Return the sentence about a commit that later searches do not see."""
+    return f"{folder} was replaced by another index during the last commit; run it again."
 
 
 def _create(path: Path, count: CommitCount) -> None:

@@ -20,11 +20,11 @@ class LocalFolderSync:
     index: LocalIndex
     root: Path
     prefix: str
-    version: int = 0
+    codes_id: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
-        """Store the version: batches are refused once the index has moved to another model."""
-        self.version = self.index.store.active_version
+        """Store which codes are searched: batches are refused once the index was replaced or moved to another model."""
+        self.codes_id = self.index.store.codes_id
 
     @property
     def source(self) -> Source:
@@ -53,7 +53,7 @@ class LocalFolderSync:
             if not new:
                 return StoredCounts(unchanged=len(keys))
             batch = ItemBatch(
-                self.version,
+                self.codes_id,
                 codes[new],
                 [keys[row] for row in new],
                 [labels[row] for row in new],

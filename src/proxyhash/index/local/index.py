@@ -2,10 +2,10 @@
 
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from proxyhash.codes.bits import Packed, Words
 from proxyhash.index.base import Index, SearchParams, check_rerank, code_length
@@ -13,17 +13,18 @@ from proxyhash.index.calibration import Calibration
 from proxyhash.index.clusters.ivf import InvertedLists
 from proxyhash.index.hits import Hits, merge_hits, rerank_hits
 from proxyhash.index.local import items, transactions
-from proxyhash.index.local.blocks import list_blocks, read_block
+from proxyhash.index.local.blocks import list_blocks, read_block, sample_ids
 from proxyhash.index.local.commits import COMMITS_FILE
+from proxyhash.index.local.filters import FilterCache
 from proxyhash.index.local.items import Item, Labels
 from proxyhash.index.local.snapshots import Snapshot, SnapshotCache, add_codes
 from proxyhash.index.local.store import Store
 from proxyhash.index.model_store import MODELS_DIR, check_model, copy_model, load_hasher, model_dir, proxy_codes
 from proxyhash.index.queries import EncodedQueries, QueriesLike, encode_items, encode_queries
 from proxyhash.index.results import AddResult, IndexInfo, Matches, build_matches
-from proxyhash.models.storage import config_sha256, fingerprint
+from proxyhash.models.storage import CALIBRATION, config_sha256, fingerprint
 from proxyhash.utils.atomic_io import make_folder
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import IndexChangedError, InputError
 from proxyhash.utils.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
 FILE = "index.sqlite"
 UPGRADE_LOCK = "upgrade.lock"  # held by the process that upgrades the index
-_ATTEMPTS = 3  # of a search, before it keeps others of this process from writing
+_ATTEMPTS = 3  # of a search, before it keeps others of this process from writing; and of a write
+
+Result = TypeVar("Result")
 
 
 class LocalIndex(Index):
@@ -42,6 +45,7 @@ class LocalIndex(Index):
         self.folder = folder
         self.store = store
         self.snapshots = SnapshotCache(store)
+        self.filters = FilterCache(store, self.snapshots)
         self.item_cache = items.ItemCache(store, item_cache_size)
         self._inverted_lists = InvertedLists()
         self._hasher = hasher
@@ -138,6 +142,14 @@ class LocalIndex(Index):
         info = self.store.active_info()
         return self._calibration(info.model, info.bits)
 
+    @property
+    def generation(self) -> Hashable:
+        """Return the number of commits, of which file, and the state of its calibration, which is a file of its own."""
+        with self.store.reading():
+            info = self.store.active_info()
+            calibration = None if info.model is None else _file_state(model_dir(self.folder, info.model) / CALIBRATION)
+            return self.store.times_opened, self.store.generation, calibration
+
     def _calibration(self, model: str | None, bits: int) -> Calibration | None:
         return None if model is None else Calibration.load(model_dir(self.folder, model), bits)
 
@@ -148,11 +160,26 @@ class LocalIndex(Index):
     def add(self, items: QueriesLike, keys: Sequence[str] | None = None, labels: Labels | None = None) -> AddResult:
         """Add packed codes or images in transactions of some thousands; see `Index.add`."""
         start = time.monotonic()
-        version = self.store.active_version
-        codes, names = encode_items(items, keys, self.bits, lambda: self.hasher)
-        batch = transactions.ItemBatch(version, codes, names, labels)
-        replaced = self._add_batch(batch)
-        return AddResult(len(batch) - replaced, replaced, seconds=time.monotonic() - start)
+
+        def write() -> tuple[int, int]:
+            codes_id = self.store.codes_id
+            codes, names = encode_items(items, keys, self.bits, lambda: self.hasher)
+            return len(codes), self._add_batch(transactions.ItemBatch(codes_id, codes, names, labels))
+
+        count, replaced = self._repeat_if_replaced(write)
+        return AddResult(count - replaced, replaced, seconds=time.monotonic() - start)
+
+    def _repeat_if_replaced(self, write: Callable[[], Result]) -> Result:
+        """Write, and write again if the folder was replaced by an index of the same model meanwhile."""
+        for _ in range(_ATTEMPTS):
+            before = self.store.active_info()
+            try:
+                return write()
+            except IndexChangedError:
+                now = self.store.active_info()
+                if (now.bits, now.model) != (before.bits, before.model):
+                    raise
+        raise IndexChangedError(f"{self.folder} is being replaced again and again; try again later.")
 
     def _add_batch(self, batch: transactions.ItemBatch) -> int:
         """Add many codes, and return how many items they replaced."""
@@ -167,7 +194,8 @@ class LocalIndex(Index):
 
     def remove(self, keys: Sequence[str]) -> int:
         """Remove items; see `Index.remove`."""
-        return transactions.remove_keys(self.store, [keys] if isinstance(keys, str) else list(keys))
+        wanted = [keys] if isinstance(keys, str) else list(keys)
+        return self._repeat_if_replaced(lambda: transactions.remove_keys(self.store, wanted))
 
     def _search(self, queries: QueriesLike, params: SearchParams) -> list[Matches]:
         """Return the matches of each query, all of one state of the index.
@@ -180,12 +208,12 @@ class LocalIndex(Index):
             check_rerank(params, has_embeddings=encoded.embeddings is not None)
             hits = None if attempt == _ATTEMPTS else self._find(encoded, snapshot, params)
             with self.store.reading():
-                if hits is None and snapshot.version == self.store.active_version:
+                if hits is None and snapshot.codes_id == self.store.codes_id:
                     snapshot = self.snapshots.latest()
                     hits = self._find(encoded, snapshot, params)
                 if hits is not None and self.snapshots.is_latest(snapshot):
                     return self._look_up(encoded, hits, snapshot, params)
-        raise InputError(f"{self.folder} was moved to another model during the search; search again.")
+        raise IndexChangedError(f"{self.folder} was replaced or moved to another model during the search; search again.")
 
     def _look_up(self, queries: EncodedQueries, hits: Hits, snapshot: Snapshot, params: SearchParams) -> list[Matches]:
         """Return hits with their items, inside the transaction in which the snapshot is the latest."""
@@ -204,14 +232,20 @@ class LocalIndex(Index):
             try:
                 encoded = encode_queries(queries, snapshot.bits, lambda: self.hasher)
             except InputError:
-                if self.store.active_version == snapshot.version:
+                if self.store.codes_id == snapshot.codes_id:
                     raise
-                continue  # an upgrade ended between two steps
-            if encoded.embeddings is None or self.store.active_version == snapshot.version:
+                continue  # an upgrade ended, or the folder was replaced between two steps
+            if encoded.embeddings is None or self.store.codes_id == snapshot.codes_id:
                 return encoded, snapshot
 
-    def _find(self, queries: EncodedQueries, snapshot: Snapshot, params: SearchParams) -> Hits:
-        """Return the hits of each query, re-ranked and cut at the radius as the parameters say."""
+    def _find(self, queries: EncodedQueries, latest: Snapshot, params: SearchParams) -> Hits | None:
+        """Return the hits of each query, re-ranked and cut at the radius as the parameters say.
+
+        None if items with a label are wanted and the snapshot is no longer the latest, so that its labels may be gone.
+        """
+        snapshot = latest if params.labels is None else self.filters.get(latest, params.labels)
+        if snapshot is None:
+            return None
         with_codes = params.with_codes or params.rerank is not None
         if params.k is None:
             radius = snapshot.bits if params.radius is None else min(params.radius, snapshot.bits)
@@ -251,6 +285,19 @@ class LocalIndex(Index):
                 self.store.raise_damaged(f"item {item_id} has no code")
         code: Packed = block.codes[block.item_ids == item_id]
         return code
+
+    def _list_items(self, after: str | None, limit: int) -> list[Item]:
+        """Return items in the order of the code points of their keys."""
+        return items.items_after(self.store, after or "", limit)  # no key is empty
+
+    def _sample_items(self, count: int) -> list[Item]:
+        """Return random items, each subset with the same probability."""
+        with self.store.reading():
+            item_ids = sample_ids(self.store, self.store.active_version, count)
+            found = items.items_by_id(self.store, item_ids)
+            if len(found) < len(item_ids):
+                self.store.raise_damaged(f"{len(item_ids) - len(found):,} codes have no item")
+            return [found[item_id] for item_id in item_ids]
 
     def folder_sync(self, root: Path, prefix: str) -> "FolderSync":
         """Return the state of the items that came from a folder."""
@@ -303,3 +350,12 @@ def _is_unfinished(path: Path) -> bool:
     except (sqlite3.Error, UnicodeDecodeError):  # a damaged name in the message of an error cannot be decoded
         return False
     return bool(tables == mark == 0)
+
+
+def _file_state(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file is written again; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

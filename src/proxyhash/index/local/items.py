@@ -13,9 +13,10 @@ import numpy as np
 from proxyhash.index.item_ids import UInt32s
 from proxyhash.index.local.schema import item_checksum, row_checksum
 from proxyhash.index.local.store import Store
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import InputError, KeyNotFoundError
 
 _VALUES_PER_QUERY = 10_000  # in one statement of SQLite
+_LABELS_PER_QUERY = 100
 MAX_KEY_BYTES = 65_535  # in UTF-8
 MAX_LABEL_BYTES = 1_000_000  # of all labels of an item, as JSON
 
@@ -39,14 +40,33 @@ class Source:
     prefix: str = ""
 
 
-class Item(NamedTuple):
-    """One stored item."""
+class Item(NamedTuple):  # a frozen dataclass takes twice as long to make, and a batch of queries makes thousands
+    """One item of an index.
+
+    Attributes
+    ----------
+    item_id
+        Number that the item was given when it was added; a replaced item has another one.
+    key
+        Key of the item.
+    labels
+        Labels or tags of the item.
+    path
+        File that the item was added from; None for a code without a file.
+    root
+        Folder that the file was found in.
+
+    Examples
+    --------
+    >>> Item(7, "cats/7.jpg", ("cat",)).labels
+    ('cat',)
+    """
 
     item_id: int
     key: str
     labels: tuple[str, ...] = ()
-    path: Path | None = None  # of its file; None if its code came without one
-    root: Path | None = None  # folder that the file was found in
+    path: Path | None = None
+    root: Path | None = None
 
 
 class ItemRow(NamedTuple):
@@ -66,6 +86,8 @@ class ItemRow(NamedTuple):
 
 
 _COLUMNS = "item_id, key, labels, source, size, mtime_ns, items.checksum"
+_OPTIONAL = ", ".join(f"ifnull({column}, 'None')" for column in ("source", "size", "mtime_ns", "labels"))
+_ROW_TEXT = f"printf('%d|%s|%s|%s|%s|%s', item_id, {_OPTIONAL}, key)"  # the text that `item_checksum` is the CRC-32 of
 
 
 def insert_items(
@@ -125,11 +147,11 @@ def require_ids(store: Store, keys: Sequence[str], consequence: str = "") -> dic
 
 
 def check_found(keys: Sequence[str], found: Container[str], consequence: str = "; nothing was removed") -> None:
-    """Raise an InputError if some keys were not found; the message ends with the consequence."""
+    """Raise a KeyNotFoundError if some keys were not found; the message ends with the consequence."""
     missing = [key for key in dict.fromkeys(keys) if key not in found]
     if missing:
         more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
-        raise InputError(f"The index has no item {missing[0]}{more}{consequence}.")
+        raise KeyNotFoundError(f"The index has no item {missing[0]}{more}{consequence}.")
 
 
 def all_ids(store: Store) -> UInt32s:
@@ -154,17 +176,61 @@ def items_by_id(store: Store, item_ids: Iterable[int]) -> dict[int, Item]:
     """Return items by their ids; those that do not exist are missing."""
     found: dict[int, Item] = {}
     for part in _chunks(sorted({int(item_id) for item_id in item_ids})):
-        statement = (
-            f"SELECT {_COLUMNS}, path, prefix, sources.checksum FROM items LEFT JOIN sources ON source = number "
-            f"WHERE item_id IN ({_marks(part)})"
-        )
-        for row in store.rows(statement, *part):
-            item, (path, prefix, checksum) = _checked(store, row), row[7:]
-            if item.source is not None and _source_checksum(item.source, path, prefix) != checksum:
-                store.raise_damaged(f"the folder of item {item.item_id} is missing or does not match its checksum")
-            root = None if item.source is None else Path(path)
-            file = None if root is None else root / item.key[len(prefix) :]
-            found[item.item_id] = Item(item.item_id, item.key, labels_from_json(item.labels), file, root)
+        rows = store.rows(f"{_SELECT_ITEMS} WHERE item_id IN ({_marks(part)})", *part)
+        found.update((row[0], _parse_item(store, row)) for row in rows)
+    return found
+
+
+def items_after(store: Store, key: str, limit: int) -> list[Item]:
+    """Return the first items whose keys come after a key, in the order of keys, which is that of their code points."""
+    rows = store.rows(f"{_SELECT_ITEMS} WHERE key > ? ORDER BY key LIMIT ?", key, limit)
+    return [_parse_item(store, row) for row in rows]
+
+
+_SELECT_ITEMS = f"SELECT {_COLUMNS}, path, prefix, sources.checksum FROM items LEFT JOIN sources ON source = number"
+
+
+def _parse_item(store: Store, row: tuple[Any, ...]) -> Item:
+    """Return an item from a row of `_SELECT_ITEMS`, if the rows of item and folder match their checksums."""
+    item, (path, prefix, checksum) = _checked(store, row), row[7:]
+    if item.source is not None and _source_checksum(item.source, path, prefix) != checksum:
+        store.raise_damaged(f"the folder of item {item.item_id} is missing or does not match its checksum")
+    root = None if item.source is None else Path(path)
+    file = None if root is None else root / item.key[len(prefix) :]
+    return Item(item.item_id, item.key, labels_from_json(item.labels), file, root)
+
+
+def count_items(store: Store) -> int:
+    """Return the number of rows of items."""
+    return int(store.value("SELECT count(*) FROM items NOT INDEXED"))
+
+
+def check_rows_from(store: Store, first_id: int) -> None:
+    """Compare the rows of all items from an id on with their checksums.
+
+    SQLite computes the checksums, which takes half the time of reading the rows. It ends a text at a null character, so that
+    a row that differs is compared again.
+    """
+    statement = f"SELECT {_COLUMNS} FROM items WHERE item_id >= ? AND crc32(CAST({_ROW_TEXT} AS BLOB)) IS NOT checksum"
+    for row in store.each(statement, first_id):
+        _checked(store, row)
+
+
+def ids_with_labels(store: Store, labels: Sequence[str], first_id: int) -> UInt32s:
+    """Return the ids of items from an id on that have at least one of some labels, ascending.
+
+    SQLite looks for a label in quotes in the JSON text. That also finds it at the end of a longer label that has a quote, so
+    the labels are compared again.
+    """
+    wanted, texts = set(labels), [json.dumps(label, ensure_ascii=False) for label in labels]
+    found = np.zeros(0, np.uint32)
+    for first in range(0, len(texts), _LABELS_PER_QUERY):
+        part = texts[first : first + _LABELS_PER_QUERY]
+        contained = " OR ".join(["instr(labels, ?)"] * len(part))
+        statement = f"SELECT item_id, labels FROM items WHERE item_id >= ? AND ({contained})"
+        rows = store.each(statement, first_id, *part)
+        item_ids = (item_id for item_id, text in rows if not wanted.isdisjoint(labels_from_json(text)))
+        found = np.union1d(found, np.fromiter(item_ids, np.uint32))
     return found
 
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words, to_words
 from proxyhash.index.clusters.clustered import ClusteredSegment, build_clustered_segment
 from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, build_flat_segment
 from proxyhash.index.hits import Hits, merge_hits
+from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.blocks import BlockInfo, cluster_sizes, concat_blocks, list_blocks, read_blocks
 from proxyhash.index.local.store import Store
 
@@ -40,6 +42,11 @@ class Snapshot:
         return len(self.main) + len(self.delta)
 
     @property
+    def codes_id(self) -> tuple[int, int]:
+        """Return which codes these are; see `Store.codes_id`."""
+        return self.times_opened, self.version
+
+    @property
     def segments(self) -> list[Segment]:
         """Return the segments that hold codes."""
         return [segment for segment in (self.main, self.delta) if len(segment)]
@@ -60,6 +67,14 @@ class Snapshot:
             hits = segment.range_search(queries, radius, threads)
             parts.append(add_codes(hits, segment) if with_codes else hits)
         return merge_hits(parts, len(queries))
+
+    def item_ids(self) -> Int64s:
+        """Return the item ids of all codes (N,)."""
+        return np.concatenate([segment.all_ids() for segment in (self.main, self.delta)])
+
+    def select(self, mask: NDArray[np.bool_]) -> "Snapshot":
+        """Return a snapshot with only those codes whose item ids are True in a mask over all item ids."""
+        return replace(self, main=self.main.select(mask), delta=self.delta.select(mask))
 
 
 def add_codes(hits: Hits, segment: Segment) -> Hits:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from proxyhash.codes.bits import Packed
-from proxyhash.index.local.commits import CommitCount, read_commits, write_commits
+from proxyhash.index.local.commits import CommitCount, read_commits, replaced_message, write_commits
 from proxyhash.index.local.connection import READ_CACHE, connect, damaged, translate_error
 from proxyhash.index.local.migrations import migrate, migrated_copy
 from proxyhash.index.local.schema import (
@@ -30,7 +30,7 @@ from proxyhash.index.local.schema import (
     row_checksum,
 )
 from proxyhash.utils.atomic_io import name_new_file
-from proxyhash.utils.errors import DamagedError, InputError
+from proxyhash.utils.errors import DamagedError, IndexChangedError, InputError
 from proxyhash.utils.formats import RELEASE, check_format
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -170,6 +170,12 @@ class Store:
         """Return the version of the codes that is searched."""
         return self.meta().active_version
 
+    @property
+    def codes_id(self) -> tuple[int, int]:
+        """Return which codes are searched: how often a file was opened, which changes if it is replaced, and the version."""
+        with self.reading():
+            return self.times_opened, self.active_version
+
     def list_versions(self) -> dict[int, VersionInfo]:
         """Return all versions by number: the active one, and one that an upgrade is writing."""
         rows = self.rows(f"SELECT number, checksum, {_VERSION_COLUMNS} FROM versions ORDER BY number")
@@ -262,6 +268,8 @@ class Store:
                 raise
             finally:
                 self._connection.execute(f"PRAGMA cache_size = {READ_CACHE}")
+            if _file_identity(self.path) != self._file:  # the commit went to a file that others do not see
+                raise IndexChangedError(replaced_message(self.path.parent))
             write_commits(self.path.parent, CommitCount(meta.index_id, generation))
 
     def _begin_writing(self) -> None:
@@ -308,6 +316,7 @@ class Store:
         self._is_copy = False
         if self.value("PRAGMA user_version") < FORMAT_VERSION and not self._migrate():
             self._connection, self._is_copy = migrated_copy(self._connection, self.path), True  # a read-only folder
+        self._connection.create_function("crc32", 1, zlib.crc32, deterministic=True)
         self._check_format()
         self._check_schema()
         self._check_commits()

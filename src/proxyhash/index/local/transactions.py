@@ -20,7 +20,7 @@ from proxyhash.index.local import blocks, items
 from proxyhash.index.local.blocks import Block
 from proxyhash.index.local.items import FileStat, Labels, Source
 from proxyhash.index.local.store import Store
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import IndexChangedError, InputError
 from proxyhash.utils.parallel import prefetch
 from proxyhash.utils.random import generator
 
@@ -30,9 +30,9 @@ MAX_ITEM_ID = 2**32 - 1
 
 @dataclass(frozen=True, eq=False)
 class ItemBatch:
-    """Packed codes (n, bytes) of a version with their keys, and optionally labels and files."""
+    """Packed codes (n, bytes) with their keys, and optionally labels and files; `codes_id` is that of the store."""
 
-    version: int
+    codes_id: tuple[int, int]
     codes: Packed
     keys: Sequence[str]
     labels: Labels | None = None
@@ -44,11 +44,16 @@ class ItemBatch:
         """Return n."""
         return len(self.codes)
 
+    @property
+    def version(self) -> int:
+        """Return the version of the codes."""
+        return self.codes_id[1]
+
     def select(self, rows: slice) -> "ItemBatch":
         """Return some of the items."""
         labels = None if self.labels is None else self.labels[rows]
         files = None if self.files is None else self.files[rows]
-        return ItemBatch(self.version, self.codes[rows], self.keys[rows], labels, self.source, files)
+        return ItemBatch(self.codes_id, self.codes[rows], self.keys[rows], labels, self.source, files)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +68,8 @@ def add_batch(store: Store, batch: ItemBatch) -> int:
     """Add a batch in one transaction, and return how many items with the same keys it replaced."""
     with store.writing() as generation:
         meta = store.meta()
-        if meta.active_version != batch.version:
-            raise InputError("The index was moved to another model meanwhile; run it again.")
+        if store.codes_id != batch.codes_id:
+            raise IndexChangedError("The index was replaced or moved to another model meanwhile; run it again.")
         if meta.next_id + len(batch) > MAX_ITEM_ID:
             raise InputError(f"An index holds at most {MAX_ITEM_ID:,} items, counting those that were replaced or removed.")
         source = None if batch.source is None else items.add_source(store, batch.source)

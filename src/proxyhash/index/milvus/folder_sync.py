@@ -1,6 +1,5 @@
 """Files of one folder in a collection of Milvus."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from proxyhash.codes.bits import Packed
 from proxyhash.index.folder_sync import StoredCounts
 from proxyhash.index.local.items import FileStat, Labels
 from proxyhash.index.milvus.index import MilvusIndex
-from proxyhash.index.milvus.rows import format_file
+from proxyhash.index.milvus.rows import format_file, source_digest
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class MilvusFolderSync:
     @property
     def source(self) -> str:
         """Return the digest of this folder."""
-        return hashlib.blake2b(f"{self.root}\0{self.prefix}".encode(errors="surrogateescape"), digest_size=16).hexdigest()
+        return source_digest(self.root, self.prefix)
 
     def known_files(self) -> dict[str, FileStat]:
         """Return the keys that came from this folder, with their files' size and time."""

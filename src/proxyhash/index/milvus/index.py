@@ -1,13 +1,14 @@
 """`MilvusIndex`: an index in a collection of Milvus, with binary vectors and Hamming distance."""
 
+import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from proxyhash.codes.bits import Packed
+from proxyhash.codes.bits import Packed, pack
 from proxyhash.index.base import Index, SearchParams, check_rerank, code_length
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.local.items import FileStat, Item, Labels, check_found, check_keys, check_labels
@@ -15,7 +16,15 @@ from proxyhash.index.milvus import collection
 from proxyhash.index.milvus.collection import REQUEST_TIMEOUT, CollectionMeta
 from proxyhash.index.milvus.location import Location, parse_location
 from proxyhash.index.milvus.retry import call_with_retry
-from proxyhash.index.milvus.rows import ItemIdGenerator, make_rows, parse_file_stat, parse_item, quote_key, unquote_key
+from proxyhash.index.milvus.rows import (
+    ItemIdGenerator,
+    label_condition,
+    make_rows,
+    parse_file_stat,
+    parse_item,
+    quote_key,
+    unquote_key,
+)
 from proxyhash.index.milvus.search import CollectionSearch, add_codes, make_matches, rerank
 from proxyhash.index.model_store import copy_model, load_hasher, model_dir
 from proxyhash.index.queries import QueriesLike, encode_items, encode_queries
@@ -29,6 +38,8 @@ if TYPE_CHECKING:
     from proxyhash.models.hasher import Hasher
 
 _KEYS_PER_REQUEST = 4096
+_ITEM_FIELDS = ("key", MILVUS_ITEM_ID, "labels", "file")
+_NEAR_RANDOM_CODES = 8  # items that are found for each random code
 
 
 class MilvusIndex(Index):
@@ -94,6 +105,11 @@ class MilvusIndex(Index):
         """Return the expected precision by distance, if the model is on this machine and was calibrated."""
         return None if self.model is None else Calibration.load(model_dir(cache_root(), self.model), self.bits)
 
+    @property
+    def generation(self) -> Hashable:
+        """Return the time in seconds: Milvus does not tell whether a collection has changed."""
+        return int(time.monotonic())
+
     def __len__(self) -> int:
         """Return the number of items."""
         return int(self._query(filter="", output_fields=["count(*)"])[0]["count(*)"])
@@ -134,10 +150,7 @@ class MilvusIndex(Index):
         encoded = encode_queries(queries, self.bits, lambda: self.hasher)
         check_rerank(params, has_embeddings=encoded.embeddings is not None)
         radius = self.bits if params.radius is None else min(params.radius, self.bits)
-        if params.k is None:
-            rows = self._requests.range_search(encoded.codes, radius)
-        else:
-            rows = self._requests.nearest(encoded.codes, max(params.k, params.rerank or 0))
+        rows = self._find(encoded.codes, radius, params)
         if params.rerank is not None or params.with_codes:
             rows = self._add_codes(rows)
         if params.rerank is not None and encoded.embeddings is not None:
@@ -147,6 +160,18 @@ class MilvusIndex(Index):
         rows = [[match for match in row if match.distance <= radius] for row in rows]
         return make_matches(encoded.names, rows, self.calibration, params.threshold)
 
+    def _find(self, codes: Packed, radius: int, params: SearchParams) -> list[list[Match]]:
+        """Return the matches of each query before they are re-ranked."""
+        condition = "" if params.labels is None else label_condition(params.labels)
+        try:
+            if params.k is None:
+                return self._requests.range_search(codes, radius, condition)
+            return self._requests.nearest(codes, max(params.k, params.rerank or 0), condition)
+        except InputError as error:
+            if condition and "cannot parse expression" in str(error):
+                raise InputError(f"{self.location} cannot be searched by label, which needs Milvus 2.4 or later.") from error
+            raise
+
     def _add_codes(self, rows: list[list[Match]]) -> list[list[Match]]:
         """Return the matches of each query with their codes."""
         stored = self.rows({match.key for row in rows for match in row}, ["key", "code"])
@@ -155,7 +180,7 @@ class MilvusIndex(Index):
 
     def item(self, key: str) -> Item:
         """Return an item by its key."""
-        return parse_item(self._row(key, ["key", MILVUS_ITEM_ID, "labels", "file"]))
+        return parse_item(self._row(key, _ITEM_FIELDS))
 
     def code(self, key: str) -> Packed:
         """Return the packed code (1, bytes) of an item."""
@@ -173,15 +198,39 @@ class MilvusIndex(Index):
 
     def files_of_source(self, source: str) -> dict[str, FileStat]:
         """Return the keys that came from a folder, with size and time of their files as they were then."""
-        name, condition = self.location.collection, f'file like "{source}%"'
+        rows = self._rows_in_order(f'file like "{source}%"', ["key", "file"])
+        return {unquote_key(row["key"]): parse_file_stat(row["file"]) for row in rows}
+
+    def _rows_in_order(self, condition: str, fields: Sequence[str], limit: int | None = None) -> Iterator[dict[str, Any]]:
+        """Yield some fields of the items that meet a condition, in the order of their stored keys."""
         pages = self.client.query_iterator(
-            name, batch_size=_KEYS_PER_REQUEST, filter=condition, output_fields=["key", "file"], **self._consistency
+            self.location.collection,
+            batch_size=min(_KEYS_PER_REQUEST, limit or _KEYS_PER_REQUEST),
+            limit=-1 if limit is None else limit,
+            filter=condition,
+            output_fields=list(fields),
+            **self._consistency,
         )
-        found: dict[str, FileStat] = {}
-        while page := call_with_retry(pages.next, self.location):
-            found.update((unquote_key(row["key"]), parse_file_stat(row["file"])) for row in page)
-        pages.close()
-        return found
+        try:
+            while page := call_with_retry(pages.next, self.location):
+                yield from page
+        finally:
+            pages.close()
+
+    def _list_items(self, after: str | None, limit: int) -> list[Item]:
+        """Return items in the order of their stored keys, in which most special characters are percent-encoded."""
+        condition = "" if after is None else f'key > "{quote_key(after)}"'
+        return [parse_item(row) for row in self._rows_in_order(condition, _ITEM_FIELDS, limit)]
+
+    def _sample_items(self, count: int) -> list[Item]:
+        """Return some of the items near random codes: Milvus cannot draw items at random."""
+        codes = pack(np.random.default_rng().random((count, self.bits)) < 0.5)
+        near = {match.key for row in self._requests.nearest(codes, _NEAR_RANDOM_CODES) for match in row}
+        keys = random.sample(sorted(near), min(count, len(near)))
+        found = {key: parse_item(row) for key, row in self.rows(keys, _ITEM_FIELDS).items()}
+        if len(found) < count:
+            found.update((item.key, item) for item in self._list_items(None, count))
+        return random.sample(list(found.values()), min(count, len(found)))
 
     def folder_sync(self, root: Path, prefix: str) -> "FolderSync":
         """Return the state of the items that came from a folder."""
@@ -214,8 +263,7 @@ class MilvusIndex(Index):
 
     def _row(self, key: str, fields: Sequence[str]) -> dict[str, Any]:
         found = self.rows([key], fields)
-        if not found:
-            raise InputError(f"The index has no item {key}.")
+        check_found([key], found, "")
         return found[key]
 
 

@@ -1,5 +1,7 @@
 """Items as columns of a Milvus collection, in batches that one request carries."""
 
+import hashlib
+import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -90,6 +92,30 @@ def unquote_key(stored: str) -> str:
     return unquote(stored)
 
 
+def label_condition(labels: Sequence[str]) -> str:
+    """Return the filter expression for items with at least one of some labels.
+
+    Labels are stored as a JSON list. A label in quotes is an element of it if a bracket or a comma and a space come before:
+    quotes inside a label follow a backslash. Only the label ", " cannot be told from what is between two labels.
+    """
+    if ", " in labels:
+        raise InputError("Milvus cannot search for the label ', '; choose another one.")
+    texts = [json.dumps(label, ensure_ascii=False) for label in labels]
+    return " or ".join(f"labels like {_contains(before + text)}" for text in texts for before in ("[", ", "))
+
+
+def _contains(text: str) -> str:
+    """Return the pattern of texts that contain another one, as a string of a filter expression."""
+    for special in ("\\", "%", "_"):
+        text = text.replace(special, f"\\{special}")
+    return json.dumps(f"%{text}%", ensure_ascii=False)
+
+
+def source_digest(root: Path, prefix: str) -> str:
+    """Return the digest of a folder and the prefix of its keys."""
+    return hashlib.blake2b(f"{root}\0{prefix}".encode(errors="surrogateescape"), digest_size=16).hexdigest()
+
+
 def format_file(source: str, path: Path, stat: FileStat) -> str:
     """Return the stored text of a file; it begins with the digest of its folder, by which items of a folder are found."""
     return f"{source} {stat.size} {stat.mtime_ns} {path}"
@@ -106,7 +132,17 @@ def parse_path(text: str) -> Path | None:
     return Path(text.split(" ", 3)[3]) if text else None
 
 
+def parse_root(text: str, key: str) -> Path | None:
+    """Return the folder of an item from the stored text of its file: that parent of its path whose digest is stored."""
+    path = parse_path(text)
+    for parent in () if path is None else path.parents:
+        inside = str(path)[len(str(parent)) :].lstrip("/")
+        if key.endswith(inside) and text.startswith(source_digest(parent, key.removesuffix(inside))):
+            return parent
+    return None
+
+
 def parse_item(row: dict[str, Any]) -> Item:
     """Return an item from a stored row."""
     key, labels = unquote_key(row["key"]), labels_from_json(row["labels"])
-    return Item(row[MILVUS_ITEM_ID], key, labels, parse_path(row["file"]))
+    return Item(row[MILVUS_ITEM_ID], key, labels, parse_path(row["file"]), parse_root(row["file"], key))

@@ -34,19 +34,19 @@ class CollectionSearch:
     client: Any
     location: Location
 
-    def nearest(self, codes: Packed, k: int) -> list[list[Match]]:
-        """Return the k nearest items of each query (Q, bytes)."""
+    def nearest(self, codes: Packed, k: int, condition: str = "") -> list[list[Match]]:
+        """Return the k nearest items of each query (Q, bytes), of those that meet a condition."""
         if k > MAX_RESULTS:
             raise InputError(f"Milvus finds at most {MAX_RESULTS:,} items for a query, not {k:,}.")
-        return self._search(codes, k)
+        return self._search(codes, k, condition=condition)
 
-    def range_search(self, codes: Packed, radius: int) -> list[list[Match]]:
-        """Return all items within a radius of each query (Q, bytes)."""
-        found = self._search(codes, MAX_RESULTS, radius)
-        return [self._complete(code, radius, matches) for code, matches in zip(codes, found, strict=True)]
+    def range_search(self, codes: Packed, radius: int, condition: str = "") -> list[list[Match]]:
+        """Return all items within a radius of each query (Q, bytes), of those that meet a condition."""
+        found = self._search(codes, MAX_RESULTS, radius, condition)
+        return [self._complete(code, radius, condition, matches) for code, matches in zip(codes, found, strict=True)]
 
     def _complete(
-        self, code: Packed, radius: int, matches: list[Match], low: int = 0, high: int = _MAX_ITEM_ID
+        self, code: Packed, radius: int, condition: str, matches: list[Match], low: int = 0, high: int = _MAX_ITEM_ID
     ) -> list[Match]:
         """Return all matches, if there are as many as Milvus lists: halves of the range of ids are searched again."""
         if len(matches) < MAX_RESULTS:
@@ -56,9 +56,10 @@ class CollectionSearch:
             raise InputError(f"{MAX_RESULTS:,} items were added at one instant; Milvus cannot list them all.")
         parts = []
         for start, stop in ((low, middle), (middle, high)):
-            condition = f"{start} <= {MILVUS_ITEM_ID} and {MILVUS_ITEM_ID} < {stop}"
-            found = self._search(code[None], MAX_RESULTS, radius, condition)[0]
-            parts += self._complete(code, radius, found, start, stop)
+            half = f"{start} <= {MILVUS_ITEM_ID} and {MILVUS_ITEM_ID} < {stop}"
+            both = f"{half} and ({condition})" if condition else half
+            found = self._search(code[None], MAX_RESULTS, radius, both)[0]
+            parts += self._complete(code, radius, condition, found, start, stop)
         return sorted(parts, key=_rank)
 
     def _search(self, codes: Packed, limit: int, radius: int | None = None, condition: str = "") -> list[list[Match]]:
