@@ -5,8 +5,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,17 +25,22 @@ NASTY = "<img src=x onerror=alert(1)>"
 
 SCRIPT = """
 import json, sys
-from pathlib import Path
-from proxyhash.serve.server import serve
+from proxyhash.serve.server import ServerConfig, serve
 from proxyhash.serve.settings import Limits, Settings
-token, limits = json.loads(sys.argv[2])
-serve(Path(sys.argv[1]), Settings(port=0, token=token, limits=Limits(**limits)), lambda address: print(address, flush=True))
+settings, config, limits = json.loads(sys.argv[2])
+settings = {name: frozenset(value) if isinstance(value, list) else value for name, value in settings.items()}
+serve(
+    sys.argv[1],
+    Settings(**settings, limits=Limits(**limits)),
+    ServerConfig(port=0, **config),
+    lambda url: print(url, flush=True),
+)
 """
 
 
 @dataclass(frozen=True)
-class Service:
-    """Where a service is, what it serves, and where it logs."""
+class RunningService:
+    """A service in a process of its own."""
 
     url: str
     index: Path
@@ -48,12 +53,26 @@ class Service:
     def writer(self) -> httpx.Client:
         return self.client(headers={"Authorization": f"Bearer {TOKEN}"})
 
+    def log_lines(self, containing: str = "") -> list[dict[str, Any]]:
+        """Return the log, once it contains a text: a request is logged after its response was sent."""
+        deadline = time.monotonic() + 10
+        while containing not in self.log.read_text(encoding="utf-8") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
+
 
 @contextmanager
-def serving(index: Path, token: str | None = TOKEN, **limits: float) -> Iterator[Service]:
+def serving(
+    index: Path | str,
+    settings: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    log: Path | None = None,
+    **limits: float,
+) -> Iterator[RunningService]:
     """Serve an index until the block ends; the service must then end by itself."""
-    log = index.with_suffix(".log")
-    command = [sys.executable, "-c", SCRIPT, str(index), json.dumps([token, limits])]
+    log = Path(index).with_suffix(".log") if log is None else log
+    arguments = [{"token": TOKEN, **(settings or {})}, config or {}, limits]
+    command = [sys.executable, "-c", SCRIPT, str(index), json.dumps(arguments)]
     with log.open("w", encoding="utf-8") as lines:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=lines, text=True, env=os.environ.copy())
     assert process.stdout is not None
@@ -61,10 +80,10 @@ def serving(index: Path, token: str | None = TOKEN, **limits: float) -> Iterator
         url = process.stdout.readline().strip()
         assert url, log.read_text(encoding="utf-8")
         wait_until_ready(url)
-        yield Service(url, index, log, process)
+        yield RunningService(url, Path(index), log, process)
         if process.poll() is None:
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()
@@ -74,8 +93,9 @@ def serving(index: Path, token: str | None = TOKEN, **limits: float) -> Iterator
 def wait_until_ready(url: str) -> None:
     with httpx.Client(verify=False, timeout=60) as client:
         for _ in range(2400):
-            if client.get(f"{url}/ready").status_code == 200:
-                return
+            with suppress(httpx.ConnectError):  # several workers listen a moment after the URL is known
+                if client.get(f"{url}/ready").status_code == 200:
+                    return
             time.sleep(0.05)
     raise AssertionError("The service never became ready.")
 

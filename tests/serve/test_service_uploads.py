@@ -1,9 +1,6 @@
-"""Uploads as strangers send them: each gets an answer or a sentence, and the service stays up."""
+"""Uploaded images, raw and as forms: each gets a result or one sentence, and the service stays up."""
 
-import asyncio
 import io
-import os
-import signal
 import struct
 import zlib
 
@@ -12,12 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from helpers.service import Service
-from proxyhash.data.crop import CropBox
-from proxyhash.serve.decoder import Crop, Job, Square, Thumbnail
-from proxyhash.serve.decoding import Decoders
-from proxyhash.serve.http import RefusalError
-from proxyhash.serve.settings import Limits
+from helpers.service import RunningService
 
 PIXELS = np.random.default_rng(5).integers(0, 256, (40, 60, 3), dtype=np.uint8)
 
@@ -35,7 +27,7 @@ def animated() -> bytes:
     return file.getvalue()
 
 
-def claims_to_be(width: int, height: int) -> bytes:
+def png_with_header(width: int, height: int) -> bytes:
     """Return a PNG of a few bytes whose header promises many pixels."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
@@ -46,9 +38,9 @@ def claims_to_be(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", lines) + chunk(b"IEND", b"")
 
 
-def upload(running: Service, content: bytes, kind: str = "application/octet-stream") -> httpx.Response:
+def upload(running: RunningService, content: bytes, kind: str = "application/octet-stream") -> httpx.Response:
     with running.client() as client:
-        return client.post("/api/search/image", content=content, headers={"Content-Type": kind})
+        return client.post("/api/v1/search", content=content, headers={"Content-Type": kind})
 
 
 @pytest.mark.parametrize(
@@ -56,7 +48,7 @@ def upload(running: Service, content: bytes, kind: str = "application/octet-stre
     [encoded("JPEG"), encoded("JPEG", "CMYK"), encoded("PNG", "LA"), encoded("WEBP"), encoded("TIFF", "1"), animated()],
     ids=["jpeg", "cmyk", "gray with alpha", "webp", "one bit", "animated"],
 )
-def test_images_of_every_kind_are_searched_with(photo_service: Service, content: bytes) -> None:
+def test_images_of_every_format_are_searched(photo_service: RunningService, content: bytes) -> None:
     response = upload(photo_service, content)
     assert response.status_code == 200
     assert len(response.json()["matches"]) == 10
@@ -71,70 +63,74 @@ def test_images_of_every_kind_are_searched_with(photo_service: Service, content:
         (b"<html><script>alert(1)</script>", 422, "its format is not recognized"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 422, "its format is not recognized"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 422, "its format is not recognized"),
-        (claims_to_be(60_000, 60_000), 422, "has more than 50,000,000 pixels, which is refused"),
-        (claims_to_be(8_000, 8_000), 422, "has more than 50,000,000 pixels, which is refused"),
-        (bytes(2_000_001), 413, "A request may have at most 2,000,000 bytes."),
-        (bytes(50_000_000), 413, "A request may have at most 2,000,000 bytes."),
+        (png_with_header(60_000, 60_000), 422, "has more than 50,000,000 pixels, which is refused"),
+        (png_with_header(8_000, 8_000), 422, "has more than 50,000,000 pixels, which is refused"),
+        (bytes(2_000_001), 413, "The body may have at most 2,000,000 bytes."),
+        (bytes(50_000_000), 413, "The body may have at most 2,000,000 bytes."),
     ],
     ids=["zero bytes", "truncated jpeg", "truncated png", "html", "postscript", "svg", "bomb", "real bomb", "large", "huge"],
 )
-def test_what_is_no_image_is_refused_in_a_sentence(
-    photo_service: Service, content: bytes, status: int, sentence: str
-) -> None:
+def test_bad_images_get_one_sentence(photo_service: RunningService, content: bytes, status: int, sentence: str) -> None:
     response = upload(photo_service, content, "image/jpeg")
     assert response.status_code == status
-    assert sentence in response.json()["error"]
+    assert sentence in response.json()["detail"]
     assert upload(photo_service, encoded("PNG")).status_code == 200
 
 
-def test_a_body_without_a_length_is_cut_off_too(photo_service: Service) -> None:
+def test_chunked_body_that_is_too_large_is_refused(photo_service: RunningService) -> None:
     response = upload(photo_service, (bytes(100_000) for _ in range(40)))  # type: ignore[arg-type]  # sent in chunks
     assert response.status_code == 413
 
 
-@pytest.fixture(scope="module")
-def small_decoders() -> "object":
-    decoders = Decoders(Limits(decoders=1, decoder_seconds=5.0, decoder_bytes=60_000_000))
-    decoders.start()
-    yield decoders
-    decoders.close()
+def test_form_of_curl_is_searched(photo_service: RunningService) -> None:
+    with photo_service.client() as client:
+        files = {"image": ("photo.jpg", encoded("JPEG"), "image/jpeg")}
+        response = client.post("/api/v1/search", files=files, data={"k": "3", "labels": ["c", "d"]})
+        assert response.status_code == 200
+        assert len(response.json()["matches"]) == 3
+        options_in_the_address = client.post("/api/v1/search?k=2", files=files)
+        assert len(options_in_the_address.json()["matches"]) == 2
 
 
-def do(decoders: Decoders, job: Job, content: bytes) -> np.ndarray:
-    return asyncio.run(decoders.do(job, content))
+BOUNDARY = b"--b"
+DISPOSITION = b'Content-Disposition: form-data; name="image"; filename="a.png"\r\n'
 
 
-def test_jobs_give_what_decoding_in_this_process_gives(small_decoders: Decoders) -> None:
-    expected = np.asarray(Image.fromarray(PIXELS).resize((16, 16), Image.Resampling.BILINEAR, box=(10, 0, 50, 40)))
-    assert np.array_equal(do(small_decoders, Square(16, "cover"), encoded("PNG")), expected)
-    whole = do(small_decoders, Crop(40, CropBox(0, 0, 1, 1, flipped=False)), encoded("PNG"))
-    assert np.allclose(whole, PIXELS[:, 10:50], atol=1e-3)
-    with Image.open(io.BytesIO(do(small_decoders, Thumbnail(30), encoded("PNG")).tobytes())) as thumbnail:
-        assert (thumbnail.format, thumbnail.size) == ("JPEG", (30, 20))
+def form(*parts: bytes) -> bytes:
+    return b"".join(BOUNDARY + b"\r\n" + part + b"\r\n" for part in parts) + BOUNDARY + b"--\r\n"
 
 
-def test_a_decoder_that_takes_too_long_or_dies_is_replaced(small_decoders: Decoders) -> None:
-    job, replaced = Square(16, "cover"), small_decoders.replaced
-    for number, sentence in (
-        (signal.SIGSTOP, "takes longer than 5 seconds to decode"),
-        (signal.SIGKILL, "made the decoder fail"),
-    ):
-        os.kill(_only(small_decoders), number)
-        with pytest.raises(RefusalError, match=sentence):
-            do(small_decoders, job, encoded("PNG"))
-        assert do(small_decoders, job, encoded("PNG")).shape == (16, 16, 3)
-    assert small_decoders.replaced == replaced + 2
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 422),
+        (b"nonsense", 400),
+        (BOUNDARY + b"--\r\n", 422),
+        (BOUNDARY + b"\r\n" + DISPOSITION + b"\r\nabc", 422),
+        (form(b"\r\nabc"), 400),
+        (form(b"Content-Disposition: form-data\r\n\r\nabc"), 400),
+        (form(b"Content-Disposition: form-data; name=other; filename=a\r\n\r\nabc"), 422),
+        (form(DISPOSITION + b"\r\n"), 422),
+        (form(DISPOSITION + b"\r\na", DISPOSITION + b"\r\nb"), 400),
+        (form(*[b"Content-Disposition: form-data; name=k\r\n\r\n1"] * 300), 400),
+        (form(b"X: " + b"y" * 100_000 + b"\r\n\r\nabc"), 400),
+        (form(DISPOSITION + b"\r\nabc", b"Content-Disposition: form-data; name=kk\r\n\r\n1"), 422),
+        (form(DISPOSITION + b"\r\nabc", b"Content-Disposition: form-data; name=k\r\n\r\nx"), 422),
+        (form(b'Content-Disposition: form-data; name="image"\r\n\r\nabc'), 422),
+    ],
+    ids=[
+        "empty", "nonsense", "no parts", "no end", "no disposition", "no name", "another field", "empty file", "two files",
+        "many fields", "large header", "unknown option", "wrong option", "no file name",
+    ],
+)  # fmt: skip
+def test_malformed_forms_get_one_sentence(photo_service: RunningService, body: bytes, status: int) -> None:
+    response = upload(photo_service, body, "multipart/form-data; boundary=b")
+    assert response.status_code == status, response.text
+    assert response.json()["detail"].endswith(".")
 
 
-def test_a_decoder_has_so_much_memory_and_no_more(small_decoders: Decoders) -> None:
-    large = io.BytesIO()
-    Image.new("RGB", (7000, 7000)).save(large, "PNG")
-    with pytest.raises(RefusalError, match="The image takes too much memory to decode"):
-        do(small_decoders, Square(16, "cover"), large.getvalue())
-    assert do(small_decoders, Square(16, "cover"), encoded("PNG")).shape == (16, 16, 3)
-
-
-def _only(decoders: Decoders) -> int:
-    """Return the number of the one decoder process."""
-    (process,) = decoders._all
-    return int(process._process.pid)
+@pytest.mark.parametrize("kind", ["multipart/form-data", "multipart/form-data; boundary=" + "b" * 10_000])
+def test_forms_with_a_bad_boundary_get_one_sentence(photo_service: RunningService, kind: str) -> None:
+    response = upload(photo_service, form(DISPOSITION + b"\r\nabc"), kind)
+    assert response.status_code in {400, 422}
+    assert response.json()["detail"].endswith(".")

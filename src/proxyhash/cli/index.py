@@ -444,7 +444,7 @@ def calibrate(
     with progress_bars() as progress:
         found = calibrate_model(model, data, protocol, data_dir, progress)
     pairs, radius = int(found.pairs.sum()), found.radius()
-    shares = [f"{bits:>4} bits  {100 * found.precision[bits]:.1f} % alike" for bits in _some(len(found.precision))]
+    shares = [f"{bits:>4} bits  {100 * found.precision[bits]:.1f} % same label" for bits in _some(len(found.precision))]
     print_result(
         {"model": str(model), "pairs": pairs, "precision": found.precision.tolist(), "radius": radius},
         f"{pairs:,} pairs; the expected precision of {model}:",

@@ -28,6 +28,7 @@ def search(
     k: Annotated[Int, Parameter(name=["-k", "--k"])] = 10,
     key: tuple[str, ...] = (),
     radius: Int | None = None,
+    label: tuple[str, ...] = (),
     rerank: Int | None = None,
     nprobe: Int | None = None,
     threshold: float = 0.5,
@@ -39,6 +40,7 @@ def search(
 
       proxyhash search photos.index query.jpg -k 20 --show found.png
       proxyhash search photos.index --key cats/7.jpg --radius 4
+      proxyhash search photos.index query.jpg --label cats --label dogs
       proxyhash search milvus://localhost:19530/photos query.jpg
 
     Parameters
@@ -53,6 +55,8 @@ def search(
         Keys of items to search with; may be given several times.
     radius
         Find all items within so many bits instead.
+    label
+        Find only items with this label; may be given several times, for items with at least one of them.
     rerank
         Sort that many candidates by the query's real-valued embedding, which settles ties.
     nprobe
@@ -69,7 +73,7 @@ def search(
     if not images and not key:
         raise InputError("Search with images, or with --key and the key of an item.")
     with open_index(index_, model) as index:
-        find = _finder(index, k, radius, nprobe, threshold)
+        find = _finder(index, k, radius, label or None, nprobe, threshold)
         found = find(list(images), rerank) if images else []
         found += _find_keys(index, key, find)
         query_paths = [*images, *(index.item(name).path for name in key)] if show is not None else []
@@ -86,13 +90,15 @@ def search(
         SafeConsole(highlight=False, soft_wrap=True).print(cell(f"See the picture {show}."))
 
 
-def _finder(index: "Index", k: int, radius: int | None, nprobe: int | None, threshold: float) -> "Find":
+def _finder(
+    index: "Index", k: int, radius: int | None, labels: tuple[str, ...] | None, nprobe: int | None, threshold: float
+) -> "Find":
     """Return a function that searches by the options of the command."""
 
     def find(queries: "QueriesLike", rerank: int | None = None) -> "list[Matches]":
         if radius is not None:
-            return index.range_search(queries, radius, threshold=threshold)
-        return index.search(queries, k, rerank=rerank, nprobe=nprobe, threshold=threshold)
+            return index.range_search(queries, radius, labels=labels, threshold=threshold)
+        return index.search(queries, k, labels=labels, rerank=rerank, nprobe=nprobe, threshold=threshold)
 
     return find
 
@@ -120,7 +126,7 @@ def _print_matches(matches: "Matches") -> None:
         table.add_column("re-ranked", justify="right")
     calibrated = matches.matched is not None
     if calibrated:
-        table.add_column("alike", justify="right")
+        table.add_column("same label", justify="right")
     table.add_column("item")
     table.add_column("labels")
     for match in matches:

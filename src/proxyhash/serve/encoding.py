@@ -1,98 +1,88 @@
-"""Decoded uploads into codes: several at once through the index's own model."""
+"""Embeddings of uploaded images: decoded in a process of their own, encoded in batches by the model of the index."""
 
-import hashlib
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from fastapi import HTTPException
 from numpy.typing import NDArray
 
-from proxyhash.data.crop import CropBox
-from proxyhash.data.decoding import Fit, Pixels
-from proxyhash.index.local.index import LocalIndex
-from proxyhash.serve.decoder import Crop, Square
-from proxyhash.serve.http import RefusalError, busy
+from proxyhash.data.pixel_spec import PixelSpec
+from proxyhash.index.base import Index
+from proxyhash.serve.batching import Batcher
+from proxyhash.serve.errors import BusyError
+from proxyhash.serve.workers.decoder import PixelJob
+from proxyhash.serve.workers.decoder_pool import DecoderPool
 
-if TYPE_CHECKING:
-    from proxyhash.models.hasher import Hasher
+Embedding = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
-    """Pixels (side, side, 3) as a job made them for a model: another model would want others."""
+class DecodedImage:
+    """Pixels (side, side, 3), and what pixels the model took when they were decoded."""
 
-    job: Square | Crop
+    spec: PixelSpec
     pixels: NDArray[Any]
 
 
 class ImageEncoder:
-    """The model of an index, which may become another one while the service runs."""
+    """Encodes images with the model of an index, which may change while the service runs."""
 
-    def __init__(self, index: LocalIndex) -> None:
-        self._index = index
+    def __init__(
+        self,
+        index: Index,
+        decoders: DecoderPool,
+        *,
+        max_batch_size: int,
+        max_queue_size: int,
+        on_batch: Callable[[int], None],
+    ) -> None:
+        self._index, self._decoders = index, decoders
+        self._batcher: Batcher[DecodedImage, Embedding] = Batcher(
+            "encoding", self._embed, max_batch_size=max_batch_size, max_queue_size=max_queue_size, on_batch=on_batch
+        )
 
-    def job(self) -> Square | Crop:
-        """Return what must be done to an image for the model to see it as it sees those of the index."""
-        transform = self._hasher().transform
-        if transform.can_decode_crops:
-            return Crop(transform.size, transform.crop_boxes(1, None)[0])
-        return Square(transform.side, transform.fit)
+    def warm_up(self) -> None:
+        """Load the model and run it once."""
+        spec = self._pixel_spec()
+        self._embed([DecodedImage(spec, np.zeros(spec.shape, spec.dtype))])
 
-    def embed(self, pictures: Sequence[Picture]) -> list[NDArray[np.float32] | Exception]:
-        """Return nu (bits,) of each picture."""
-        job = self.job()
-        fitting = [number for number, picture in enumerate(pictures) if picture.job == job]
-        replies: list[NDArray[np.float32] | Exception]
-        replies = [busy("The index has just moved to another model; ask again.") for _ in pictures]
-        if fitting:
-            nu = self._hasher().embed(_Decoded([pictures[number].pixels for number in fitting]))
-            for number, row in zip(fitting, nu, strict=True):
-                replies[number] = row
-        return replies
+    async def embed(self, data: bytes) -> Embedding:
+        """Return the embedding (bits,) of an image file."""
+        spec = await asyncio.to_thread(self._pixel_spec)
+        return await self._batcher.submit(DecodedImage(spec, await self._decoders.decode(PixelJob(spec), data)))
 
-    def _hasher(self) -> "Hasher":
-        if self._index.model is None:
-            raise RefusalError(
-                422, "The index holds codes from elsewhere and has no model, so search it with codes or keys."
-            )
-        if not can_encode(self._index):
-            raise RefusalError(501, "Images cannot be encoded here, as torch is not installed; search with codes or keys.")
-        return self._index.hasher
+    def close(self) -> None:
+        """Finish the batch that is being encoded."""
+        self._batcher.close()
+
+    def _pixel_spec(self) -> PixelSpec:
+        check_can_encode(self._index)
+        return self._index.hasher.pixel_spec
+
+    def _embed(self, images: Sequence[DecodedImage]) -> list[Embedding | Exception]:
+        spec = self._pixel_spec()
+        current = [number for number, image in enumerate(images) if image.spec == spec]
+        results: list[Embedding | Exception]
+        results = [BusyError("The index has just moved to another model; try again.") for _ in images]
+        if current:
+            embeddings = self._index.hasher.embed_pixels(np.stack([images[number].pixels for number in current]))
+            for number, row in zip(current, embeddings, strict=True):
+                results[number] = row
+        return results
 
 
-def can_encode(index: LocalIndex) -> bool:
-    """Return whether images become codes of the index here."""
+def can_encode(index: Index) -> bool:
+    """Return whether images can be encoded for an index here."""
     return index.model is not None and find_spec("torch") is not None
 
 
-@dataclass(frozen=True)
-class _Decoded:
-    """Images that were read already, as the collection that a model takes: it asks for just what the job made."""
-
-    pixels: Sequence[NDArray[Any]]
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def key(self, index: int) -> str:
-        return f"upload {index}"
-
-    def read(self, index: int) -> Pixels:
-        return self.pixels[index]
-
-    def read_square(self, index: int, side: int, fit: Fit) -> Pixels:  # noqa: ARG002
-        return self.pixels[index]
-
-    def read_crop(self, index: int, box: CropBox, out: NDArray[np.float32]) -> None:  # noqa: ARG002
-        out[:] = self.pixels[index]
-
-    def pixels_in_memory(self, indices: NDArray[np.int64]) -> None:  # noqa: ARG002
-        return None
-
-    def fingerprint(self) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for pixels in self.pixels:
-            digest.update(np.ascontiguousarray(pixels).data)
-        return digest.hexdigest()
+def check_can_encode(index: Index) -> None:
+    """Raise HTTPException if images cannot be encoded for an index here."""
+    if index.model is None:
+        raise HTTPException(422, "The index holds codes from elsewhere and has no model; search by code, key or embedding.")
+    if not can_encode(index):
+        raise HTTPException(501, "Images cannot be encoded here, because torch is not installed; search by code or key.")

@@ -1,72 +1,131 @@
-"""`serve`: listen, answer until a signal comes, finish what is under way."""
+"""The server behind `proxyhash serve`: uvicorn, on a socket of its own, until a signal comes."""
 
-import asyncio
-import logging
+import gc
+import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, cast
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
-import msgspec
 import uvicorn
 
-from proxyhash.serve import metrics as counting
-from proxyhash.serve.app import App
-from proxyhash.serve.assets import page_routes
-from proxyhash.serve.connections import Connection, watch
-from proxyhash.serve.http import Answer
-from proxyhash.serve.logs import Log, ServerHandler
-from proxyhash.serve.openapi import document
-from proxyhash.serve.routes import Route, api_routes
-from proxyhash.serve.service import Service
+from proxyhash.index.base import Index
+from proxyhash.serve.app import create_app
+from proxyhash.serve.asgi import settings_to_environment
+from proxyhash.serve.logs import log_config
+from proxyhash.serve.metrics import MULTIPROCESS_VARIABLE
 from proxyhash.serve.settings import Settings
 from proxyhash.utils.errors import InputError
 
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+_WORKER_START_SECONDS = 60
+
+HttpParser = Literal["httptools", "h11"]
 
 
-def serve(folder: Path, settings: Settings, listening: Callable[[str], None] = lambda _: None) -> None:
-    """Serve an index until SIGINT or SIGTERM; `listening` is told the address once it takes requests."""
-    log, metrics = Log(requests=settings.log_requests), counting.Metrics()
-    with bound(settings.host, settings.port) as listener:
-        service = Service(folder, settings, metrics)
-        site = Site(App(service, table(service, metrics), settings, metrics, log), service)
-        server = uvicorn.Server(_config(site, settings, log))
-        site.failed = lambda: setattr(server, "should_exit", True)
-        site.connections = cast("Iterable[Connection]", server.server_state.connections)
+@dataclass(frozen=True)
+class ServerConfig:
+    """Options of the server, as uvicorn has them.
+
+    Attributes
+    ----------
+    host, port
+        Address to listen on; port 0 takes a free one.
+    workers
+        Number of processes that answer requests, each with a search process and decoders of its own.
+    http
+        HTTP parser of uvicorn: httptools is twice as fast as h11, which is written in Python.
+    trusted_proxies
+        Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto headers are believed.
+    root_path
+        Path below which a proxy shows the service.
+    ssl_certfile, ssl_keyfile
+        Certificate and key for TLS.
+    log_requests
+        Log every request, not only failures.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    http: HttpParser = "httptools"
+    trusted_proxies: tuple[str, ...] = ()
+    root_path: str = ""
+    ssl_certfile: Path | None = None
+    ssl_keyfile: Path | None = None
+    log_requests: bool = True
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether only this machine can connect."""
+        return is_loopback(self.host)
+
+
+def serve(
+    location: str, settings: Settings, config: ServerConfig, on_listening: Callable[[str], None] = lambda _: None
+) -> None:
+    """Serve an index until SIGINT or SIGTERM; `on_listening` gets the URL as soon as the port is bound.
+
+    With one worker, connections wait from then on until the service is ready. With several workers, uvicorn binds the
+    port again and connections are refused until then: closing a port that listens would reset those that wait.
+    """
+    with bind_socket(config.host, config.port, listen=config.workers == 1) as listener:
+        Index.open(location).close()  # a wrong location is an error before anything is announced
         host, port = listener.getsockname()[:2]
-        listening(f"http://{f'[{host}]' if ':' in host else host}:{port}")
-        with _quiet_signals():
-            server.run(sockets=[listener])
-        service.close()
-    log.write("stopped")
-    if site.error is not None:
-        raise site.error
+        scheme = "http" if config.ssl_certfile is None else "https"
+        on_listening(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{config.root_path}")
+        if config.workers == 1:
+            _run(location, settings, config, listener)
+    if config.workers > 1:
+        _run_workers(location, settings, replace(config, port=port))
 
 
-def table(service: Service, metrics: counting.Metrics) -> Mapping[str, Mapping[str, Route]]:
-    """Return all routes by path and method: the API, its document, what is counted, and the page."""
-    api = api_routes(service)
-    text = msgspec.json.encode(document(api))
+def _run(location: str, settings: Settings, config: ServerConfig, listener: socket.socket) -> None:
+    app = create_app(location, settings)
+    app.state.service.start()  # an index that cannot be searched is one sentence, not a traceback of the server
+    gc.collect()
+    gc.freeze()  # objects that stay are not examined by each collection
+    server = uvicorn.Server(uvicorn.Config(app, **uvicorn_options(settings, config)))
+    with _ignored_signals():
+        server.run(sockets=[listener])
 
-    async def openapi(_: None, __: None) -> Answer:
-        """Return the OpenAPI document."""
-        return Answer(text)
 
-    async def counted(_: None, __: None) -> Answer:
-        """Return what was counted, for Prometheus."""
-        return Answer(metrics.text().encode(), kind=counting.KIND)
+def _run_workers(location: str, settings: Settings, config: ServerConfig) -> None:
+    """Let uvicorn start several processes, which read their settings from environment variables."""
+    with TemporaryDirectory(prefix="proxyhash-metrics-") as folder, _ignored_signals():
+        os.environ.update({MULTIPROCESS_VARIABLE: folder, **settings_to_environment(location, settings)})
+        options = {**uvicorn_options(settings, config), "workers": config.workers, "factory": True}
+        uvicorn.run("proxyhash.serve.asgi:app", host=config.host, port=config.port, **options)
 
-    more = (Route("GET", "/openapi.json", openapi, "application/json"), Route("GET", "/metrics", counted, counting.KIND))
-    return {route.path: {route.method: route} for route in (*api, *more, *page_routes())}
+
+def uvicorn_options(settings: Settings, config: ServerConfig) -> dict[str, Any]:
+    """Return the options of uvicorn."""
+    limits = settings.limits
+    return {
+        "http": config.http,
+        "ws": "none",
+        "log_config": log_config(log_requests=config.log_requests),
+        "access_log": False,  # it would contain query strings
+        "server_header": False,
+        "proxy_headers": bool(config.trusted_proxies),
+        "forwarded_allow_ips": list(config.trusted_proxies),
+        "root_path": config.root_path,
+        "ssl_certfile": config.ssl_certfile,
+        "ssl_keyfile": config.ssl_keyfile,
+        "limit_concurrency": limits.max_requests,
+        "timeout_keep_alive": round(limits.idle_seconds),
+        "timeout_graceful_shutdown": round(limits.shutdown_seconds),
+        "timeout_worker_healthcheck": _WORKER_START_SECONDS,
+    }
 
 
 @contextmanager
-def bound(host: str, port: int) -> Iterator[socket.socket]:
-    """Give a socket that listens at an address."""
+def bind_socket(host: str, port: int, *, listen: bool = True) -> Iterator[socket.socket]:
+    """Give a socket that is bound to an address, and listens there or not."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -76,63 +135,29 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
-            listener.listen(2048)
+            if listen:
+                listener.listen(2048)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
             raise InputError(f"Cannot listen at {host}, port {port}: {reason}; choose another with --port.") from error
         yield listener
 
 
-class Site:
-    """The application with its beginning and end, as the server announces them."""
+def is_loopback(host: str) -> bool:
+    """Return whether an address to listen on can be reached from this machine only.
 
-    def __init__(self, app: App, service: Service) -> None:
-        self.app, self._service = app, service
-        self.connections: Iterable[Connection] = ()
-        self.error: BaseException | None = None
-        self.failed: Callable[[], None] = lambda: None
-
-    async def __call__(self, _: dict[str, Any], receive: Receive, send: Send) -> None:
-        """Begin and end; requests do not come this way, see `Connection`."""
-        tasks: list[asyncio.Task[None]] = []
-        while True:
-            stage = (await receive())["type"]
-            if stage == "lifespan.startup":
-                tasks = [asyncio.create_task(self._warm_up()), asyncio.create_task(watch(self.connections))]
-            await send({"type": f"{stage}.complete"})
-            if stage == "lifespan.shutdown":
-                tasks[-1].cancel()
-                return
-
-    async def _warm_up(self) -> None:
-        """Make ready while the first probes are answered; a service that cannot be made ready ends."""
-        try:
-            await asyncio.to_thread(self._service.warm_up)
-        except Exception as error:
-            self.error = error
-            self.failed()
-
-
-def _config(site: Site, settings: Settings, log: Log) -> uvicorn.Config:
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("uvicorn").handlers = [ServerHandler(log)]
-    limits = settings.limits
-    return uvicorn.Config(
-        site,
-        http=Connection,
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=round(limits.shutdown_seconds),
-    )
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0"), is_loopback("photos.example.org")
+    (True, True, False, False)
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @contextmanager
-def _quiet_signals() -> Iterator[None]:
-    """Do nothing about signals that the server raises again at its end: by then it has done what they ask for."""
+def _ignored_signals() -> Iterator[None]:
+    """Ignore the signals that uvicorn raises again after it has shut down, so that the process ends with exit code 0."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: None) for number in numbers]
     try:

@@ -1,78 +1,161 @@
-"""The service: an index and everything that works on it, started and ended together."""
+"""The service behind the routes: an index with its search process, decoders, encoder and writer."""
 
-import gc
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from proxyhash.index.local.index import LocalIndex
+from fastapi import FastAPI
+
+from proxyhash import __version__
+from proxyhash.index.base import Index
+from proxyhash.index.milvus.location import is_milvus
 from proxyhash.serve.batching import Batcher
-from proxyhash.serve.decoding import Decoders
-from proxyhash.serve.encoding import can_encode
-from proxyhash.serve.handlers import Browsing, Editing, Searching
-from proxyhash.serve.http import busy
-from proxyhash.serve.messages import StateAnswer
+from proxyhash.serve.bodies import BodyReader
+from proxyhash.serve.encoding import ImageEncoder, can_encode
+from proxyhash.serve.errors import BusyError
+from proxyhash.serve.logs import SERVICE_LOGGER
 from proxyhash.serve.metrics import Metrics
-from proxyhash.serve.searcher import Query
-from proxyhash.serve.searching import SearchProcess
+from proxyhash.serve.readiness import Readiness
+from proxyhash.serve.schemas import InfoResponse
 from proxyhash.serve.settings import Settings
-from proxyhash.serve.uploads import Uploads
+from proxyhash.serve.thumbnails import Thumbnails
+from proxyhash.serve.workers.decoder_pool import DecoderPool
+from proxyhash.serve.workers.search_process import SearchProcess
+from proxyhash.serve.workers.searcher import SearchQuery
+from proxyhash.serve.writer import IndexWriter
+from proxyhash.utils.errors import InputError
+
+_logger = logging.getLogger(SERVICE_LOGGER)
 
 
 class Service:
-    """What clients can ask, by subject."""
+    """Everything that works on an index. It starts with the server, or with the first request if nobody starts it."""
 
-    def __init__(self, folder: Path, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, location: str, settings: Settings) -> None:
         limits = settings.limits
-        self.index, self.ready = LocalIndex.open_folder(folder), False  # for all but searches: it reads no codes
-        self._search = SearchProcess(folder, limits.remembered, settings.threshold)
-        self._decoders = Decoders(limits)
-        self._searches: Batcher[Query, bytes] = Batcher(
-            "searching",
-            self._search.answer,
-            together=limits.together,
-            waiting=limits.waiting,
-            answered=metrics.scans.add,
+        # Absolute, because errors about the index are known by its location: a short name is part of many sentences.
+        location = location if is_milvus(location) else str(Path(location).absolute())
+        self.location, self.settings, self.metrics = location, settings, Metrics()
+        self.index = Index.open(location)  # for all but searches; it reads no codes
+        self.bodies = BodyReader(
+            bytes_in_flight=limits.bytes_in_flight,
+            body_seconds=limits.body_seconds,
+            max_uploads=limits.max_uploads,
+            metrics=self.metrics,
         )
-        self.uploads = Uploads(self.index, self._decoders, limits, metrics)
-        self.searching = Searching(self.index, self._searches, self.uploads, limits)
-        self.browsing = Browsing(self.index, self._decoders, limits, writable=settings.token is not None)
-        self.editing = Editing(folder, self.uploads)
-        metrics.gauges |= {
-            "proxyhash_waiting_queries": ("Queries that wait for a scan.", self._searches.__len__),
-            "proxyhash_search_memory_bytes": ("Memory of the process that searches.", lambda: self._search.memory),
-            "proxyhash_uploads": ("Uploads that are under way.", self.uploads.__len__),
-        }
-        metrics.counters |= {
-            "proxyhash_searches_replaced_total": ("Search processes that died.", lambda: self._search.replaced),
-            "proxyhash_decoders_replaced_total": (
-                "Decoder processes that died or were ended.",
-                lambda: self._decoders.replaced,
-            ),
-        }
+        self.decoders = DecoderPool(
+            decoders=limits.decoders,
+            decoder_bytes=limits.decoder_bytes,
+            decoder_seconds=limits.decoder_seconds,
+            max_pixels=limits.max_pixels,
+        )
+        self.thumbnails = Thumbnails(
+            self.decoders, max_file_bytes=limits.image_bytes, cache_bytes=limits.thumbnail_cache_bytes
+        )
+        self.encoder = ImageEncoder(
+            self.index,
+            self.decoders,
+            max_batch_size=limits.max_image_batch_size,
+            max_queue_size=limits.max_uploads,
+            on_batch=self.metrics.image_batch.observe,
+        )
+        self.writer = IndexWriter(location)
+        self._search_process = SearchProcess(
+            location,
+            item_cache_size=limits.item_cache_size,
+            threshold=settings.threshold,
+            timeout_seconds=limits.search_seconds,
+        )
+        self._searches: Batcher[SearchQuery, bytes] = Batcher(
+            "searching",
+            self._search_process.search,
+            max_batch_size=limits.max_batch_size,
+            max_queue_size=limits.max_queue_size,
+            on_batch=self._on_search,
+        )
+        self._readiness = Readiness(self._search_process)
+        self._lock, self.is_started, self.can_search_images = threading.Lock(), False, True
+        self._info: tuple[object, InfoResponse] | None = None
 
-    def warm_up(self) -> None:
-        """Let codes and model be read, kernels be compiled and decoders start before anyone waits for them."""
-        self._search.start()
-        if can_encode(self.index):
-            self._decoders.start()
-            self.uploads.warm_up()
-        gc.collect()
-        gc.freeze()  # what is here now stays, and need not be looked through again and again
-        self.ready = True
+    def start(self) -> None:
+        """Read codes and model, compile kernels and start processes; a second call does nothing."""
+        with self._lock:
+            if self.is_started:
+                return
+            self._search_process.start()
+            if self._can_encode():
+                self.decoders.start()
+            self.is_started = True
+
+    def _can_encode(self) -> bool:
+        """Load the model, if there is one; that of an index on a server may be on other machines only."""
+        if not can_encode(self.index):
+            return False
+        try:
+            self.encoder.warm_up()
+        except InputError as error:
+            if not is_milvus(self.location):
+                raise
+            _logger.warning("Images cannot be searched here: %s", error)
+            self.can_search_images = False
+        return self.can_search_images
+
+    @asynccontextmanager
+    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        """Start with the server and end with it."""
+        await asyncio.to_thread(self.start)
+        yield
+        await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Finish what is under way, and give everything back."""
-        self.ready = False
-        for part in (self.uploads, self._searches, self._decoders, self.editing):
-            part.close()
-        self._search.stop()
-        self.index.close()
+        """Finish running batches and end all processes."""
+        with self._lock:
+            self.is_started = False
+            for part in (self._readiness, self.encoder, self._searches, self.decoders, self.writer):
+                part.close()
+            self._search_process.stop()
+            self.index.close()
 
-    async def health(self, _: None, __: None) -> StateAnswer:
-        """Say that the process is alive."""
-        return StateAnswer("alive")
+    async def search(self, query: SearchQuery) -> bytes:
+        """Return the response to a query, as JSON."""
+        if not self.is_started:
+            await asyncio.to_thread(self.start)
+        return await self._searches.submit(query)
 
-    async def readiness(self, _: None, __: None) -> StateAnswer:
-        """Say whether searches are answered already."""
-        if not self.ready:
-            raise busy("The service is still reading its index; ask again in a moment.")
-        return StateAnswer("ready")
+    async def check_ready(self) -> None:
+        """Raise BusyError unless the search process answers."""
+        if not self.is_started:
+            threading.Thread(target=self.start, name="starting", daemon=True).start()
+            raise BusyError("The service is starting; try again in a moment.")
+        await self._readiness.check()
+
+    def info(self) -> InfoResponse:
+        """Return a description of the index; it is computed again only when the index has changed."""
+        state = self.index.generation, self.index.calibration is not None
+        if self._info is None or self._info[0] != state:
+            info = self.index.info()
+            response = InfoResponse(
+                items=info.items,
+                bits=info.bits,
+                model=info.model,
+                plan=info.plan,
+                calibrated=info.calibrated,
+                threshold=self.settings.threshold,
+                can_search_images=self.can_search_images and can_encode(self.index),
+                writable=self.settings.token is not None,
+                max_image_bytes=self.settings.limits.image_bytes,
+                version=__version__,
+            )
+            self._info = state, response
+        return self._info[1]
+
+    def metrics_text(self) -> bytes:
+        """Return the metrics for Prometheus."""
+        self.metrics.observe_restarts(self._search_process.restarts, self.decoders.restarts)
+        return self.metrics.text()
+
+    def _on_search(self, size: int) -> None:
+        self.metrics.observe_search(size, len(self._searches), self._search_process.pid)

@@ -1,4 +1,4 @@
-"""What a service is told: where it listens, who may write, and how much it takes on at a time."""
+"""Settings of a service: who may connect and write, and what a request may cost."""
 
 from dataclasses import dataclass, field
 
@@ -7,35 +7,49 @@ from proxyhash.index.calibration import THRESHOLD
 
 @dataclass(frozen=True)
 class Limits:
-    """What one client, or all together, may cost. Times are in seconds."""
+    """Limits for one request, or for all together. Times are in seconds."""
 
-    body_bytes: int = 20_000_000  # of an upload: photographs of any camera
-    pixels: int = 50_000_000  # of an image: 150 MB once decoded
-    uploads: int = 64  # that are received, decoded or encoded at a time, each up to `body_bytes` in memory
-    waiting: int = 2_000  # queries that wait for a scan
-    together: int = 512  # queries that one scan answers
-    encoded_together: int = 32  # images that the network sees at once: more are no faster
-    remembered: int = 50_000  # items that are kept in memory once they were found: some 25 MB
-    depth: int = 4_096  # nearest items that are looked through for a label
-    connections: int = 4_000
+    search_bytes: int = 65_536  # JSON body of a search
+    image_bytes: int = 20_000_000  # one uploaded image
+    items_bytes: int = 20_000_000  # JSON body that adds or deletes items
+    bytes_in_flight: int = 100_000_000  # bodies of all requests together, until they are decoded
+    max_uploads: int = 64  # images that are received, decoded or encoded at a time
+    max_pixels: int = 50_000_000  # of an image: 150 MB when decoded
+    max_queue_size: int = 2_000  # queries that wait for a scan
+    max_batch_size: int = 512  # queries of one scan
+    max_image_batch_size: int = 32  # images of one forward pass; larger batches are not faster
+    max_requests: int = 4_000  # connections or requests at a time; uvicorn answers 503 above it
+    item_cache_size: int = 50_000  # found items that stay in memory, about 25 MB
+    thumbnail_cache_bytes: int = 64_000_000
     decoders: int = 2  # processes
-    decoder_bytes: int = 1_000_000_000  # that one of them may take beyond what it begins with
-    decoder_seconds: float = 10.0
-    body_seconds: float = 20.0  # in which a request must have arrived
-    idle_seconds: float = 10.0  # that a connection may be silent between requests, and that headers may take
-    answer_seconds: float = 60.0  # from the first byte of a request to the last of its answer
-    shutdown_seconds: float = 30.0  # for what is under way when the service is stopped
-    thumbnail_bytes: int = 64_000_000  # of small pictures that are kept in memory
+    decoder_bytes: int = 1_000_000_000  # memory of a decoder beyond what it starts with
+    decoder_seconds: float = 10.0  # to decode one image
+    search_seconds: float = 20.0  # for one batch, then the search process is replaced
+    body_seconds: float = 20.0  # to receive a body
+    idle_seconds: float = 10.0  # of a connection between two requests
+    shutdown_seconds: float = 30.0  # for open requests after SIGTERM
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Where a service listens and what it allows."""
+    """Settings of the application.
 
-    host: str = "127.0.0.1"
-    port: int = 8000
-    names: frozenset[str] = frozenset()  # that clients may call it by, beside localhost and addresses
-    token: str | None = field(default=None, repr=False)  # who has it may write; None: nobody may
-    threshold: float = THRESHOLD  # expected precision below which there is no match
-    log_requests: bool = True
+    Attributes
+    ----------
+    token
+        Token for writing; None: the service is read-only.
+    allowed_hosts
+        Host names of the service, besides localhost and IP addresses.
+    allowed_origins
+        Origins whose pages may use the API (CORS), such as https://example.org.
+    threshold
+        Expected precision of the nearest item below which a query has no match, where the model was calibrated.
+    limits
+        Limits of requests.
+    """
+
+    token: str | None = field(default=None, repr=False)
+    allowed_hosts: frozenset[str] = frozenset()
+    allowed_origins: frozenset[str] = frozenset()
+    threshold: float = THRESHOLD
     limits: Limits = Limits()

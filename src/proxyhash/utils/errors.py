@@ -19,6 +19,22 @@ class DamagedError(InputError):
     """
 
 
+class KeyNotFoundError(InputError):
+    """A key that no item of an index has; the message names it.
+
+    >>> isinstance(KeyNotFoundError("The index has no item cats/7.jpg."), InputError)
+    True
+    """
+
+
+class IndexChangedError(InputError):
+    """An index that was replaced or moved to another model during a call, which can be repeated.
+
+    >>> isinstance(IndexChangedError("photos.index was replaced by another index; run it again."), InputError)
+    True
+    """
+
+
 class ProxyhashWarning(UserWarning):
     """A valid result that is probably not the one wanted; the message is one sentence with the reason.
 

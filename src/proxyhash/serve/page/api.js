@@ -1,34 +1,51 @@
-// How the page asks the service: every failure is an Error whose message is a sentence for people.
+// Requests to the service. Each failure is an Error whose message is one sentence for the user.
 
-const PATIENCE = 20; // times that a service which is busy or still starting is asked again
+const MAX_RETRIES = 20; // while the service is busy or starting
 
-export async function ask(path, { body, json, signal, waiting = () => {} } = {}) {
-  const request = { signal };
+export const getInfo = () => request("api/v1/info");
+
+export async function getSamples(count) {
+  const { items } = await request(`api/v1/items?${new URLSearchParams({ sample: count })}`);
+  return items;
+}
+
+// A query has one of `file`, `key` and `code`, and may have a `label`.
+export function searchIndex({ file, key, code, label }, k, options) {
+  const labels = label ? [label] : [];
+  if (!file) return request("api/v1/search", { json: { ...(key ? { key } : { code }), k, labels }, ...options });
+  const parameters = new URLSearchParams([["k", k], ...labels.map((one) => ["labels", one])]);
+  return request(`api/v1/search?${parameters}`, { body: file, ...options });
+}
+
+export function thumbnailUrl(key, size) {
+  const path = key.split("/").map((segment) => encodeURIComponent(segment.toWellFormed())).join("/");
+  return `api/v1/thumbnails/${path}?${new URLSearchParams({ size })}`;
+}
+
+async function request(url, { body, json, signal, onRetry = () => {} } = {}) {
+  const init = { signal };
   if (json !== undefined) {
-    Object.assign(request, { method: "POST", body: JSON.stringify(json), headers: { "Content-Type": "application/json" } });
+    Object.assign(init, { method: "POST", body: JSON.stringify(json), headers: { "Content-Type": "application/json" } });
   } else if (body !== undefined) {
-    const kind = body.type.startsWith("image/") ? body.type : "application/octet-stream";
-    Object.assign(request, { method: "POST", body, headers: { "Content-Type": kind } });
+    const type = body.type.startsWith("image/") ? body.type : "application/octet-stream";
+    Object.assign(init, { method: "POST", body, headers: { "Content-Type": type } });
   }
-  for (let tries = 0; ; tries += 1) {
-    const response = await fetch(path, request).catch((error) => {
+  for (let retries = 0; ; retries += 1) {
+    const response = await fetch(url, init).catch((error) => {
       if (error.name === "AbortError") throw error;
       throw new Error("The service cannot be reached. Is it still running?");
     });
-    const answer = await response.json().catch(() => ({ error: `The service answered with status ${response.status}.` }));
-    if (response.ok) return answer;
+    const content = await response.json().catch(() => ({}));
+    if (response.ok) return content;
+    const message = content.detail ?? `The service answered with status ${response.status}.`;
     const seconds = Number(response.headers.get("Retry-After"));
-    if (!seconds || tries >= PATIENCE) throw new Error(answer.error);
-    waiting(answer.error);
-    await pause(1000 * seconds, signal);
+    if (!seconds || retries >= MAX_RETRIES) throw new Error(message);
+    onRetry(message);
+    await wait(1000 * seconds, signal);
   }
 }
 
-export function pictureOf(key, side) {
-  return `/api/image?${new URLSearchParams({ key, side })}`;
-}
-
-function pause(milliseconds, signal) {
+function wait(milliseconds, signal) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, milliseconds);
     signal?.addEventListener("abort", () => { clearTimeout(timer); reject(new DOMException("", "AbortError")); });

@@ -1,48 +1,49 @@
-// Codes as pictures. Bit i of a code is bit i % 8 of byte i // 8; two hexadecimal digits are a byte.
+// Drawings of codes. Bit i of a code is bit i % 8 of byte i // 8; two hexadecimal digits are a byte.
 
 const SVG = "http://www.w3.org/2000/svg";
-const ROW = 64; // bits in a line of a strip
-const TALL = 12; // of a line, where a bit is 4 wide
+const BITS_PER_LINE = 64;
+const LINE_HEIGHT = 12; // where a bit is 4 wide
 
-export function bitsOf(code, count) {
+export function unpackBits(code, count) {
   return Array.from({ length: count }, (_, i) => (parseInt(code.substr(2 * (i >> 3), 2), 16) >> (i & 7)) & 1);
 }
 
-// A strip: bits that are on and off, and taller, in another color, those that differ from another code.
-export function strip(code, count, other, tall = TALL) {
-  const own = bitsOf(code, count);
-  const theirs = other === undefined ? own : bitsOf(other, count);
+// Draw a code as a strip. Bits that differ from `other` are taller and have another color.
+export function strip(code, count, other, height = LINE_HEIGHT) {
+  const bits = unpackBits(code, count);
+  const otherBits = other === undefined ? bits : unpackBits(other, count);
   const paths = { off: "", on: "", differs: "" };
-  own.forEach((bit, i) => {
-    const differs = bit !== theirs[i];
-    const x = 4 * (i % ROW) + 0.4;
-    const y = (tall + 1) * Math.floor(i / ROW);
-    paths[differs ? "differs" : bit ? "on" : "off"] += differs ? bar(x, y, tall) : bar(x, y + tall / 5, 0.6 * tall);
+  bits.forEach((bit, i) => {
+    const differs = bit !== otherBits[i];
+    const x = 4 * (i % BITS_PER_LINE) + 0.4;
+    const y = (height + 1) * Math.floor(i / BITS_PER_LINE);
+    paths[differs ? "differs" : bit ? "on" : "off"] += differs ? bar(x, y, height) : bar(x, y + height / 5, 0.6 * height);
   });
-  const apart = own.flatMap((bit, i) => (bit === theirs[i] ? [] : [i + 1]));
-  const label = other === undefined ? `Code of ${count} bits: ${own.join("")}` : differences(apart, count);
-  return drawing("strip", `0 0 ${4 * Math.min(count, ROW)} ${(tall + 1) * Math.ceil(count / ROW) - 1}`, paths, label);
+  const differing = bits.flatMap((bit, i) => (bit === otherBits[i] ? [] : [i + 1]));
+  const label = other === undefined ? `Code of ${count} bits: ${bits.join("")}` : describeDifference(differing, count);
+  const lines = Math.ceil(count / BITS_PER_LINE);
+  return drawing("strip", `0 0 ${4 * Math.min(count, BITS_PER_LINE)} ${(height + 1) * lines - 1}`, paths, label);
 }
 
-// A square of bits: what stands for an item that has no picture.
+// Draw a code as a square, for an item without an image.
 export function mosaic(code, count) {
   const side = Math.ceil(Math.sqrt(count));
-  const on = bitsOf(code, count).map((bit, i) => (bit ? `M${i % side} ${Math.floor(i / side)}h.9v.9h-.9z` : "")).join("");
+  const on = unpackBits(code, count).map((bit, i) => (bit ? `M${i % side} ${Math.floor(i / side)}h.9v.9h-.9z` : "")).join("");
   return drawing("mosaic", `0 0 ${side} ${side}`, { on });
 }
 
 const bar = (x, y, height) => `M${x} ${y}h3.2v${height}h-3.2z`;
 
-function differences(apart, count) {
-  if (apart.length === 0) return `All ${count} bits are the same`;
-  const some = apart.slice(0, 16).join(", ");
-  return `${apart.length} of ${count} bits differ: ${some}${apart.length > 16 ? " and more" : ""}`;
+function describeDifference(differing, count) {
+  if (differing.length === 0) return `All ${count} bits are the same`;
+  const first = differing.slice(0, 16).join(", ");
+  return `${differing.length} of ${count} bits differ: ${first}${differing.length > 16 ? " and more" : ""}`;
 }
 
-function drawing(name, box, paths, label) {
+function drawing(name, viewBox, paths, label) {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("class", name);
-  svg.setAttribute("viewBox", box);
+  svg.setAttribute("viewBox", viewBox);
   if (label === undefined) {
     svg.setAttribute("aria-hidden", "true");
   } else {

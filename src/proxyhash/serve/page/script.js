@@ -1,175 +1,203 @@
-// The page's behavior: what a person does becomes a search, and a search becomes what is shown.
+// Behavior of the page: a user's action becomes a search, and its response is shown.
 
-import { ask, pictureOf } from "./api.js";
+import { getInfo, getSamples, searchIndex, thumbnailUrl } from "./api.js";
+import { watchDrops } from "./drag.js";
+import { watchKeys } from "./keyboard.js";
 import * as view from "./view.js";
 
+const LOADING_DELAY = 120; // milliseconds; a faster response replaces the old results directly
+
 const { element } = view;
-const previews = new Map(); // code of an upload -> address of its picture, while the page is open
+const previews = new Map(); // code of an uploaded image -> its URL, while the page is open
 let info = null;
-let current = null; // { key } or { code } or { file }, with title, preview, label
-let labels = []; // of the last search without a filter, and how many items had each
-let total = 0;
-let underWay = null;
-let early = null; // a file that came before the page knew what is served
+let current = null; // one of { key }, { code }, { file }, with title, preview and label
+let labelCounts = []; // of the last search without a label filter
+let total = null; // number of its results
+let controller = null; // of the request in flight
+let pendingQuery = null; // a query that came before the response to `getInfo`
 
 async function start() {
   try {
-    view.showFacts(info = await ask("/api/info"));
+    info = await getInfo();
   } catch (error) {
-    view.state("error", error.message);
-    view.showNotice("The service does not answer", error.message, "Try again", () => location.reload());
+    view.setState("error", error.message);
+    view.showNotice("The service does not answer", error.message, { action: "Try again", onAction: () => location.reload() });
     return;
   }
-  if (early && info.search_by_image) await searchWith({ file: early });
+  view.showInfo(info);
+  if (pendingQuery && (!pendingQuery.file || info.can_search_images)) await startSearch(pendingQuery);
   else await followAddress();
 }
 
 async function showStart() {
+  controller?.abort();
   current = null;
   view.clearNotice();
-  view.showLabels([], "", 0, chooseLabel);
-  view.state("start");
+  view.setTitle("");
+  showLabels([], null);
+  view.setState("start");
   if (info.items === 0) {
-    view.showNotice("This index is empty", "Add images to it: proxyhash index add FOLDER --index INDEX. They appear here at once.");
+    view.showNotice("This index is empty", "Add images with proxyhash index add FOLDER --index INDEX. They appear here at once.");
   }
-  const { items } = await ask("/api/sample?count=12").catch(() => ({ items: [] }));
-  if (current === null) view.showItems(items, (item) => searchWith({ key: item.key }));
+  const items = await getSamples(12).catch(() => []);
+  if (current === null) view.showSamples(items, linkTo, ({ key }) => startSearch({ key }));
 }
 
-// The address says what is shown, so that going back and sharing a link work.
+// The address holds the state of the page, so that the back button and shared links work.
 function followAddress() {
-  const words = new URLSearchParams(location.hash.slice(1));
-  if (words.has("k") && [...element("k").options].some((option) => option.value === words.get("k"))) element("k").value = words.get("k");
-  if (words.has("like")) return search({ key: words.get("like"), label: words.get("label") ?? "" });
-  if (words.has("code")) return search({ code: words.get("code"), label: words.get("label") ?? "" });
+  const state = new URLSearchParams(location.hash.slice(1));
+  const k = state.get("k");
+  if ([...element("k").options].some((option) => option.value === k)) element("k").value = k;
+  const label = state.get("label") ?? "";
+  if (state.get("key")) return search({ key: state.get("key"), label });
+  if (state.get("code")) return search({ code: state.get("code"), label });
   return showStart();
 }
 
-function searchWith(query) {
+function address({ key, code, label }, k) {
+  const state = new URLSearchParams(key ? { key } : { code });
+  state.set("k", k);
+  if (label) state.set("label", label);
+  return `#${state}`;
+}
+
+const linkTo = ({ key }) => address({ key }, element("k").value);
+
+function startSearch(query) {
+  if (info === null) {
+    pendingQuery = query;
+    return Promise.resolve();
+  }
   return search({ label: "", ...query }, true);
 }
 
 async function search(query, isNew = false) {
-  underWay?.abort();
-  underWay = new AbortController();
-  const { signal } = underWay;
-  current = described(query);
+  controller?.abort();
+  controller = new AbortController();
+  const { signal } = controller;
+  current = withTitle(query);
   const k = Number(element("k").value);
-  const waiting = setTimeout(() => view.showWaiting(Math.min(k, 12), current.title, current.preview), 120);
+  const timer = setTimeout(() => view.showLoading(Math.min(k, 12), current.title, current.preview), LOADING_DELAY);
+  signal.addEventListener("abort", () => clearTimeout(timer));
   view.clearNotice();
   try {
-    const begun = performance.now();
-    const answer = await askFor(current, k, signal);
-    const seconds = (performance.now() - begun) / 1000;
-    clearTimeout(waiting);
+    const startTime = performance.now();
+    const response = await requestSearch(current, k, signal);
+    const milliseconds = Math.max(1, Math.round(performance.now() - startTime));
+    clearTimeout(timer);
     if (current.file) {
-      previews.set(answer.code, current.preview);
-      current = { ...current, file: undefined, code: answer.code };
+      previews.set(response.code, current.preview);
+      current = { ...current, file: undefined, code: response.code };
     }
     if (isNew) history.pushState(null, "", address(current, k));
-    show(answer, seconds);
+    showResponse(response, milliseconds);
     if (isNew) element("title").focus({ preventScroll: true });
   } catch (error) {
-    clearTimeout(waiting);
+    clearTimeout(timer);
     if (error.name !== "AbortError") showError(error);
   }
 }
 
-function described(query) {
+function withTitle(query) {
   if (query.file) return { ...query, title: query.file.name || "Pasted image", preview: URL.createObjectURL(query.file) };
-  if (query.key) return { ...query, title: query.key, preview: pictureOf(query.key, 256) };
+  if (query.key) return { ...query, title: query.key, preview: thumbnailUrl(query.key, 256) };
   return { title: "A code", preview: previews.get(query.code), ...query };
 }
 
-function askFor({ file, key, code, label }, k, signal) {
-  const waiting = (words) => { element("status").textContent = words; };
-  if (!file) return ask(key ? "/api/search/key" : "/api/search/code", { json: { ...(key ? { key } : { code }), k, label }, signal, waiting });
-  if (file.size > info.body_bytes) throw new Error(`The image has ${mega(file.size)}; the service takes at most ${mega(info.body_bytes)}.`);
-  return ask(`/api/search/image?${new URLSearchParams({ k, label })}`, { body: file, signal, waiting });
+function requestSearch(query, k, signal) {
+  const { file } = query;
+  if (file && file.size > info.max_image_bytes) {
+    throw new Error(`The image has ${megabytes(file.size)}; the service takes at most ${megabytes(info.max_image_bytes)}.`);
+  }
+  return searchIndex(query, k, { signal, onRetry: (message) => { element("status").textContent = message; } });
 }
 
-function show(answer, seconds) {
-  const found = answer.matches.length;
-  const none = answer.matched === false;
-  if (!current.label) {
-    labels = counted(answer.matches);
-    total = found;
-  }
-  const partly = answer.complete ? "" : ` Only the nearest items were looked through for ${current.label}.`;
-  const summary = `${found} nearest${current.label ? ` with ${current.label}` : ""} of ${info.items.toLocaleString("en")} items, in ${Math.max(1, Math.round(1000 * seconds))} ms.${partly}`;
-  view.showQuery(current.title, answer, pictureFor(answer), summary);
-  view.showLabels(labels, current.label, total, chooseLabel);
-  view.showMatches(answer, (match) => searchWith({ key: match.key }));
-  if (none) view.showNotice("No match", "Even the nearest item is so far that it is probably something else. The nearest are shown below all the same.");
-  else if (found === 0) view.showNotice("Nothing was found", current.label ? `No near item has the label ${current.label}.` : "The index holds nothing to compare with.");
-  const nearest = found ? `, nearest ${answer.matches[0].distance} bits away` : "";
-  view.state(none ? "none" : "found", `${none ? "No match. " : ""}${found} results${nearest}.`);
+const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
+
+function showResponse(response, milliseconds) {
+  const { matches } = response;
+  const { label } = current;
+  const count = matches.length;
+  const isNoMatch = count > 0 && response.matched === false;
+  if (!label) showLabels(countLabels(matches), count);
+  else showLabels(labelCounts.some(([one]) => one === label) ? labelCounts : [[label, null]], total);
+  const summary = count === 0 ? "" : `${count} nearest${label ? ` with the label ${label}` : ""} of ${view.plural(info.items, "item")}, in ${milliseconds}\u00a0ms.`;
+  view.showQuery(current.title, response, queryPreview(matches), summary);
+  view.showMatches(response, linkTo, ({ key }) => startSearch({ key }));
+  if (isNoMatch) showNoMatch(matches[0]);
+  else if (count === 0) view.showNotice("Nothing was found", label ? `No item has the label ${label}.` : "The index has no items.");
+  const nearest = count ? `, nearest ${view.plural(matches[0].distance, "bit")} away` : "";
+  view.setState(isNoMatch ? "no-match" : "results", `${isNoMatch ? "No match. " : ""}${view.plural(count, "result")}${nearest}.`);
+}
+
+function showNoMatch({ distance, expected_precision: share }) {
+  const values = { distance: view.plural(distance, "bit"), share: view.percent(share), threshold: view.percent(info.threshold) };
+  view.showNotice(
+    "No match",
+    `The nearest item is ${values.distance} away. At this distance, only ${values.share} of pairs of validation images have the same label, so it is probably something else.`,
+    { explanation: view.noMatchExplanation(values) },
+  );
 }
 
 function showError(error) {
   const query = current;
-  view.state("error");
-  element("results").replaceChildren();
-  view.showLabels([], "", 0, chooseLabel);
-  view.showNotice("That did not work", error.message, "Try again", () => search(query));
+  view.setState("error");
+  view.setTitle(query.title);
+  view.showSamples([]);
+  showLabels([], null);
+  view.showNotice("That did not work", error.message, { action: "Try again", onAction: () => search(query) });
 }
 
-function pictureFor(answer) {
-  if (!current.key) return current.preview;
-  const own = answer.matches.find((match) => match.key === current.key);
-  return own && !own.image ? undefined : current.preview;
+// An item that was added as a code has no image.
+function queryPreview(matches) {
+  const own = matches.find((match) => match.key === current.key);
+  return own && !own.has_image ? undefined : current.preview;
 }
 
-function counted(matches) {
+function countLabels(matches) {
   const counts = new Map();
   for (const label of matches.flatMap((match) => match.labels)) counts.set(label, (counts.get(label) ?? 0) + 1);
   return [...counts].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).slice(0, 20);
 }
 
-function chooseLabel(label) {
-  search({ ...current, label }, true);
+function showLabels(counts, count) {
+  labelCounts = counts;
+  total = count;
+  view.showLabels(counts, current?.label ?? "", count, (label) => search({ ...current, label }, true));
 }
 
-function address({ key, code, label }, k) {
-  const words = new URLSearchParams(key ? { like: key } : { code });
-  words.set("k", k);
-  if (label) words.set("label", label);
-  return `#${words}`;
+function useFiles(files) {
+  const file = [...files].find(({ type }) => type.startsWith("image/")) ?? files[0];
+  if (file && (info === null || info.can_search_images)) startSearch({ file });
 }
 
-const mega = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
-
-function takeFile(files) {
-  const file = [...files].find((one) => one.type.startsWith("image/")) ?? files[0];
-  if (info === null) early = file ?? null;
-  else if (file && info.search_by_image) searchWith({ file });
+// Return whether there was something to clear.
+function clear() {
+  if (info === null || document.body.dataset.state === "start") return false;
+  history.pushState(null, "", location.pathname);
+  showStart();
+  return true;
 }
 
 element("choose").onclick = () => element("file").click();
 element("file").onchange = ({ target }) => {
-  takeFile(target.files);
+  useFiles(target.files);
   target.value = ""; // so that the same file can be chosen again
 };
 element("options").onsubmit = (event) => {
   event.preventDefault();
   const key = element("key").value.trim();
-  if (key) searchWith({ key });
+  if (key) startSearch({ key });
 };
 element("k").onchange = () => current && search(current, true);
 document.querySelector(".brand").onclick = (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || info === null) return;
   event.preventDefault();
-  history.pushState(null, "", "/");
+  history.pushState(null, "", location.pathname);
   showStart();
 };
-window.onpopstate = followAddress;
-document.addEventListener("paste", ({ clipboardData }) => clipboardData.files.length && takeFile(clipboardData.files));
-let inside = 0; // of how many elements a dragged file has entered: leaving a child is not leaving the page
-window.ondragenter = () => document.body.classList.toggle("dragging", (inside += 1) > 0);
-window.ondragleave = () => document.body.classList.toggle("dragging", (inside -= 1) > 0);
-window.ondragover = (event) => event.preventDefault();
-window.ondrop = (event) => {
-  event.preventDefault();
-  document.body.classList.toggle("dragging", (inside = 0) > 0);
-  if (event.dataTransfer.files.length) takeFile(event.dataTransfer.files);
-};
+window.onpopstate = () => info !== null && followAddress();
+document.addEventListener("paste", ({ clipboardData }) => clipboardData.files.length && useFiles(clipboardData.files));
+watchDrops(element("search-box"), { onFiles: useFiles, onKey: (key) => startSearch({ key }) });
+watchKeys({ onClear: clear });
 start();

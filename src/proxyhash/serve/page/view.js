@@ -1,109 +1,149 @@
-// What is on the page. Text from the index only ever becomes text: nothing here makes HTML of it.
+// Contents of the page. Text from the index is only ever set as text, never as HTML.
 
-import { pictureOf } from "./api.js";
+import { thumbnailUrl } from "./api.js";
 import { mosaic, strip } from "./bits.js";
+import { makeDraggable } from "./drag.js";
+
+const THUMBNAIL_SIZE = 256;
 
 export const element = (id) => document.getElementById(id);
-const template = (id) => element(id).content.firstElementChild.cloneNode(true);
+const clone = (id) => element(id).content.firstElementChild.cloneNode(true);
+const create = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
 
-const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+export const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 
-export function state(name, words = "") {
+// Rounded down, so that 100 % means all.
+export function percent(share) {
+  const whole = Math.floor(100 * share + 1e-9);
+  return whole === 0 && share > 0 ? "under 1\u00a0%" : `${whole}\u00a0%`;
+}
+
+export function setState(name, status = "") {
   document.body.dataset.state = name;
-  element("status").textContent = words;
+  element("status").textContent = status;
   element("results").setAttribute("aria-busy", String(name === "loading"));
 }
 
-export function showFacts(info) {
-  element("facts").textContent = `${plural(info.items, "item")} of ${info.bits} bits`;
-  document.body.dataset.images = info.search_by_image ? "yes" : "no";
+export function setTitle(title) {
+  element("title").textContent = title;
+  document.title = title ? `${title} · proxyhash` : "proxyhash";
 }
 
-export function showNotice(title, sentence, button, pressed) {
-  const parts = [text("h2", title), text("p", sentence)];
-  if (button !== undefined) {
-    const again = Object.assign(text("button", button), { type: "button", className: "again", onclick: pressed });
-    parts.push(again);
-  }
-  element("notice").replaceChildren(...parts);
+export function showInfo(info) {
+  const [items, bits] = element("info").children;
+  items.textContent = plural(info.items, "item");
+  bits.textContent = `of ${info.bits} bits`;
+  document.body.dataset.images = info.can_search_images ? "yes" : "no";
+}
+
+export function showNotice(title, text, { action, onAction, explanation } = {}) {
+  const parts = [];
+  if (action !== undefined) parts.push(Object.assign(create("button", action), { type: "button", className: "primary", onclick: onAction }));
+  if (explanation !== undefined) parts.push(explanation);
+  element("message").replaceChildren(create("h2", title), create("p", text));
+  element("more").replaceChildren(...parts);
+  element("notice").hidden = false;
 }
 
 export function clearNotice() {
-  element("notice").replaceChildren();
+  element("notice").hidden = true;
+  element("message").replaceChildren();
+  element("more").replaceChildren();
 }
 
-export function showWaiting(count, title, preview) {
+export function noMatchExplanation(values) {
+  const explanation = clone("no-match-explanation");
+  for (const [name, text] of Object.entries(values)) explanation.querySelector(`.${name}`).textContent = text;
+  return explanation;
+}
+
+export function showLoading(count, title, preview) {
   const panel = element("query");
-  element("title").textContent = title;
+  setTitle(title);
   panel.querySelector(".summary").textContent = "Searching…";
   panel.querySelector(".code").replaceChildren();
-  panel.querySelector(".picture").classList.toggle("ghostly", preview === undefined);
-  panel.querySelector(".picture").replaceChildren(...(preview === undefined ? [] : [image(preview, "")]));
-  element("results").replaceChildren(...Array.from({ length: count }, () => template("waiting")));
-  state("loading", "Searching");
+  panel.querySelector(".thumbnail").classList.toggle("shimmer", preview === undefined);
+  panel.querySelector(".thumbnail").replaceChildren(...(preview === undefined ? [] : [image(preview, "")]));
+  element("results").replaceChildren(...Array.from({ length: count }, () => clone("skeleton")));
+  setState("loading", "Searching");
 }
 
-export function showQuery(title, answer, preview, summary) {
+export function showQuery(title, response, preview, summary) {
   const panel = element("query");
-  const picture = panel.querySelector(".picture");
-  picture.classList.remove("ghostly");
-  picture.replaceChildren(preview === undefined ? mosaic(answer.code, answer.bits) : image(preview, "The query"));
-  element("title").textContent = title;
+  const thumbnail = panel.querySelector(".thumbnail");
+  const drawing = mosaic(response.code, response.bits);
+  thumbnail.classList.remove("shimmer");
+  thumbnail.replaceChildren(preview === undefined ? drawing : image(preview, "The query", () => thumbnail.replaceChildren(drawing)));
+  setTitle(title);
   panel.querySelector(".summary").textContent = summary;
-  panel.querySelector(".code").replaceChildren(strip(answer.code, answer.bits));
+  panel.querySelector(".code").replaceChildren(strip(response.code, response.bits));
 }
 
-export function showMatches(answer, chosen) {
-  const cards = answer.matches.map((match) => {
-    const card = template("card");
-    fill(card, match, answer.bits, chosen);
-    card.querySelector(".bits").textContent = plural(match.distance, "bit");
-    const alike = match.expected_precision;
-    card.querySelector(".alike").textContent = alike === null ? "" : `${Math.round(100 * alike)} % alike`;
-    card.querySelector(".code").append(strip(match.code, answer.bits, answer.code, 20));
-    const labels = match.labels.length ? `, ${match.labels.join(", ")}` : "";
-    card.querySelector("button").setAttribute("aria-label", `${match.key}, ${plural(match.distance, "bit")} away${labels}. Search with it`);
+// `linkTo` returns the address of a search with an item.
+export function showMatches({ bits, code, matches }, linkTo, onChoose) {
+  const cards = matches.map((match) => {
+    const card = itemCard(match, bits, linkTo, onChoose);
+    const precision = card.querySelector(".precision");
+    const share = match.expected_precision;
+    precision.textContent = share === null ? "" : `same label: ${percent(share)}`;
+    if (share !== null) precision.title = precisionSentence(share);
+    card.querySelector(".distance").textContent = plural(match.distance, "bit");
+    card.querySelector(".code").append(strip(match.code, bits, code, 20));
+    const parts = [match.key, plural(match.distance, "bit"), match.labels.join(", "), precision.textContent].filter(Boolean);
+    card.querySelector("a").setAttribute("aria-label", `${parts.join(", ")}. Search with it`);
     return card;
   });
+  element("precision-note").hidden = !matches.some((match) => match.expected_precision !== null);
   element("results").replaceChildren(...cards);
 }
 
-export function showItems(items, chosen) {
+export function showSamples(items, linkTo, onChoose) {
   const cards = items.map((item) => {
-    const card = template("card");
-    fill(card, item, 0, chosen);
-    card.classList.add("example");
-    card.querySelector("button").setAttribute("aria-label", `Search with ${item.key}`);
+    const card = itemCard(item, 0, linkTo, onChoose);
+    card.classList.add("sample");
+    card.querySelector("a").setAttribute("aria-label", `Search with ${[item.key, ...item.labels].join(", ")}`);
     return card;
   });
-  element("begin").classList.toggle("some", cards.length > 0);
+  element("samples-title").hidden = cards.length === 0;
   element("results").replaceChildren(...cards);
 }
 
-export function showLabels(labels, current, total, chosen) {
-  const chip = (label, words, count) => {
-    const button = Object.assign(text("button", `${words} `), { type: "button", onclick: () => chosen(label) });
+// `counts` holds pairs of a label and the number of results that have it, or null.
+export function showLabels(counts, current, total, onChoose) {
+  const chip = (label, text, count) => {
+    const button = Object.assign(create("button", text), { type: "button", onclick: () => onChoose(label) });
     button.setAttribute("aria-pressed", String(label === current));
-    button.append(text("small", String(count)));
+    if (count !== null) button.append(" ", create("small", String(count)));
     return button;
   };
-  const chips = labels.map(([label, count]) => chip(label, label, count));
+  const chips = counts.map(([label, count]) => chip(label, label, count));
   element("filter").replaceChildren(...(chips.length ? [chip("", "All", total), ...chips] : []));
 }
 
-function fill(card, item, bits, chosen) {
-  const picture = card.querySelector(".picture");
-  const nothing = () => (bits ? [mosaic(item.code, bits)] : []);
-  picture.replaceChildren(...(item.image ? [image(pictureOf(item.key, 256), "", () => picture.replaceChildren(...nothing()))] : nothing()));
+function precisionSentence(share) {
+  return `Of the pairs of validation images at this distance, ${percent(share)} have the same label.`;
+}
+
+function itemCard(item, bits, linkTo, onChoose) {
+  const card = clone("card");
+  const thumbnail = card.querySelector(".thumbnail");
+  const drawing = bits ? [mosaic(item.code, bits)] : [];
+  const showDrawing = () => thumbnail.replaceChildren(...drawing);
+  if (item.has_image) thumbnail.replaceChildren(image(thumbnailUrl(item.key, THUMBNAIL_SIZE), "", showDrawing));
+  else showDrawing();
   card.querySelector(".name").textContent = item.key;
   card.querySelector(".labels").textContent = item.labels.join(", ");
-  card.querySelector("button").onclick = () => chosen(item);
+  const link = card.querySelector("a");
+  link.href = linkTo(item);
+  link.onclick = (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return; // for example, open a new tab
+    event.preventDefault();
+    onChoose(item);
+  };
+  makeDraggable(link, item.key);
+  return card;
 }
 
-function image(source, alt, failed = null) {
-  return Object.assign(document.createElement("img"), { onerror: failed, alt, loading: "lazy", decoding: "async", src: source });
-}
-
-function text(kind, words) {
-  return Object.assign(document.createElement(kind), { textContent: words });
+function image(source, alt, onerror = null) {
+  return Object.assign(document.createElement("img"), { onerror, alt, loading: "lazy", decoding: "async", draggable: false, src: source });
 }

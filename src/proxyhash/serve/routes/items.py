@@ -1,0 +1,124 @@
+"""Items: list, show, add and delete them, and their thumbnails."""
+
+import asyncio
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi.security import HTTPBearer
+
+from proxyhash.index.base import Index
+from proxyhash.index.local.items import Item
+from proxyhash.index.results import AddResult
+from proxyhash.serve.bodies import is_image, require_json, validate_fields
+from proxyhash.serve.documentation import BUSY, NOT_FOUND, WRITE, image_bodies, json_body, query_parameters
+from proxyhash.serve.schemas import (
+    AddRequest,
+    AddResponse,
+    DeleteRequest,
+    DeleteResponse,
+    ImageItem,
+    ItemPage,
+    ItemQuery,
+    ItemResponse,
+    ThumbnailQuery,
+)
+from proxyhash.serve.security import check_token
+from proxyhash.serve.service import Service
+
+_ADD: dict[str, Any] = {
+    "parameters": query_parameters(ImageItem, "For an image only.", optional=True),
+    "requestBody": {"required": True, "content": {**json_body(AddRequest), **image_bodies(ImageItem)}},
+}
+_DELETE: dict[str, Any] = {"requestBody": {"required": True, "content": json_body(DeleteRequest)}}
+
+
+def add_item_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes that read items."""
+    index = service.index
+
+    @app.get("/api/v1/items", tags=["items"])
+    async def list_items(query: Annotated[ItemQuery, Query()]) -> ItemPage:
+        """List items in the order of their keys, or a random sample of them."""
+        if query.sample is not None:
+            sample = await asyncio.to_thread(index.sample_items, query.sample)
+            return ItemPage(items=[describe_item(item) for item in sample], next=None)
+        items = await asyncio.to_thread(index.list_items, query.after, query.limit + 1)
+        page = [describe_item(item) for item in items[: query.limit]]
+        return ItemPage(items=page, next=page[-1].key if len(items) > query.limit else None)
+
+    @app.get("/api/v1/items/{key:path}", tags=["items"], responses=NOT_FOUND)
+    async def get_item(key: str) -> ItemResponse:
+        """Show one item."""
+        return describe_item(await asyncio.to_thread(index.item, key))
+
+    @app.get(
+        "/api/v1/thumbnails/{key:path}",
+        tags=["items"],
+        response_class=Response,
+        responses={**NOT_FOUND, **BUSY, 200: {"content": {"image/jpeg": {}}}},
+    )
+    async def get_thumbnail(key: str, query: Annotated[ThumbnailQuery, Query()], request: Request) -> Response:
+        """Return a small JPEG of the image that an item was added from."""
+        item = await asyncio.to_thread(index.item, key)
+        thumbnail = await service.thumbnails.get(item, query.size)
+        headers = {"ETag": thumbnail.etag, "Cache-Control": "private, max-age=300"}
+        if request.headers.get("if-none-match") == thumbnail.etag:
+            return Response(status_code=304, headers=headers)
+        return Response(thumbnail.data, headers=headers, media_type="image/jpeg")
+
+
+def add_editing_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes that change the index; they need the token."""
+
+    def require_token(request: Request) -> None:
+        check_token(request.headers.get("authorization"), service.settings.token)
+
+    bearer = HTTPBearer(auto_error=False, description="The token of the service.")
+    options: dict[str, Any] = {
+        "tags": ["items"],
+        "dependencies": [Depends(bearer), Depends(require_token)],
+        "responses": WRITE,
+    }
+    limits = service.settings.limits
+
+    @app.post("/api/v1/items", openapi_extra=_ADD, **options)
+    async def add_items(request: Request) -> AddResponse:
+        """Add items by their codes, or one image; an item with the same key is replaced.
+
+        The response is sent when the change is on disk. Of an image only the code is stored.
+        """
+        if is_image(request):
+            async with service.bodies.read_image(request, limits.image_bytes) as upload:
+                item = validate_fields(upload.fields, ImageItem)
+                embedding = await service.encoder.embed(upload.data)
+            result = await service.writer.run(lambda index: index.add(embedding[None], [item.key], [tuple(item.labels)]))
+        else:
+            asked = await service.bodies.read_json(request, AddRequest, limits.items_bytes)
+            result = await service.writer.run(lambda index: _add_codes(index, asked))
+        return AddResponse(added=result.added, replaced=result.replaced)
+
+    @app.post("/api/v1/items/delete", openapi_extra=_DELETE, **options)
+    async def delete_items(request: Request) -> DeleteResponse:
+        """Delete several items: all, or none if one is unknown."""
+        require_json(request)
+        asked = await service.bodies.read_json(request, DeleteRequest, limits.items_bytes)
+        return DeleteResponse(deleted=await service.writer.run(lambda index: index.remove(asked.keys)))
+
+    @app.delete("/api/v1/items/{key:path}", **options)
+    async def delete_item(key: str) -> DeleteResponse:
+        """Delete one item."""
+        await asyncio.to_thread(service.index.item, key)
+        return DeleteResponse(deleted=await service.writer.run(lambda index: index.remove([key])))
+
+
+def describe_item(item: Item) -> ItemResponse:
+    """Return an item as clients see it."""
+    return ItemResponse(key=item.key, labels=list(item.labels), has_image=item.path is not None)
+
+
+def _add_codes(index: Index, asked: AddRequest) -> AddResult:
+    if len({len(item.code) for item in asked.items}) > 1:
+        raise HTTPException(422, "All codes of an index have one length; these have several.")
+    codes = np.stack([np.frombuffer(bytes.fromhex(item.code), np.uint8) for item in asked.items])
+    return index.add(codes, [item.key for item in asked.items], [tuple(item.labels) for item in asked.items])

@@ -1,0 +1,61 @@
+"""Search by key, code, embedding or image."""
+
+import asyncio
+from typing import Any
+
+import numpy as np
+from fastapi import FastAPI, HTTPException, Request, Response
+
+from proxyhash.serve.bodies import JSON, is_image, validate_fields
+from proxyhash.serve.documentation import BUSY, image_bodies, json_body, query_parameters
+from proxyhash.serve.schemas import FormSearchOptions, SearchOptions, SearchRequest, SearchResponse
+from proxyhash.serve.service import Service
+from proxyhash.serve.workers.searcher import SearchQuery
+
+_DOCUMENTATION: dict[str, Any] = {
+    "parameters": query_parameters(FormSearchOptions, "For an image only; JSON has its options in the body."),
+    "requestBody": {"required": True, "content": {**json_body(SearchRequest), **image_bodies(FormSearchOptions)}},
+}
+
+
+def add_search_route(app: FastAPI, service: Service) -> None:
+    """Add the route of searches."""
+    limits = service.settings.limits
+
+    @app.post("/api/v1/search", tags=["search"], response_model=SearchResponse, responses=BUSY, openapi_extra=_DOCUMENTATION)
+    async def search(request: Request) -> Response:
+        """Find the nearest items of an item, a code, an embedding or an image.
+
+        JSON has exactly one of `key`, `code` and `embedding`. An image is the body itself, or the field `image` of a
+        form; its options are query parameters or form fields.
+        """
+        if is_image(request):
+            query = await _image_query(service, request)
+        else:
+            if request.scope["query_string"]:
+                raise HTTPException(422, "A search by JSON has no query parameters; put its options into the body.")
+            query = await _json_query(service, await service.bodies.read_json(request, SearchRequest, limits.search_bytes))
+        return Response(await service.search(query), media_type=JSON)
+
+
+async def _json_query(service: Service, asked: SearchRequest) -> SearchQuery:
+    if asked.embedding is not None:
+        return make_query(np.asarray(asked.embedding, np.float32).tobytes(), asked, is_embedding=True)
+    if asked.code is not None:
+        return make_query(bytes.fromhex(asked.code), asked)
+    code = await asyncio.to_thread(service.index.code, str(asked.key))
+    return make_query(code.tobytes(), asked)
+
+
+async def _image_query(service: Service, request: Request) -> SearchQuery:
+    async with service.bodies.read_image(request, service.settings.limits.image_bytes) as upload:
+        options = validate_fields(upload.fields, FormSearchOptions)
+        embedding = await service.encoder.embed(upload.data)
+    return make_query(embedding.astype(np.float32).tobytes(), options, is_embedding=True)
+
+
+def make_query(row: bytes, options: SearchOptions, *, is_embedding: bool = False) -> SearchQuery:
+    """Return the query for the search process, with the bytes of a packed code or of an embedding of float32."""
+    return SearchQuery(
+        row, is_embedding, options.k, radius=options.radius, rerank=options.rerank, labels=tuple(options.labels)
+    )

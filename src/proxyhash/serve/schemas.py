@@ -1,0 +1,267 @@
+"""Requests and responses of the API."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from proxyhash.codes.bits import MAX_BITS
+
+MAX_RESULTS = 1_000
+MAX_ADDED = 10_000
+MAX_LABELS = 100
+
+Key = Annotated[
+    str, Field(min_length=1, max_length=4096, description="Key of an item, often its path.", examples=["cats/7.jpg"])
+]
+Label = Annotated[str, Field(min_length=1, max_length=1000)]
+Code = Annotated[
+    str,
+    Field(
+        pattern="^([0-9a-f]{2})+$",
+        max_length=MAX_BITS // 4,
+        description="Packed code, two hexadecimal digits per byte; bit i of the code is bit i % 8 of byte i // 8.",
+        examples=["00ff00ff"],
+    ),
+]
+Labels = Annotated[list[Label], Field(max_length=MAX_LABELS)]
+
+
+class Strict(BaseModel):
+    """A request; unknown fields are errors, and a number is not read from a string."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class SearchOptions(Strict):
+    """Options of every search."""
+
+    k: Annotated[int, Field(ge=1, le=MAX_RESULTS, description="Number of items to find.")] = 10
+    radius: Annotated[
+        int | None, Field(ge=0, le=MAX_BITS, description="Leave out items that are more than so many bits away.")
+    ] = None
+    labels: Annotated[Labels, Field(description="Only items with at least one of these labels; empty: all items.")] = []
+    rerank: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=MAX_RESULTS,
+            description="Sort so many nearest items by the real-valued embedding of the query; not for keys and codes.",
+        ),
+    ] = None
+
+
+class SearchRequest(SearchOptions):
+    """A search by exactly one of `key`, `code` and `embedding`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"key": "cats/7.jpg", "k": 5}]})
+
+    key: Key | None = None
+    code: Code | None = None
+    embedding: Annotated[
+        list[Annotated[float, Field(allow_inf_nan=False)]] | None,
+        Field(min_length=1, max_length=MAX_BITS, description="Real-valued embedding, one number per bit of the code."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _check_query(self) -> Self:
+        if (self.key is not None) + (self.code is not None) + (self.embedding is not None) != 1:
+            raise ValueError("give exactly one of key, code and embedding")
+        if self.rerank is not None and self.embedding is None:
+            raise ValueError("rerank needs an embedding or an image")
+        return self
+
+
+class FormSearchOptions(SearchOptions):
+    """Options of a search by image, from query parameters or form fields, which are text."""
+
+    model_config = ConfigDict(strict=False)
+
+
+class MatchResponse(BaseModel):
+    """An item that was found."""
+
+    key: str
+    distance: Annotated[int, Field(ge=0, description="Number of bits that differ from the query.")]
+    labels: list[str]
+    code: Code
+    has_image: Annotated[bool, Field(description="Whether /api/v1/thumbnails has an image of it.")]
+    expected_precision: Annotated[
+        float | None,
+        Field(
+            description="Share of validation pairs at this distance with the same label; null: the model is not calibrated."
+        ),
+    ]
+    score: Annotated[float | None, Field(description="Distance to the real-valued query; null: not re-ranked.")]
+
+
+class SearchResponse(BaseModel):
+    """The nearest items, nearest first."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "code": "00ff00ff",
+                    "bits": 32,
+                    "matched": True,
+                    "complete": True,
+                    "matches": [
+                        {
+                            "key": "cats/7.jpg",
+                            "distance": 2,
+                            "labels": ["cat"],
+                            "code": "00ff00fc",
+                            "has_image": True,
+                            "expected_precision": 0.98,
+                            "score": None,
+                        }
+                    ],
+                }
+            ]
+        }
+    )
+
+    code: Annotated[Code, Field(description="Code of the query.")]
+    bits: int
+    matched: Annotated[
+        bool | None,
+        Field(description="False: the expected precision of the nearest item is below the threshold. Null: not calibrated."),
+    ]
+    complete: Annotated[bool, Field(description="False: there may be more items within the radius than k.")]
+    matches: list[MatchResponse]
+
+
+class ItemResponse(BaseModel):
+    """An item of the index."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"key": "cats/7.jpg", "labels": ["cat"], "has_image": True}]})
+
+    key: str
+    labels: list[str]
+    has_image: bool
+
+
+class ItemPage(BaseModel):
+    """Items in the order of their keys."""
+
+    items: list[ItemResponse]
+    next: Annotated[str | None, Field(description="Value of `after` for the next page; null: this is the last page.")]
+
+
+class ItemQuery(BaseModel):
+    """Which items to list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Annotated[int, Field(ge=1, le=MAX_RESULTS, description="Number of items.")] = 100
+    after: Annotated[str | None, Field(max_length=4096, description="List items whose keys come after this one.")] = None
+    sample: Annotated[
+        int | None, Field(ge=1, le=100, description="Return so many random items instead; `after` and `limit` are not used.")
+    ] = None
+
+
+class ThumbnailQuery(BaseModel):
+    """Size of a thumbnail."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    size: Annotated[int, Field(ge=16, le=1024, description="The thumbnail fits a square of this side, in pixels.")] = 256
+
+
+class NoQuery(BaseModel):
+    """No query parameters."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewItem(Strict):
+    """An item to add; it replaces an item with the same key."""
+
+    key: Key
+    code: Code
+    labels: Annotated[list[Label], Field(max_length=MAX_RESULTS)] = []
+
+
+class AddRequest(Strict):
+    """Items to add, all or none."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"items": [{"key": "cats/8.jpg", "code": "00ff00ff", "labels": ["cat"]}]}]}
+    )
+
+    items: Annotated[list[NewItem], Field(min_length=1, max_length=MAX_ADDED)]
+
+
+class ImageItem(BaseModel):
+    """Key and labels of an uploaded image, from query parameters or form fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    key: Key
+    labels: Labels = []
+
+
+class AddResponse(BaseModel):
+    """The change is on disk."""
+
+    added: int
+    replaced: int
+
+
+class DeleteRequest(Strict):
+    """Items to delete: all, or none if one is unknown."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"keys": ["cats/7.jpg", "cats/8.jpg"]}]})
+
+    keys: Annotated[list[Key], Field(min_length=1, max_length=MAX_RESULTS)]
+
+
+class DeleteResponse(BaseModel):
+    """The change is on disk."""
+
+    deleted: int
+
+
+class InfoResponse(BaseModel):
+    """The index and what the service can do with it."""
+
+    items: int
+    bits: int
+    model: Annotated[str | None, Field(description="Fingerprint of the model; null: the index holds codes from elsewhere.")]
+    plan: Annotated[str, Field(description="How the index is searched: a scan, or a number of clusters.")]
+    calibrated: bool
+    threshold: Annotated[float, Field(description="Expected precision of the nearest item below which there is no match.")]
+    can_search_images: bool
+    writable: bool
+    max_image_bytes: int
+    version: str
+
+
+class StatusResponse(BaseModel):
+    """State of the service."""
+
+    status: str
+
+
+class Problem(BaseModel):
+    """Problem details (RFC 9457)."""
+
+    type: Annotated[str, Field(examples=["about:blank"])]
+    title: Annotated[str, Field(examples=["Not Found"])]
+    status: Annotated[int, Field(examples=[404])]
+    detail: Annotated[str, Field(description="One sentence.", examples=["The index has no item cats/9.jpg."])]
+
+
+def inline_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON schema of a model without references, for places where FastAPI does not collect models."""
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def resolve(node: Any) -> Any:
+        if isinstance(node, dict):
+            if "$ref" in node:
+                return resolve(definitions[node["$ref"].rpartition("/")[2]])
+            return {name: resolve(value) for name, value in node.items()}
+        return [resolve(value) for value in node] if isinstance(node, list) else node
+
+    return dict(resolve(schema))

@@ -1,0 +1,1 @@
+"""Worker processes of the service: decoders of images, and the process that searches."""
