@@ -60,5 +60,7 @@ def test_shown_output_is_compared() -> None:
     assert differs("at ... images/s", "at 1,200 images/s") is None
     assert differs("a\n\nb\n...", "a\nb\n\nc\nd\n") is None
     assert differs("12 items", "13 items") == "it shows 12, and 13 came"
+    assert differs("12 items", "13 items", tolerance=0.25) is None
+    assert differs("12 items", "16 items", tolerance=0.25) == "it shows 12, and 16 came"
     assert differs("mAP 0.80", "mAP 0.90") == "it shows 0.80, and 0.90 came"
     assert differs("mAP 0.80", "mAP 0.80\nand more") == "the text is another"

@@ -43,7 +43,7 @@ class PageRunner:
                 output = self.run_step(step)
             except PageError as error:
                 raise PageError(f"{where}\n{error}") from error.__cause__
-            if step.output is not None and (problem := differs(step.output, output)):
+            if step.output is not None and (problem := differs(step.output, output, step.tolerance)):
                 raise PageError(f"{where}\n{problem}; the page shows\n{step.output}\nand this came\n{output}")
 
     def run_step(self, step: Step) -> str:
