@@ -16,7 +16,7 @@ from helpers.models import make_model
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-    from helpers.service import Service
+    from helpers.service import RunningService
 
 settings.register_profile("steady", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("steady")
@@ -50,11 +50,11 @@ def photos(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def photo_service(tmp_path_factory: pytest.TempPathFactory, model: Path) -> "Iterator[Service]":
+def photo_service(tmp_path_factory: pytest.TempPathFactory, model: Path) -> "Iterator[RunningService]":
     """Serve the index of some images, for all tests that do not change the images."""
     from helpers.service import make_photo_index, serving
 
-    with serving(make_photo_index(tmp_path_factory.mktemp("service"), model), body_bytes=2_000_000) as running:
+    with serving(make_photo_index(tmp_path_factory.mktemp("service"), model), image_bytes=2_000_000) as running:
         yield running
 
 

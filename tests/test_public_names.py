@@ -27,10 +27,13 @@ PUBLIC = {
 }
 METHODS = {
     "Hasher": (
-        "bits classify embed embed_batches encode encode_queries features head head_forward load nearest_proxies save "
-        "use_onnx"
+        "bits classify embed embed_batches embed_pixels encode encode_queries features head head_forward load "
+        "nearest_proxies pixel_spec save use_onnx"
     ),
-    "Index": "add bits calibration close code folder_sync hasher info item model open range_search remove search",
+    "Index": (
+        "add bits calibration close code folder_sync generation hasher info item list_items model open range_search remove "
+        "sample_items search"
+    ),
     "ProxySet": "as_dict binary bits classes describe load save title trainable",
 }
 HEAVY = (

@@ -101,7 +101,7 @@ def test_a_model_is_calibrated_with_its_validation_images(
     assert "A match is more likely right than wrong up to" in run(capsys, "index", "calibrate", own)
     run(capsys, "index", "add", photos, "--model", own, "--index", tmp_path / "i")
     assert json.loads(run(capsys, "index", "info", tmp_path / "i", "--json"))["calibrated"] is True
-    assert "alike" in run(capsys, "search", tmp_path / "i", photos / "cats" / "1.png")
+    assert "same label" in run(capsys, "search", tmp_path / "i", photos / "cats" / "1.png")
 
 
 @pytest.mark.parametrize(

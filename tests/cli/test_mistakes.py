@@ -105,10 +105,6 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> Sentence:
     ("command", "said"),
     [
         ("data check absent/folder", "There is no folder absent/folder."),
-        (
-            "serve milvus://localhost:19530/photos",
-            "The service serves the folder of an index; milvus://localhost:19530/photos",
-        ),
         ("serve absent", "There is no index at absent"),
         ("train cifar-100 -o model", "did you mean cifar100?"),
         ("train holidays -o model", "There is no data set and no folder called holidays"),

@@ -65,6 +65,12 @@ def ask_index(folder: Path) -> Any:
         return found, keys, len(index), verify(index).items
 
 
+def ask_by_label(folder: Path) -> Any:
+    """Search a few items by label, so that the rows of most items are not returned."""
+    with LocalIndex.open_folder(folder) as index:
+        return [matches.as_dict() for matches in index.search(QUERIES, 3, labels=["dog"])]
+
+
 def build_photo_index(folder: Path, seed: int) -> None:
     model = make_model(32, seed, folder.with_name(f"{folder.name}-model"))
     Calibration(np.linspace(1, 0, 33) ** (1 + seed), np.arange(33)).save(model)
@@ -138,6 +144,7 @@ SUBJECTS = (
     Subject("index", build_index, ask_index, ("-shm", ".lock")),
     Subject("index-with-log", build_index_with_log, ask_index, ("-shm", ".lock")),
     Subject("clustered-index", build_clustered_index, ask_index, ("-shm", ".lock")),
+    Subject("labels", build_index, ask_by_label, ("-shm", ".lock")),
     Subject("photo-index", build_photo_index, ask_photo_index, ("-shm", ".lock", ".md")),
     Subject("model", build_model, ask_model, (".md",)),
     Subject("proxies", build_proxies, ask_proxies),

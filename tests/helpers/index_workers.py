@@ -30,7 +30,7 @@ from proxyhash.utils.errors import InputError
 CODES, IMAGES = "codes", "images"
 IMAGE_USERS = ("writer-2", "reader-2", "steady")  # the first one writes; others use only the codes, and load no torch
 REFUSALS = re.compile(  # errors that a program may get beside others, and after which it tries again
-    r"Another process (is writing|is upgrading|took over)|moved to another model meanwhile|nothing to upgrade"
+    r"Another process (is writing|is upgrading|took over)|(replaced or )?moved to another model meanwhile|nothing to upgrade"
 )
 REOPENS = 0.01  # share of steps after which a process opens its index again
 Step = Callable[[], Operation]

@@ -68,7 +68,7 @@ def test_result_depends_only_on_the_seed(kind: str) -> None:
     two = design_proxies(12, 6, kind, some_similarity(12), 3, threads=2).weights
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, design_proxies(12, 6, kind, some_similarity(12), 4).weights)
-    np.testing.assert_array_equal(one, design_proxies(12, 6, kind, some_similarity(12), 3).weights)  # as it is remembered
+    np.testing.assert_array_equal(one, design_proxies(12, 6, kind, some_similarity(12), 3).weights)  # from the cache
 
 
 def test_result_does_not_depend_on_blas_threads() -> None:
