@@ -135,7 +135,6 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> Sentence:
             "train photos --method itq --bits 8 --epochs 3 -o model",
             "ITQ trains no network, so epochs has no effect; leave it out.",
         ),
-        ("train photos --method ksh --bits 8 --backbone convnet -o model", "which a model cannot hold"),
         ("search photos.index photos/cats/0.png", "There is no index at photos.index; to make one"),
         ("encode photos photos -o codes.npz", "photos is not a model: it has no config.json."),
         ("encode someone/model photos -o out.npz", "pin the 40 digits of a commit, someone/model@COMMIT"),

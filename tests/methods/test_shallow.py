@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from helpers.digits import digits
 from proxyhash.methods import TrainingData
 from proxyhash.methods.coordinate_descent import cyclic_descent
-from proxyhash.methods.itq import moments
 from proxyhash.methods.kernel import choose_anchors, squared_distances
 from proxyhash.methods.ksh import Residual, agreement
+from proxyhash.methods.pca import moments
 from proxyhash.training.features import fit_method
 from proxyhash.utils.errors import InputError
 

@@ -14,7 +14,8 @@ from safetensors import SafetensorError, safe_open
 
 from proxyhash.codes import pack
 from proxyhash.methods.kernel import Anchors
-from proxyhash.models.heads import HashHead, Head, HeadConfig, Queries, create_head, describe_head
+from proxyhash.models.heads import HashHead, Head, HeadConfig, KernelHead, Queries, create_head, describe_head
+from proxyhash.proxies import ProxySet
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 
@@ -82,16 +83,21 @@ class LinearEncoder:
         """Return what is compared with the codes of a database: codes as well."""
         return self.encode(features)
 
-    def to_head(self) -> HashHead:
-        """Return the head nu = tanh(P'q - P'm), whose signs are the codes; a kernel is an error."""
+    def to_head(self) -> Head:
+        """Return the head whose signs are the codes: nu = tanh(P'q - P'm), or with a kernel u = P'(phi(q) - m)."""
         if self.anchors is not None:
-            raise InputError(
-                f"{self.method} compares features with a kernel, which a model cannot hold; compare it by benchmark."
-            )
+            return self._to_kernel_head(self.anchors)
         head = HashHead(HeadConfig(len(self.mean), self.bits))
         weight = torch.from_numpy(np.ascontiguousarray(self.projection.T))
         bias = torch.from_numpy(-(self.mean.astype(np.float64) @ self.projection).astype(np.float32))
         head.load_state_dict({"layers.0.weight": weight, "layers.0.bias": bias})
+        return head.eval()
+
+    def _to_kernel_head(self, anchors: Anchors) -> KernelHead:
+        head = KernelHead(HeadConfig(anchors.points.shape[1], self.bits, hidden_dim=len(anchors.points)))
+        bandwidth = np.array([anchors.bandwidth], np.float32)
+        arrays = {"anchors": anchors.points, "bandwidth": bandwidth, "mean": self.mean, "projection": self.projection}
+        head.load_state_dict({name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()})
         return head.eval()
 
     def _phi(self, features: Floats) -> Floats:
@@ -130,6 +136,8 @@ class HeadEncoder:
         The head, in evaluation mode.
     training_codes
         Packed codes of the training images, if the method learns them apart from the head.
+    proxies
+        The proxies that it was trained with, if the method has any. They are not saved.
 
     Examples
     --------
@@ -141,6 +149,7 @@ class HeadEncoder:
     method: str
     head: Head
     training_codes: NDArray[np.uint8] | None = None
+    proxies: ProxySet | None = None
 
     @property
     def metric(self) -> str:
@@ -151,6 +160,10 @@ class HeadEncoder:
     def bits(self) -> int:
         """Return the length of codes."""
         return self.head.config.bits
+
+    def to_head(self) -> Head:
+        """Return the head."""
+        return self.head
 
     def embed(self, features: Floats) -> Floats:
         """Return the outputs of the head, by default nu (N, bits)."""

@@ -9,11 +9,14 @@ from numpy.typing import NDArray
 
 from proxyhash.methods.base import MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.encoders import Floats, LinearEncoder
+from proxyhash.methods.pca import moments, principal_directions
 from proxyhash.methods.registry import register_method
 from proxyhash.proxies.alignment import itq_rotation
 from proxyhash.proxies.geometry import random_rotation
-from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import generator
+
+MAX_ROTATED = 1 << 24  # values that a rotation is fitted to: 65,536 rows of 256 bits
+MIN_ROWS_PER_BIT = 16
 
 
 @dataclass(frozen=True)
@@ -38,14 +41,11 @@ def fit_itq(data: TrainingData, settings: ItqSettings) -> LinearEncoder:
     """Fit iterative quantization, Gong et al. 2013.
 
     It minimizes ||B - V R||^2 over signs B (n, bits) and rotations R (bits, bits), for V the first principal components
-    of the centered features.
+    of the centered features. Of more than `MAX_ROTATED` values V, the rotation is fitted to a random sample of the rows.
     """
     features = data.load_features()
-    if data.bits > features.shape[1]:
-        raise InputError(f"ITQ finds at most {features.shape[1]} principal components, not {data.bits} bits.")
-    mean, covariance = moments(features)
-    _, vectors = scipy.linalg.eigh(covariance, subset_by_index=(len(mean) - data.bits, len(mean) - 1))
-    return _rotated("itq", data, features, mean, vectors, settings)
+    mean, directions = principal_directions(features, data.bits, "ITQ")
+    return _rotated("itq", data, features, mean, directions, settings)
 
 
 @register_method(
@@ -72,16 +72,6 @@ def fit_itq_cca(data: TrainingData, settings: ItqCcaSettings) -> LinearEncoder:
     return _rotated("itq-cca", data, features, mean, directions, settings)
 
 
-def moments(features: Floats, chunk: int = 8192) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean (q,) and covariance (q, q) of features (N, q), computed in chunks."""
-    mean = np.asarray(features.mean(0, dtype=np.float64))
-    covariance = np.zeros((len(mean), len(mean)))
-    for first in range(0, len(features), chunk):
-        centered = features[first : first + chunk] - mean.astype(np.float32)
-        covariance += centered.T @ centered
-    return mean, covariance / len(features)
-
-
 def _cross(
     features: Floats, mean: NDArray[np.float64], labels: NDArray[np.float64], chunk: int = 8192
 ) -> NDArray[np.float64]:
@@ -89,6 +79,14 @@ def _cross(
     for first in range(0, len(features), chunk):
         total += (features[first : first + chunk] - mean).T @ labels[first : first + chunk]
     return total / len(features)
+
+
+def _sampled(features: Floats, bits: int, seed: int) -> Floats:
+    """Return the rows that the rotation is fitted to: all, or a random sample in their order."""
+    count = max(MAX_ROTATED // bits, MIN_ROWS_PER_BIT * bits)
+    if len(features) <= count:
+        return features
+    return features[np.sort(generator(seed, "itq-rows").choice(len(features), count, replace=False))]
 
 
 def _rotated(
@@ -99,7 +97,8 @@ def _rotated(
     directions: NDArray[np.float64],
     settings: "ItqSettings | ItqCcaSettings",
 ) -> LinearEncoder:
-    projected = (np.asarray(features, np.float32) - mean.astype(np.float32)) @ directions.astype(np.float32)
+    sample = _sampled(features, data.bits, data.seed)
+    projected = (np.asarray(sample, np.float32) - mean.astype(np.float32)) @ directions.astype(np.float32)
     # The rotation is fitted at unit variance; signs do not depend on the scale.
     scale = np.sqrt(np.square(projected).mean()) or 1.0
     start = random_rotation(data.bits, generator(data.seed, "itq"))

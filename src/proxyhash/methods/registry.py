@@ -132,7 +132,7 @@ def list_methods(*, trains: bool | None = None) -> list[str]:
     Examples
     --------
     >>> list_methods(trains=False)
-    ['lsh', 'itq', 'itq-cca', 'ksh', 'sdh']
+    ['lsh', 'itq', 'itq-cca', 'random-rotation', 'ksh', 'sdh']
     """
     _discover_methods()
     found = [info for info in _METHODS.values() if trains is None or info.trains == trains]

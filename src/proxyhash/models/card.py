@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from proxyhash.models.storage import CALIBRATION, CARD, METRICS, read_config
+from proxyhash.models.storage import CALIBRATION, CARD, METRICS, read_config, takes_vectors
 from proxyhash.utils import legacy_names
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError, ProxyhashWarning
@@ -24,6 +24,13 @@ tags:
 - hashing
 ---
 """
+_VECTOR_FRONT = """---
+library_name: proxyhash
+pipeline_tag: feature-extraction
+tags:
+- hashing
+---
+"""
 
 
 def model_card(folder: Path) -> str:
@@ -37,7 +44,8 @@ def model_card(folder: Path) -> str:
         _limits(config),
         _how_to_use(config),
     )
-    return _FRONT + "\n" + "\n\n".join("\n".join(section) for section in sections) + "\n"
+    front = _VECTOR_FRONT if takes_vectors(config) else _FRONT
+    return front + "\n" + "\n\n".join("\n".join(section) for section in sections) + "\n"
 
 
 def write_card(folder: Path) -> None:
@@ -80,6 +88,15 @@ def _train_config(config: Mapping[str, Any]) -> dict[str, Any]:
 def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
     train, head = _train_config(config), config["head"]
     method = escape_markdown(train.get("method", "unknown method"))
+    if takes_vectors(config):
+        yield f"# Vector hasher: {method}, {head['bits']} bits"
+        yield ""
+        yield "Turns a vector into a short binary code: similar vectors have codes that differ in few bits. Made by proxyhash."
+        yield ""
+        scaled = ", scaled to length 1" if config["normalize"] else ""
+        yield f"- vectors: {head['in_features']} values{scaled}"
+        yield from _head_lines(train, head)
+        return
     yield f"# Image hasher: {method}, {head['bits']} bits"
     yield ""
     yield "Turns an image into a short binary code; images are alike if few bits of their codes differ. Made by proxyhash."
@@ -89,6 +106,10 @@ def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
     start = "" if train.get("pretrained", True) else ", from random weights"
     yield f"- backbone: {escape_markdown(config['backbone'])}{start}{trained}"
     yield f"- images: brought to {config['transform']['size']} x {config['transform']['size']} pixels"
+    yield from _head_lines(train, head)
+
+
+def _head_lines(train: Mapping[str, Any], head: Mapping[str, Any]) -> Iterator[str]:
     yield f"- head: {head['in_features']} features to {head['bits']} bits" + (
         f" by {head['hidden_dim']} hidden units" if head.get("hidden_dim") else ""
     )
@@ -105,7 +126,7 @@ def _data(config: Mapping[str, Any]) -> Iterator[str]:
     yield f"Learned from {escape_markdown(Path(path).name)}." if path else "What it learned from was not recorded."
     protocol = record.get("protocol")
     if protocol is None:
-        yield "No labels were used." if path else ""
+        yield ("No labels were used." if path and not config["class_names"] else "")
         return
     sizes = ", ".join(f"{count:,} {escape_markdown(name.replace('_', ' '))}" for name, count in protocol["sizes"].items())
     version = f"{escape_markdown(protocol['protocol'])}@{protocol['version']}"
@@ -145,19 +166,22 @@ def _measured(config: Mapping[str, Any], measured: Mapping[str, Any], calibratio
 def _intended_use(config: Mapping[str, Any]) -> Iterator[str]:
     yield "## Intended use"
     yield ""
-    if config["metadata"].get("protocol") is None:
+    if takes_vectors(config):
+        yield "Finding similar vectors among vectors like those it was fitted on."
+    elif config["metadata"].get("protocol") is None:
         yield "Finding pictures that look alike to a network that was pretrained on photographs. It knows no classes."
     else:
         yield "Finding images of the same class, or with a tag in common, among images like those it learned from."
 
 
 def _limits(config: Mapping[str, Any]) -> Iterator[str]:
-    pretrained = _train_config(config).get("pretrained", True) and config["backbone"] != "convnet"
+    pretrained = _train_config(config).get("pretrained", True) and config.get("backbone", "convnet") != "convnet"
     yield "## Limits"
     yield ""
     yield "- Codes can only be compared with codes of this very model."
-    yield "- The numbers above hold for images like the measured ones; for others, and for unseen classes, measure."
-    yield "- Ties are frequent in short codes: many images have the same distance to a query."
+    items = "vectors" if takes_vectors(config) else "images"
+    yield f"- The numbers above hold for {items} like the measured ones; for others, and for unseen classes, measure."
+    yield f"- Ties are frequent in short codes: many {items} have the same distance to a query."
     if pretrained:
         yield "- The backbone's pretraining data and their biases are part of it."
     yield "- It was not checked for decisions about people."
@@ -170,5 +194,7 @@ def _how_to_use(config: Mapping[str, Any]) -> Iterator[str]:
     yield "from proxyhash import Hasher"
     yield ""
     yield 'hasher = Hasher.load("FOLDER")  # or "OWNER/NAME@COMMIT" of the Hugging Face Hub'
-    yield f'hasher.encode(["photo.jpg"])  # (1, {-(-config["head"]["bits"] // 8)}) packed bits'
+    inputs = "vectors" if takes_vectors(config) else '["photo.jpg"]'
+    count = "N" if takes_vectors(config) else "1"
+    yield f"hasher.encode({inputs})  # ({count}, {-(-config['head']['bits'] // 8)}) packed bits"
     yield "```"

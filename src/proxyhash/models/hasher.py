@@ -37,6 +37,7 @@ from proxyhash.models.storage import (
     check_replaceable,
     image_size,
     read_config,
+    takes_vectors,
 )
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.atomic_io import atomic_folder, checksum
@@ -224,13 +225,17 @@ class Hasher:
             save_file(_plain_tensors(self.network), temporary / WEIGHTS)
             if self.proxies is not None:
                 self.proxies.save(temporary / PROXIES)
-            self.use_onnx(temporary / ONNX)
-            if self.onnx is not None:
-                write_probe(temporary / PROBE, TorchBackend(self.network)(probe_pixels(self.transform.size)))
+            self._save_onnx(temporary)
             sums = {file.name: checksum(file, "sha256") for file in sorted(temporary.iterdir())}
             (temporary / CONFIG).write_text(dump_json(self._config(sums)), encoding="utf-8")
             write_card(temporary)
         self.folder = folder
+
+    def _save_onnx(self, folder: Path) -> None:
+        """Write the ONNX file and its probe, if onnxruntime is installed and can run the network."""
+        self.use_onnx(folder / ONNX)
+        if self.onnx is not None:
+            write_probe(folder / PROBE, TorchBackend(self.network)(probe_pixels(self.transform.size)))
 
     def use_onnx(self, path: Path) -> None:
         """Write an ONNX file and encode with it from now on, if onnxruntime is installed and can run the network."""
@@ -248,14 +253,18 @@ class Hasher:
     def load(cls, model: str | Path, device: str = "cpu", *, revision: str | None = None) -> Self:
         """Read a folder that `save` wrote; it gives the same codes as before.
 
+        A folder that `proxyhash fit` wrote gives a `VectorHasher`, whose input is vectors.
         `OWNER/NAME@COMMIT`, or `OWNER/NAME` with the commit as `revision`, is a repository of the Hugging Face Hub.
         """
         folder = local_folder(model, revision)
         config = read_config(folder)
         check_files(folder, config.get("sha256"))
         try:
+            names = _read_names(config, folder)
+            if takes_vectors(config):
+                return _load_vector_hasher(config, folder, names, device)  # type: ignore[return-value]
             transform, network = _read_transform(config, folder), _read_network(config, folder)
-            names, metadata = _read_names(config, folder), _read_metadata(config, folder)
+            metadata = _read_metadata(config, folder)
         except (OSError, SafetensorError, ValueError, *_WRONG_CONTENT) as error:
             if isinstance(error, InputError):
                 raise
@@ -288,6 +297,13 @@ class Hasher:
         batches = list(run_inference(images, backend, self.transform, skipped=skipped, progress=progress))
         kept, rows = [batch[0] for batch in batches], [batch[1] for batch in batches]
         return np.concatenate([np.zeros(0, np.int64), *kept]), np.concatenate([np.zeros((0, width), np.float32), *rows])
+
+
+def _load_vector_hasher(config: dict[str, Any], folder: Path, names: tuple[str, ...], device: str) -> Hasher:
+    from proxyhash.models.vector_hasher import VectorHasher  # a subclass of Hasher
+
+    proxies = ProxySet.load(folder / PROXIES) if PROXIES in config["sha256"] else None
+    return VectorHasher.from_config(config, folder, names, proxies, device)
 
 
 def as_images(images: ImagesLike) -> Images:
@@ -334,12 +350,12 @@ def _read_network(config: dict[str, Any], folder: Path) -> HashNetwork:
     if needed > sum(tensor.numel() for tensor in weights.values()):
         raise InputError(f"{folder / CONFIG} describes a larger head than {WEIGHTS} holds.")
     network = HashNetwork(create_backbone(config["backbone"], pretrained=False), create_head(config["head"]))
-    _check_tensors(weights, network.state_dict(), folder / WEIGHTS)
+    check_tensors(weights, network.state_dict(), folder / WEIGHTS)
     network.load_state_dict(weights)
     return network.eval()
 
 
-def _check_tensors(weights: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], path: Path) -> None:
+def check_tensors(weights: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], path: Path) -> None:
     """Raise for numbers that `load_state_dict` would take over: of another type, infinite or NaN."""
     for name, tensor in weights.items():
         if name in expected and tensor.is_floating_point() != expected[name].is_floating_point():

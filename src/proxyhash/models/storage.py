@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from proxyhash.utils.validation import shorten
 
 FORMAT = "proxyhash.hasher/3"
 FORMATS = (FORMAT, "proxyhash.hasher/2", MODEL_FORMAT)
+VECTOR_FORMAT = "proxyhash.vector-hasher/1"  # of a model whose input is vectors
 CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"
 PROBE = "probe.safetensors"  # outputs of the network, to check the ONNX file
 CALIBRATION = "calibration.json"  # the precision of matches by distance
@@ -53,6 +55,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     config = read_json(path)
     if not isinstance(config, dict):
         raise InputError(f"{path} is not a file of the format {FORMAT}.")
+    if takes_vectors(config):
+        check_format(path, config.get("format"), (VECTOR_FORMAT,), config.get(REQUIRES))
+        return config
     check_format(path, config.get("format"), FORMATS, config.get(REQUIRES))
     try:
         if isinstance(config.get("record"), dict):
@@ -60,6 +65,11 @@ def read_config(folder: Path) -> dict[str, Any]:
         return upgrade_model_config(config)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise _unreadable(folder, error) from error
+
+
+def takes_vectors(config: Mapping[str, Any]) -> bool:
+    """Return whether a configuration is that of a model whose input is vectors, of this release or a later one."""
+    return str(config.get("format")).startswith(VECTOR_FORMAT.partition("/")[0] + "/")
 
 
 def config_sha256(folder: Path) -> str:
@@ -82,10 +92,14 @@ def image_size(config: dict[str, Any], folder: Path) -> int:
 
 
 def fingerprint(folder: Path) -> str:
-    """Return 16 hexadecimal digits of the network, its weights and its transform: all that decides the codes."""
+    """Return 16 hexadecimal digits of the network, its weights and its input: all that decides the codes."""
     try:
         config = read_config(folder)
-        hashed = {**model_fingerprint_fields(config), "weights": config["sha256"][WEIGHTS]}
+        if takes_vectors(config):
+            fields = {"head": config["head"], "normalize": config["normalize"]}
+        else:
+            fields = model_fingerprint_fields(config)
+        hashed = {**fields, "weights": config["sha256"][WEIGHTS]}
         return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:16]
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _unreadable(folder, error) from error

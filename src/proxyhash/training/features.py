@@ -75,5 +75,7 @@ def _fit_head(name: str, data: TrainingData, settings: dict[str, Any], optim: Op
                 seed=data.seed,
             )
             model = trainer.fit()
-    codes = model.objectives[0].training_codes()
-    return HeadEncoder(name, model.heads[0].eval(), None if codes is None else pack(codes.numpy() >= 0))
+    trained = model.objectives[0]
+    codes = trained.training_codes()
+    packed = None if codes is None else pack(codes.numpy() >= 0)
+    return HeadEncoder(name, model.heads[0].eval(), packed, trained.proxies())

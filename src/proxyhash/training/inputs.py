@@ -44,7 +44,7 @@ class FeatureSource:
     def eval_batches(self, batches: Sequence[Indices]) -> Iterator[Tensor]:
         """Yield the features of each batch."""
         for batch in batches:
-            yield torch.from_numpy(np.asarray(self.features[batch]))
+            yield torch.from_numpy(np.asarray(self.features[batch], np.float32))
 
 
 @dataclass(frozen=True)

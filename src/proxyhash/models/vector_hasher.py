@@ -1,0 +1,186 @@
+"""Fitted encoders of vectors, and their folders."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from proxyhash.codes import binarize, pack
+from proxyhash.codes.bits import Packed
+from proxyhash.data.vectors.rows import VectorRows
+from proxyhash.models.hasher import Hasher, check_tensors
+from proxyhash.models.heads import Head, Queries, create_head, describe_head
+from proxyhash.models.heads.linear import LinearHead
+from proxyhash.models.network import HashNetwork
+from proxyhash.models.storage import CONFIG, VECTOR_FORMAT, WEIGHTS
+from proxyhash.proxies import ProxySet
+from proxyhash.utils.config import check_table
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.formats import RELEASE, REQUIRES
+from proxyhash.utils.parallel import available_threads, ordered_map, single_threaded_blas
+from proxyhash.utils.progress import Progress, no_progress
+
+Floats = NDArray[np.float32]
+VectorsLike = VectorRows | NDArray[Any] | Sequence[Sequence[float]]
+"""Vectors (N, width) of floats."""
+
+EMBED_ROWS = 2048  # vectors that a head embeds at once
+MAX_WIDTH = 1_000_000
+
+
+class VectorNetwork(HashNetwork):
+    """Vectors (N, width) to nu (N, bits): scaled to length 1 if `normalize` is set, then the head."""
+
+    def __init__(self, head: Head, *, normalize: bool) -> None:
+        nn.Module.__init__(self)
+        self.normalize = normalize
+        self.head = head
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return nu."""
+        nu: Tensor = self.head(nn.functional.normalize(vectors, eps=1e-30) if self.normalize else vectors)
+        return nu
+
+
+@dataclass
+class VectorHasher(Hasher):
+    """An encoder nu(x) = tanh(L'x + b) of vectors x, or another head, with class names and proxies.
+
+    `proxyhash fit` makes one, and `Hasher.load("encoder")` reads it.
+
+    Parameters
+    ----------
+    network
+        The head, and whether vectors are scaled to length 1 first.
+    class_names, proxies, metadata, folder, training_codes
+        See `Hasher`.
+
+    Examples
+    --------
+    >>> from proxyhash.models.heads import HashHead, HeadConfig
+    >>> hasher = VectorHasher(VectorNetwork(HashHead(HeadConfig(4, bits=16)).eval(), normalize=True))
+    >>> hasher.encode(np.ones((3, 4), np.float32)).shape  # 16 bits are two bytes
+    (3, 2)
+    """
+
+    network: VectorNetwork
+    transform: Any = field(default=None, repr=False)
+
+    @property
+    def width(self) -> int:
+        """Return the number of values of a vector."""
+        return self.head.config.in_features
+
+    @property
+    def normalizes(self) -> bool:
+        """Return whether vectors are scaled to length 1 before they are encoded."""
+        return self.network.normalize
+
+    def rows(self, vectors: VectorsLike, name: str = "The vectors") -> VectorRows:
+        """Return vectors as rows that this model takes; another width is an error."""
+        values = vectors.values if isinstance(vectors, VectorRows) else np.asarray(vectors)
+        name = vectors.name if isinstance(vectors, VectorRows) else name
+        if values.ndim == 2 and values.shape[1] != self.width:
+            raise InputError(f"{name}: the model takes vectors of {self.width} values, not {values.shape[1]}.")
+        return VectorRows(values, normalize=self.normalizes, name=name)
+
+    def encode(self, vectors: VectorsLike, *, progress: Progress = no_progress) -> Packed:  # type: ignore[override]
+        """Return packed codes (N, ceil(bits / 8)) of vectors (N, width)."""
+        parts = list(self.encode_batches(vectors, progress=progress))
+        return np.concatenate([np.zeros((0, -(-self.bits // 8)), np.uint8), *parts])
+
+    def encode_batches(self, vectors: VectorsLike, *, progress: Progress = no_progress) -> Iterator[Packed]:
+        """Yield packed codes of some thousands of vectors at a time, in order."""
+        rows, layer, done = self.rows(vectors), self._linear_layer(), 0
+        batches: Iterator[Packed]
+        if layer is None:
+            batches = (self.head.encode(self._embed_chunk(rows[part])) for part in rows.slices())
+        else:
+            batches = _encode_linear(rows, *layer)
+        for codes in batches:
+            done += len(codes)
+            progress("encoding vectors", done / len(rows))
+            yield codes
+
+    def _embed_chunk(self, chunk: Floats) -> Floats:
+        """Return the outputs of the head for rows that are scaled already."""
+        device = next(self.head.parameters(), torch.zeros(0)).device
+        with torch.inference_mode():
+            parts = [
+                self.head(torch.from_numpy(np.ascontiguousarray(chunk[first : first + EMBED_ROWS])).to(device)).cpu().numpy()
+                for first in range(0, len(chunk), EMBED_ROWS)
+            ]
+        return np.concatenate(parts)
+
+    def _linear_layer(self) -> tuple[Floats, Floats] | None:
+        """Return weight (width, bits) and bias (bits,) of a head that is one layer on the CPU with signs as codes."""
+        if not isinstance(self.head, LinearHead) or len(self.head.layers) != 1:
+            return None
+        layer = self.head.layers[0]
+        if not isinstance(layer, nn.Linear) or layer.weight.device.type != "cpu":
+            return None
+        return np.ascontiguousarray(layer.weight.detach().numpy().T), layer.bias.detach().numpy()
+
+    def embed(self, vectors: VectorsLike, *, progress: Progress = no_progress) -> Floats:  # type: ignore[override]
+        """Return the embeddings nu (N, bits) of vectors (N, width)."""
+        rows, parts = self.rows(vectors), [np.zeros((0, self.head.out_features), np.float32)]
+        for part in rows.slices():
+            parts.append(self._embed_chunk(rows[part]))
+            progress("encoding vectors", part.stop / len(rows))
+        return np.concatenate(parts)
+
+    def encode_queries(self, vectors: VectorsLike, *, progress: Progress = no_progress) -> Queries:  # type: ignore[override]
+        """Return what is compared with the codes of a database: codes, or tables of asymmetric distances."""
+        return self.head.encode_queries(self.embed(vectors, progress=progress))
+
+    def _save_onnx(self, folder: Path) -> None:
+        """Write no ONNX file: a head needs none."""
+
+    def _config(self, sums: dict[str, str]) -> dict[str, Any]:
+        return {
+            "format": VECTOR_FORMAT,
+            REQUIRES: RELEASE,
+            "normalize": self.normalizes,
+            "head": describe_head(self.head),
+            "class_names": self.class_names,
+            "sha256": sums,
+            "metadata": self.metadata,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], folder: Path, names: tuple[str, ...], proxies: ProxySet | None, device: str
+    ) -> Self:
+        """Return the model of a folder, whose files were checked."""
+        metadata, normalize = config["metadata"], config["normalize"]
+        check_table(f"{folder / CONFIG}: metadata", metadata)
+        if not isinstance(normalize, bool):
+            raise InputError(f"{folder / CONFIG}: normalize must be true or false.")
+        weights = load_file(folder / WEIGHTS)
+        with torch.device("meta"):
+            network = VectorNetwork(create_head(config["head"]), normalize=normalize)
+        needed = {name: tensor.shape for name, tensor in network.state_dict().items()}
+        if needed != {name: tensor.shape for name, tensor in weights.items()}:
+            raise InputError(f"{folder / WEIGHTS} does not hold the head that {CONFIG} describes.")
+        check_tensors(weights, network.state_dict(), folder / WEIGHTS)
+        network.to_empty(device="cpu").load_state_dict(weights)
+        return cls(network.to(device).eval(), None, names, proxies, dict(metadata), None, folder)
+
+
+def _encode_linear(rows: VectorRows, weight: Floats, bias: Floats) -> Iterator[Packed]:
+    """Yield packed codes of the rows: the signs of L'x / ||x|| + b are those of L'x + ||x|| b."""
+
+    def encode(part: slice) -> Packed:
+        values, lengths = rows.raw(part)
+        outputs = values @ weight
+        outputs += lengths[:, None] * bias if rows.normalize else bias
+        return pack(binarize(outputs))
+
+    with single_threaded_blas():  # each thread encodes a chunk of its own: it reads, checks, multiplies and packs
+        yield from ordered_map(encode, rows.slices(), available_threads())
