@@ -91,7 +91,7 @@ def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
     if takes_vectors(config):
         yield f"# Vector hasher: {method}, {head['bits']} bits"
         yield ""
-        yield "Turns a vector into a short binary code: similar vectors have codes that differ in few bits. Made by proxyhash."
+        yield "Turns a vector into a short binary code: similar vectors get similar codes. Made by proxyhash."
         yield ""
         scaled = ", scaled to length 1" if config["normalize"] else ""
         yield f"- vectors: {head['in_features']} values{scaled}"
