@@ -19,6 +19,7 @@ from proxyhash.cli import (
     doctor,
     encode,
     evaluate,
+    fit,
     index,
     methods,
     proxies,
@@ -46,6 +47,7 @@ Start here:
   proxyhash evaluate codes --help             evaluate codes from files
   proxyhash data check FOLDER                 check your own images before training
   proxyhash train FOLDER --bits 32 -o MODEL   train a model on labeled images
+  proxyhash fit VECTORS.npy --bits 256 -o MODEL   fit an encoder of vectors
   proxyhash index add FOLDER --model MODEL --index INDEX   add images to an index
   proxyhash search INDEX query.jpg -k 20      find similar images
   proxyhash serve INDEX                       search in a browser or by HTTP
@@ -67,6 +69,7 @@ app.command(evaluate.evaluate)
 app.command(data.datasets, name="datasets")
 app.command(data.data)
 app.command(train.train, name="train")
+app.command(fit.fit, name="fit")
 app.command(encode.encode, name="encode")
 app.command(encode.export, name="export")
 app.command(methods.methods, name="methods")

@@ -15,6 +15,7 @@ from proxyhash.utils.progress import Progress
 
 if TYPE_CHECKING:
     from proxyhash.data import FileImages, SkippedItems
+    from proxyhash.models.vector_hasher import VectorHasher
 
 Said = tuple[dict[str, object], str]
 """What was done, for programs and for people."""
@@ -32,9 +33,10 @@ def encode(
     device: str | None = None,
     json_: Json = False,
 ) -> None:
-    """Turn images into codes: an .npz file with the arrays codes (packed), keys (file names) and bits, or shards of them.
+    """Turn images or vectors into codes: an .npz file with the arrays codes (packed), keys and bits, or shards of them.
 
       proxyhash encode model photos/ -o codes.npz
+      proxyhash encode encoder vectors.npy -o codes.npz
       torchrun --nproc-per-node 8 --no-python proxyhash encode model photos/ --shards codes/
 
     With --shards, each process takes its share (by RANK and WORLD_SIZE, as torchrun sets them) and waits for no other. Run
@@ -43,10 +45,11 @@ def encode(
     Parameters
     ----------
     model
-        The folder of a trained model.
+        The folder of a trained model, or of an encoder of vectors by `proxyhash fit`.
     images
-        An image, or a folder of images in any layout. With --shards also a list (a text file with a path in each line), a
-        .tar file, or a folder of .tar files, in the layout of webdataset.
+        An image, or a folder of images in any layout; for an encoder of vectors, a file of vectors (`proxyhash fit --help`).
+        With --shards also a list (a text file with a path in each line), a .tar file, or a folder of .tar files, in the
+        layout of webdataset.
     output
         The .npz file.
     shards
@@ -79,9 +82,12 @@ def _encode_file(model: Path, images: Path, output: Path, skipped: "SkippedItems
     from proxyhash.data import FileImages
     from proxyhash.models.device import find_device
     from proxyhash.models.hasher import Hasher
+    from proxyhash.models.vector_hasher import VectorHasher
 
     check_writable(output)
     hasher = Hasher.load(model, find_device(device))
+    if isinstance(hasher, VectorHasher):
+        return _encode_vectors(hasher, images, output)
     with progress_bars() as progress:
         found = FileImages(images.parent, [images.name]) if images.is_file() else _list_images(images, skipped, progress)
         kept, embeddings = hasher.embed(found, on_error="skip", skipped=skipped, progress=progress)
@@ -91,6 +97,19 @@ def _encode_file(model: Path, images: Path, output: Path, skipped: "SkippedItems
     write_code_file(output, hasher.head.encode(embeddings), hasher.bits, keys)
     facts = {"codes": len(kept), "bits": hasher.bits, "file": str(output)}
     return facts, f"{len(kept):,} codes of {hasher.bits} bits are in {output}."
+
+
+def _encode_vectors(hasher: "VectorHasher", path: Path, output: Path) -> Said:
+    from proxyhash.codes.files import write_code_file
+    from proxyhash.data.vectors import read_vectors
+
+    file = read_vectors(path)
+    with progress_bars() as progress:
+        codes = hasher.encode(file.rows(), progress=progress)
+    keys = [str(row) for row in range(len(file))] if file.keys is None else file.keys
+    write_code_file(output, codes, hasher.bits, keys)
+    facts: dict[str, object] = {"codes": len(codes), "bits": hasher.bits, "file": str(output)}
+    return facts, f"{len(codes):,} codes of {hasher.bits} bits are in {output}."
 
 
 def _list_images(folder: Path, skipped: "SkippedItems", progress: Progress) -> "FileImages":
@@ -112,11 +131,14 @@ def _encode_shards(
     from proxyhash.models.code_shards import encode_shards
     from proxyhash.models.device import find_device
     from proxyhash.models.hasher import Hasher
+    from proxyhash.models.vector_hasher import VectorHasher
 
     rank = get_process_rank()
     check_writable(folder / "shard")
-    shards = list_shards(images, SHARD_SIZE if size is None else size, skipped)
     hasher = Hasher.load(model, find_device(device, rank.local))
+    if isinstance(hasher, VectorHasher):
+        raise InputError(f"{model} encodes vectors, which go to one file: -o FILE.npz.")
+    shards = list_shards(images, SHARD_SIZE if size is None else size, skipped)
     with counting_bar(f"encoding, process {rank.rank} of {rank.world}", "shards") as count:
         done = encode_shards(hasher, shards, folder, skipped, rank=rank, on_shard=count)
     rate = f" at {done.images / done.seconds:,.0f} images/s" if done.images >= 100 else ""

@@ -23,3 +23,11 @@ def _parse_int(_: type, tokens: Sequence[Token]) -> int:
 
 Int = Annotated[int, Parameter(converter=_parse_int)]
 """An integer. Cyclopts would round 2.5 to 2; here it is an error."""
+
+
+def parse_bits(text: str | None) -> list[int] | None:
+    """Return the code lengths of an option, such as 16,32,64."""
+    try:
+        return None if text is None else [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--bits takes whole numbers with commas between them, such as 16,32,64, not {text}.") from None

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from proxyhash.cli.output import print_result, status_console
-from proxyhash.cli.parameters import Flag, Int, Json
+from proxyhash.cli.parameters import Flag, Int, Json, parse_bits
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
 
@@ -146,7 +146,7 @@ def train(
 
     options: dict[str, Any] = {
         "data": data,
-        "bits": _parse_bits(bits),
+        "bits": parse_bits(bits),
         "method": method,
         "backbone": backbone,
         "pretrained": pretrained,
@@ -200,13 +200,6 @@ def _override(file: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, 
         elif value is not None:
             merged[name] = value
     return merged
-
-
-def _parse_bits(text: str | None) -> list[int] | None:
-    try:
-        return None if text is None else [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"--bits takes whole numbers with commas between them, such as 16,32,64, not {text}.") from None
 
 
 def _epoch_reporter(

@@ -208,9 +208,7 @@ class TrainConfig:
             object.__setattr__(self, "optim", _optim_preset(self.finetune))
         check_settings(self.method, self.settings)
         check_int("seed", self.seed, 0)
-        if not self.bits or min(self.bits) < 1 or len(set(self.bits)) != len(self.bits):
-            raise InputError(f"Code lengths must be different whole numbers from 1 upwards, not {self.bits}.")
-        check_int("bits", max(self.bits), 1, MAX_BITS)
+        check_bits(self.bits)
         if not get_method(self.method).trains:
             self._check_untrained()
         elif self.finetune != (self.optim.backbone_lr > 0):
@@ -267,6 +265,13 @@ class TrainConfig:
         )
         content = asdict(self)
         return {name: content[name] for name in names if name != "optim" or get_method(self.method).trains}
+
+
+def check_bits(bits: tuple[int, ...]) -> None:
+    """Raise an `InputError` unless code lengths are different whole numbers from 1 to `MAX_BITS`."""
+    if not bits or min(bits) < 1 or len(set(bits)) != len(bits):
+        raise InputError(f"Code lengths must be different whole numbers from 1 upwards, not {bits}.")
+    check_int("bits", max(bits), 1, MAX_BITS)
 
 
 def _optim_preset(finetune: bool) -> OptimConfig:

@@ -10,7 +10,7 @@ from proxyhash.methods import get_method
 from proxyhash.models.device import find_device
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.storage import CONFIG, check_replaceable
-from proxyhash.training.config import TrainConfig
+from proxyhash.training.config import TrainConfig, check_bits
 from proxyhash.training.train import train_hashers
 from proxyhash.training.trainer import Metrics
 from proxyhash.utils.atomic_io import check_writable
@@ -128,6 +128,7 @@ def load_training_data(
 
 def model_folders(output: Path, bits: tuple[int, ...]) -> list[Path]:
     """Return the folder of each model, after checks that it can be written and that nothing else is lost."""
+    check_bits(bits)
     folders = [output] if len(bits) == 1 else [output / str(length) for length in bits]
     if len(bits) > 1 and (output / CONFIG).is_file():
         raise InputError(f"{output} is a model of one length; choose another folder for several.")
