@@ -23,8 +23,8 @@ from proxyhash.models.hasher import Hasher, concat_hashers
 from proxyhash.models.network import HashHead, HashNetwork, HeadConfig
 from proxyhash.models.onnx_backend import OnnxBackend
 from proxyhash.models.probe import check_onnx, write_probe
-from proxyhash.models.runtime import TorchBackend
 from proxyhash.models.storage import check_replaceable, config_sha256, fingerprint
+from proxyhash.models.torch_backend import TorchBackend
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 
 BITS = 12
