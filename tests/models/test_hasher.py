@@ -121,7 +121,8 @@ def test_unreadable_images_are_counted_or_an_error(saved: Path, tmp_path: Path) 
 def test_without_onnxruntime_everything_works_through_torch(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hasher_module, "is_onnx_available", lambda: False)
+    for name in ("is_onnx_available", "is_onnxruntime_available"):
+        monkeypatch.setattr(hasher_module, name, lambda: False)
     loaded = Hasher.load(saved)
     assert isinstance(loaded._backend(), TorchBackend)
     np.testing.assert_array_equal(loaded.encode(digits()), new_hasher().encode(digits()))

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data.crop import CropBox
-from proxyhash.data.dataset import Dataset
 from proxyhash.data.decoding import Fit
 from proxyhash.data.images import is_in_memory
 from proxyhash.data.pixel_spec import PixelSpec
@@ -24,6 +23,8 @@ from proxyhash.utils.validation import check_int
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from proxyhash.data.dataset import Dataset
 
 Crop = Literal["none", "random_crop", "pad_shift", "random_resized"]
 AugmentParams = NDArray[np.float32]
@@ -149,7 +150,7 @@ def get_transform(name: str, size: int | None = None) -> Transform:
     return replace(found, size=size, side=side)
 
 
-def default_transform(dataset: Dataset, size: int) -> Transform:
+def default_transform(dataset: "Dataset", size: int) -> Transform:
     """Return the default transform of a data set: `small` for images in memory, `photo` for files."""
     found = get_transform("small" if is_in_memory(dataset.images) else "photo", size)
     return replace(found, flip=dataset.flip_safe)

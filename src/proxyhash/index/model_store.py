@@ -12,7 +12,6 @@ from proxyhash.models.encoder import Encoder
 from proxyhash.models.hub import local_folder
 from proxyhash.models.onnx_encoder import OnnxEncoder
 from proxyhash.models.storage import CONFIG, config_sha256, fingerprint
-from proxyhash.proxies import ProxySet
 from proxyhash.utils.atomic_io import atomic_folder, atomic_write
 from proxyhash.utils.errors import DamagedError, InputError
 
@@ -91,6 +90,8 @@ def check_model(folder: Path, info: VersionInfo) -> None:
 
 def proxy_codes(index: Path, name: str | None) -> Packed | None:
     """Return the binarized proxies of a model (C, bytes), around which its codes cluster; None if it has none."""
+    from proxyhash.proxies import ProxySet
+
     path = None if name is None else model_dir(index, name) / "proxies.safetensors"
     return pack(ProxySet.load(path).weights >= 0) if path is not None and path.is_file() else None
 
