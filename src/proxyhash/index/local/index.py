@@ -35,6 +35,7 @@ from proxyhash.models.encoder import Encoder
 from proxyhash.models.storage import CALIBRATION, config_sha256, fingerprint
 from proxyhash.utils.atomic_io import make_folder
 from proxyhash.utils.errors import IndexChangedError, InputError
+from proxyhash.utils.jit import cold_start
 from proxyhash.utils.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -225,6 +226,8 @@ class LocalIndex(Index):
         Codes are compared outside of a transaction, so that threads do not wait for each other. If the index changed
         meanwhile, they are compared again, the last time inside.
         """
+        if params.nprobe is not None:
+            cold_start.end()  # clusters are needed
         for attempt in range(_ATTEMPTS + 1):
             encoded, snapshot = self._encode(queries)
             check_rerank(params, has_embeddings=encoded.embeddings is not None)
