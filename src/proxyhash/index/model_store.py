@@ -13,7 +13,7 @@ from proxyhash.models.hub import local_folder
 from proxyhash.models.onnx_encoder import OnnxEncoder
 from proxyhash.models.storage import CONFIG, config_sha256, fingerprint
 from proxyhash.utils.atomic_io import atomic_folder, atomic_write
-from proxyhash.utils.errors import DamagedError, InputError
+from proxyhash.utils.errors import DamagedError, InputError, MissingPackageError
 
 if TYPE_CHECKING:
     from proxyhash.models.hasher import Hasher
@@ -35,14 +35,14 @@ def load_encoder(model: Path | str | Encoder) -> Encoder:
 
 
 def import_hasher() -> "type[Hasher]":
-    """Return the class `Hasher`; without torch, raise an InputError."""
+    """Return the class `Hasher`; without torch, raise a MissingPackageError."""
     try:
         from proxyhash.models.hasher import Hasher
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         advice = "pip install 'proxyhash[train]', or pip install onnxruntime if the model has an ONNX file"
-        raise InputError(f"This model cannot be loaded without torch; run {advice}.") from None
+        raise MissingPackageError(f"This model cannot be loaded without torch; run {advice}.") from None
     return Hasher
 
 
