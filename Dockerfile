@@ -3,16 +3,14 @@
 #   docker run -p 127.0.0.1:8000:8000 -v ./photos.index:/index proxyhash
 
 FROM python:3.11-slim AS build
-# Give the index of torch's builds for a CPU, since others bring gigabytes of CUDA: --build-arg PIP_EXTRA_INDEX_URL=...
-ARG PIP_EXTRA_INDEX_URL
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /source
 RUN python -m venv /opt/proxyhash
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY recipes recipes
 COPY src src
-# torch and onnxruntime encode images; without an image search, leave out train and onnx.
-RUN /opt/proxyhash/bin/pip install --constraint constraints.txt '.[serve,train,onnx,milvus]'
+# onnxruntime encodes images; without an image search, leave it out. Models without an ONNX file need torch (train).
+RUN /opt/proxyhash/bin/pip install --constraint constraints.txt '.[serve,onnx,milvus]'
 
 FROM python:3.11-slim
 COPY --from=build /opt/proxyhash /opt/proxyhash

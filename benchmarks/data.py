@@ -53,7 +53,7 @@ def memory_rows() -> Iterator[Row]:
     model = network()
     step = training_step(model.train())
     (batch,) = load_batches(images, order[:1], small, augment_params=draws)
-    steps = [processor_seconds(step, batch.images) for _ in range(3)]
+    steps = [processor_seconds(step, torch.from_numpy(batch.images)) for _ in range(3)]
     share = median(read) / median(steps)
     batch_ms, step_ms = 1000 * median(read), 1000 * median(steps)
     note = f"{batch_ms:.1f} ms a batch of {BATCH}, a step {step_ms:.0f} ms, of one core"

@@ -23,7 +23,7 @@ from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.network import HashHead, HashNetwork, HeadConfig, NormalizedBackbone
 from proxyhash.models.onnx_backend import OnnxBackend
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.runtime import TorchBackend
+from proxyhash.models.torch_backend import TorchBackend
 from proxyhash.training.checkpoint import CheckpointManager
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import FeatureSource, ImageSource

@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from helpers.images import save_image
 from helpers.models import make_model
+from proxyhash.utils.jit import cold_start
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -23,6 +24,8 @@ settings.load_profile("steady")
 
 # One thread, here and in processes that tests start: sums then round the same way, and cores are not oversubscribed.
 os.environ["OMP_NUM_THREADS"] = "1"
+# Compiled functions do all jobs, so that a test does not depend on those before it.
+cold_start.end()
 # Processes that tests start import the helpers too.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
 

@@ -34,7 +34,7 @@ def test_batches_come_in_order_on_any_number_of_workers(files: FileImages, augme
     assert [batch.indices.tolist() for batch in one] == [batch.tolist() for batch in BATCHES]
     for left, right in zip(one, two, strict=True):
         np.testing.assert_array_equal(left.indices, right.indices)
-        assert torch.equal(left.images, right.images)
+        np.testing.assert_array_equal(left.images, right.images)
         assert left.images.shape == (len(left.indices), 3, 24, 24)
 
 
@@ -47,7 +47,7 @@ def test_each_image_is_its_own_file_s(files: FileImages) -> None:
             share = (places - first)[:, None]
             rows = center[first] * (1 - share[..., None]) + center[first + 1] * share[..., None]
             expected = rows[:, first] * (1 - share) + rows[:, first + 1] * share
-            np.testing.assert_allclose(image.permute(1, 2, 0).numpy(), expected, atol=0.01)
+            np.testing.assert_allclose(image.transpose(1, 2, 0), expected, atol=0.01)
 
 
 def test_parts_of_files_are_what_parts_of_memory_are(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_parts_of_files_are_what_parts_of_memory_are(tmp_path: Path) -> None:
     draws = draw_augment_params(8, 0, 0)
     (memory,) = load_batches(ArrayImages(pixels), [np.arange(8)], PHOTO, augment_params=draws)
     (read,) = load_batches(FileImages(tmp_path, names), [np.arange(8)], PHOTO, augment_params=draws)
-    torch.testing.assert_close(read.images, memory.images, atol=0.01, rtol=0)
+    np.testing.assert_allclose(read.images, memory.images, atol=0.01, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.jpg"])
@@ -67,7 +67,7 @@ def test_parts_of_large_pictures_are_averaged_and_not_picked(name: str, tmp_path
     board = (np.indices((400, 600)).sum(0) % 2 * 255).astype(np.uint8)
     Image.fromarray(board).convert("RGB").save(tmp_path / name)
     (batch,) = load_batches(FileImages(tmp_path, [name]), [np.array([0])], PHOTO)
-    assert (batch.images - 127.5).abs().max() < 3
+    assert np.abs(batch.images - 127.5).max() < 3
 
 
 def test_squares_of_files_pass_through_the_other_transforms(files: FileImages) -> None:
@@ -75,19 +75,20 @@ def test_squares_of_files_pass_through_the_other_transforms(files: FileImages) -
     draws = draw_augment_params(12, 0, 0)
     for batch in load_batches(files, BATCHES, window, augment_params=draws):
         squares = torch.from_numpy(np.stack([files.read_square(int(index), 12, "squash") for index in batch.indices]))
-        assert torch.equal(batch.images, window.augment(squares, torch.from_numpy(draws[batch.indices])))
+        expected = window.augment(squares, torch.from_numpy(draws[batch.indices]))
+        np.testing.assert_array_equal(batch.images, expected.numpy())
 
 
 def test_augmentation_depends_on_the_image_and_not_on_its_batch(files: FileImages) -> None:
     draws = draw_augment_params(12, 0, 0)
     found = {
-        size: torch.cat(
+        size: np.concatenate(
             [batch.images for batch in load_batches(files, np.arange(12).reshape(-1, size), PHOTO, augment_params=draws)]
         )
         for size in (3, 4, 12)
     }
-    torch.testing.assert_close(found[3], found[4])
-    torch.testing.assert_close(found[3], found[12])
+    np.testing.assert_allclose(found[3], found[4], rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(found[3], found[12], rtol=1e-5, atol=1e-4)
 
 
 def test_unreadable_images_are_left_out_and_counted(files: FileImages, tmp_path: Path) -> None:
@@ -129,10 +130,10 @@ def test_images_in_memory_skip_decoding() -> None:
     images = ArrayImages(pixels)
     order = [np.array([4, 1]), np.array([0, 5, 3, 2])]
     for batch in load_batches(images, order, small):
-        np.testing.assert_array_equal(batch.images.permute(0, 2, 3, 1).numpy(), pixels[batch.indices])
+        np.testing.assert_array_equal(batch.images.transpose(0, 2, 3, 1), pixels[batch.indices])
     for batch in load_batches(images, order, small, augment_params=draws):
         chosen = torch.from_numpy(pixels[batch.indices]), torch.from_numpy(draws[batch.indices])
-        assert torch.equal(batch.images, small.augment(*chosen))
+        np.testing.assert_array_equal(batch.images, small.augment(*chosen).numpy())
     assert [batch.indices.tolist() for batch in load_batches(images, order, small)] == [[4, 1], [0, 5, 3, 2]]
 
 

@@ -101,7 +101,7 @@ def test_extreme_draws_stay_inside() -> None:
 def test_testing_takes_the_center_and_is_not_random(transform: Transform, side: int, kept: int) -> None:
     images = squares(3, side)
     first = (side - kept) // 2
-    found = transform.preprocess(images).permute(0, 2, 3, 1).numpy()
+    found = transform.preprocess(images.numpy()).transpose(0, 2, 3, 1)
     for image, result in zip(images.numpy(), found, strict=True):
         center = image[first : first + kept, first : first + kept].astype(np.float64)
         np.testing.assert_allclose(result, scaled(center, transform.size) if kept != transform.size else center, atol=0.01)
@@ -133,7 +133,7 @@ def test_an_image_does_not_depend_on_its_batch(name: str) -> None:
     assert together.min() >= 0
     assert together.max() <= 255.001
     assert transform.augment(images[:0], draws[:0]).shape == (0, 3, transform.size, transform.size)
-    assert transform.preprocess(images[:0]).shape == (0, 3, transform.size, transform.size)
+    assert transform.preprocess(images[:0].numpy()).shape == (0, 3, transform.size, transform.size)
 
 
 def test_draws_belong_to_seed_and_epoch() -> None:

@@ -16,7 +16,7 @@ from proxyhash.models.backbones import create_backbone
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.network import NormalizedBackbone
-from proxyhash.models.runtime import TorchBackend
+from proxyhash.models.torch_backend import TorchBackend
 from proxyhash.utils.errors import InputError
 
 TRANSFORM = get_transform("small", 8)

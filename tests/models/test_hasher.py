@@ -23,8 +23,8 @@ from proxyhash.models.hasher import Hasher, concat_hashers
 from proxyhash.models.network import HashHead, HashNetwork, HeadConfig
 from proxyhash.models.onnx_backend import OnnxBackend
 from proxyhash.models.probe import check_onnx, write_probe
-from proxyhash.models.runtime import TorchBackend
 from proxyhash.models.storage import check_replaceable, config_sha256, fingerprint
+from proxyhash.models.torch_backend import TorchBackend
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 
 BITS = 12
@@ -121,7 +121,8 @@ def test_unreadable_images_are_counted_or_an_error(saved: Path, tmp_path: Path) 
 def test_without_onnxruntime_everything_works_through_torch(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hasher_module, "is_onnx_available", lambda: False)
+    for name in ("is_onnx_available", "is_onnxruntime_available"):
+        monkeypatch.setattr(hasher_module, name, lambda: False)
     loaded = Hasher.load(saved)
     assert isinstance(loaded._backend(), TorchBackend)
     np.testing.assert_array_equal(loaded.encode(digits()), new_hasher().encode(digits()))

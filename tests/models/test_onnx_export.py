@@ -11,7 +11,7 @@ from proxyhash.models.backbones import create_backbone
 from proxyhash.models.network import HashHead, HashNetwork, HeadConfig, NormalizedBackbone
 from proxyhash.models.onnx_backend import OnnxBackend
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.runtime import TorchBackend
+from proxyhash.models.torch_backend import TorchBackend
 from proxyhash.utils.errors import InputError
 
 

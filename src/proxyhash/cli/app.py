@@ -11,26 +11,6 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
-from proxyhash import __version__
-from proxyhash.cli import (
-    benchmark,
-    data,
-    demo,
-    doctor,
-    encode,
-    evaluate,
-    fit,
-    index,
-    methods,
-    proxies,
-    quickstart,
-    records,
-    report,
-    reproduce,
-    search,
-    serve,
-    train,
-)
 from proxyhash.cli.output import SafeConsole, is_quiet, quiet_mode, status_console
 from proxyhash.cli.parameters import Flag
 from proxyhash.utils.atomic_io import is_disk_full
@@ -55,35 +35,46 @@ Start here:
   proxyhash proxies --help                    all options of a subcommand
 """
 
+
+def _version() -> str:
+    from proxyhash import __version__
+
+    return __version__
+
+
 app = App(
     name="proxyhash",
     help=_HELP,
-    version=__version__,
+    version=_version,
     help_format="plaintext",
     suppress_keyboard_interrupt=False,  # `main` prints a message
 )
 app.meta.suppress_keyboard_interrupt = False
-app.command(proxies.proxies, name="proxies")
-app.command(proxies.inspect, name="inspect")
-app.command(evaluate.evaluate)
-app.command(data.datasets, name="datasets")
-app.command(data.data)
-app.command(train.train, name="train")
-app.command(fit.fit, name="fit")
-app.command(encode.encode, name="encode")
-app.command(encode.export, name="export")
-app.command(methods.methods, name="methods")
-app.command(benchmark.benchmark, name="benchmark")
-app.command(benchmark.tune, name="tune")
-app.command(report.report, name="report")
-app.command(records.records)
-app.command(reproduce.reproduce, name="reproduce")
-app.command(index.index)
-app.command(search.search, name="search")
-app.command(serve.serve, name="serve")
-app.command(demo.demo, name="demo")
-app.command(quickstart.quickstart, name="quickstart")
-app.command(doctor.doctor, name="doctor")
+# Modules are named and not imported: a command imports its own one only.
+for _command in (
+    "proxies:proxies",
+    "proxies:inspect",
+    "evaluate:evaluate",
+    "data:datasets",
+    "data:data",
+    "train:train",
+    "fit:fit",
+    "encode:encode",
+    "encode:export",
+    "methods:methods",
+    "benchmark:benchmark",
+    "benchmark:tune",
+    "report:report",
+    "records:records",
+    "reproduce:reproduce",
+    "index:index",
+    "search:search",
+    "serve:serve",
+    "demo:demo",
+    "quickstart:quickstart",
+    "doctor:doctor",
+):
+    app.command(f"proxyhash.cli.{_command}")
 
 
 @app.command
@@ -139,7 +130,13 @@ def launch(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a user error prints one line on standard error and exits with code 2."""
     errors = SafeConsole(stderr=True, soft_wrap=True, highlight=False)
-    tokens = proxies.with_default_plot(list(sys.argv[1:] if arguments is None else arguments))
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    if not tokens or tokens[0].startswith("-"):
+        app.resolved_commands()  # help prints the first sentence of every command
+    if "--plot" in tokens:
+        from proxyhash.cli.proxies import with_default_plot
+
+        tokens = with_default_plot(tokens)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _print_warnings(errors)

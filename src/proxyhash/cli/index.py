@@ -324,12 +324,12 @@ def upgrade(
         Print JSON.
     """
     from proxyhash.data import SkippedItems
-    from proxyhash.index.model_store import load_hasher
+    from proxyhash.index.model_store import load_encoder
     from proxyhash.index.upgrade import upgrade as upgrade_index
 
     skipped = SkippedItems()
     with open_local_index(index_) as opened, counting_bar("encoding", "images") as on_progress:
-        moved = upgrade_index(opened, load_hasher(model), skipped, drop_unreadable=drop_unreadable, on_progress=on_progress)
+        moved = upgrade_index(opened, load_encoder(model), skipped, drop_unreadable=drop_unreadable, on_progress=on_progress)
     left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
     facts = {"moved": moved, "skipped": skipped.as_dict()}
     print_result(facts, *left_out, f"{index_}: {moved:,} items have codes of the new model.", as_json=json_)

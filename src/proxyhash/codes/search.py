@@ -10,12 +10,14 @@ from proxyhash.codes import kernels
 from proxyhash.codes.bits import Words, check_packed, to_words
 from proxyhash.codes.bitsliced import kernels as bitsliced
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.jit import cold_start
 from proxyhash.utils.parallel import available_threads, ordered_map
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int
 
 _MAX_QUERIES = 512  # that one pass over the database serves
 _MAX_CANDIDATES = 10_000_000  # in the buffers of a thread: 100 MB
+NUMPY_NANOSECONDS = 12  # for one word of a code; compiled code is ten times as fast
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +175,9 @@ def top_k(queries: ArrayLike, database: ArrayLike, k: int, *, threads: int | Non
 def top_k_words(q: Words, db: Words, k: int, threads: int | None = None) -> Neighbors:
     """Return the same for queries (Q, W) and a database (W, N) of words."""
     k = min(k, db.shape[1])
+    if _use_numpy(q, db):
+        sorted_rows = [_sort_by_distance(row, db) for row in q]
+        return Neighbors(*(np.array([row[part][:k] for row in sorted_rows]) for part in (0, 1)))
     near, position = np.empty((len(q), k), np.int16), np.empty((len(q), k), np.int64)
 
     def search(rows: slice) -> None:
@@ -216,6 +221,11 @@ def range_search(queries: ArrayLike, database: ArrayLike, radius: int, *, thread
 
 def range_search_words(q: Words, db: Words, radius: int, threads: int | None = None) -> RangeSearchResult:
     """Return the same for queries (Q, W) and a database (W, N) of words."""
+    if _use_numpy(q, db):
+        sorted_rows = [_sort_by_distance(row, db) for row in q]
+        found = [(near[near <= radius], order[near <= radius]) for near, order in sorted_rows]
+        starts = np.concatenate([[0], np.cumsum([len(near) for near, _ in found])])
+        return RangeSearchResult(starts, *(np.concatenate([row[part] for row in found]) for part in (0, 1)))
     counts, nowhere = np.zeros(len(q), np.int64), (np.empty(0, np.int16), np.empty(0, np.int64))
     parallel_over_queries(
         len(q), threads, lambda rows: kernels.collect_range(q[rows], db, radius, counts[rows], *nowhere, False)
@@ -231,6 +241,17 @@ def range_search_words(q: Words, db: Words, radius: int, threads: int | None = N
 
     parallel_over_queries(len(q), threads, collect)
     return RangeSearchResult(starts, near, position)
+
+
+def _use_numpy(q: Words, db: Words) -> bool:
+    return len(q) > 0 and cold_start.use_numpy(1e-9 * NUMPY_NANOSECONDS * len(q) * db.size)
+
+
+def _sort_by_distance(query: Words, db: Words) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
+    """Return the distances (N,) of a query (W,) to a database (W, N) in ascending order, and the order; ties by position."""
+    distances = np.bitwise_count(db ^ query[:, None]).sum(0, dtype=np.int16)
+    order = np.argsort(distances, kind="stable")
+    return distances[order], order
 
 
 def check_words(queries: ArrayLike, database: ArrayLike) -> tuple[Words, Words]:

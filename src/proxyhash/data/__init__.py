@@ -1,12 +1,19 @@
-"""Data sets by name or from a folder, protocols that split them, and transforms."""
+"""Data sets by name or from a folder, protocols that split them, and transforms.
 
-from proxyhash.data.catalog import DatasetInfo, get_dataset_info, list_datasets
-from proxyhash.data.dataset import Dataset
-from proxyhash.data.images import ArrayImages, FileImages
-from proxyhash.data.load import load_dataset
-from proxyhash.data.protocols import Split, default_protocol, get_protocol, list_protocols, make_split
-from proxyhash.data.skipped import SkippedItems
-from proxyhash.labels import ClassLabels, TagLabels
+Names are imported lazily, so a search that decodes one image does not load the readers of data sets.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from proxyhash.data.catalog import DatasetInfo, get_dataset_info, list_datasets
+    from proxyhash.data.dataset import Dataset
+    from proxyhash.data.images import ArrayImages, FileImages
+    from proxyhash.data.load import load_dataset
+    from proxyhash.data.protocols import Split, default_protocol, get_protocol, list_protocols, make_split
+    from proxyhash.data.skipped import SkippedItems
+    from proxyhash.labels import ClassLabels, TagLabels
 
 __all__ = [
     "ArrayImages",
@@ -25,3 +32,23 @@ __all__ = [
     "load_dataset",
     "make_split",
 ]
+
+_MODULES = {
+    "ArrayImages": "proxyhash.data.images",
+    "ClassLabels": "proxyhash.labels",
+    "Dataset": "proxyhash.data.dataset",
+    "DatasetInfo": "proxyhash.data.catalog",
+    "FileImages": "proxyhash.data.images",
+    "SkippedItems": "proxyhash.data.skipped",
+    "TagLabels": "proxyhash.labels",
+    "get_dataset_info": "proxyhash.data.catalog",
+    "list_datasets": "proxyhash.data.catalog",
+    "load_dataset": "proxyhash.data.load",
+}  # the others are in proxyhash.data.protocols
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES.get(name, "proxyhash.data.protocols")), name)

@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from proxyhash.utils.jit import jit
+from proxyhash.utils.jit import cold_start, jit
+
+NUMPY_NANOSECONDS = 40  # that `_sample_numpy` takes for a value; the compiled function takes a fifth
 
 
 class CropBox(NamedTuple):
@@ -38,11 +40,34 @@ def sample_crop(image: Image.Image, box: CropBox, out: NDArray[np.float32]) -> N
     # Copying pixels out of Pillow holds the GIL, so only the pixels that are sampled are copied.
     first, above = max(0, int(left) - 1), max(0, int(top) - 1)
     near = image.crop((first, above, min(width, int(left + wide) + 2), min(height, int(top + high) + 2)))
-    _sample(np.asarray(near), left - first, top - above, wide, high, box.flipped, out)
+    sample = sample_numpy if cold_start.use_numpy(1e-9 * NUMPY_NANOSECONDS * out.size) else sample_compiled
+    sample(np.asarray(near), left - first, top - above, wide, high, box.flipped, out)
 
 
-@jit(fastmath=True, nogil=True)
-def _sample(
+def sample_numpy(
+    pixels: NDArray[np.uint8],
+    left: float,
+    top: float,
+    wide: float,
+    high: float,
+    mirrored: bool,
+    out: NDArray[np.float32],
+) -> None:
+    """Do the same as `sample_compiled`, to the last bit."""
+    height, width, _ = pixels.shape
+    steps = np.arange(len(out)) + 0.5
+    rows = np.clip(top + steps * high / len(out) - 0.5, 0.0, height - 1.0)
+    columns = np.clip(left + steps * wide / len(out) - 0.5, 0.0, width - 1.0)
+    above, first = rows.astype(np.int64), np.minimum(columns.astype(np.int64), max(width - 2, 0))
+    lower, share = (rows - above).astype(np.float32)[:, None, None], (columns - first).astype(np.float32)[:, None]
+    blended = (1 - lower) * pixels[above] + lower * pixels[np.minimum(above + 1, height - 1)]
+    near = blended[:, first]
+    sampled = near + share * (blended[:, np.minimum(first + 1, width - 1)] - near)
+    out[:] = sampled[:, ::-1] if mirrored else sampled
+
+
+@jit(nogil=True)
+def sample_compiled(
     pixels: NDArray[np.uint8],
     left: float,
     top: float,

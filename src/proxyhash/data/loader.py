@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from proxyhash.data.crop import CropBox
 from proxyhash.data.decoding import Pixels, UnreadableImageError
 from proxyhash.data.images import Images, Indices, is_in_memory
 from proxyhash.data.skipped import SkippedItems
-from proxyhash.data.transforms import AugmentParams, Transform
+from proxyhash.data.transforms import AugmentParams, Floats, Transform
 from proxyhash.utils.parallel import available_threads, prefetch
 from proxyhash.utils.validation import check_int
 
@@ -23,9 +21,12 @@ PREFETCH_BATCHES = 2  # with one, a worker would be idle at the end of each batc
 
 @dataclass(frozen=True)
 class Batch:
-    """Images (n, 3, size, size), floats from 0 to 255, and their indices, without unreadable images."""
+    """Images (n, 3, size, size), floats from 0 to 255, and their indices, without unreadable images.
 
-    images: Tensor
+    In memory, the channels of an image are last.
+    """
+
+    images: Floats
     indices: Indices
 
 
@@ -102,7 +103,7 @@ class _Reader:
             good = np.array([error is None for error in errors])
             indices, pixels = indices[good], pixels[good]
         if self.transform.can_decode_crops:
-            return Batch(torch.from_numpy(pixels).permute(0, 3, 1, 2), indices)
+            return Batch(pixels.transpose(0, 3, 1, 2), indices)
         return Batch(self._transformed(pixels, indices), indices)
 
     def _read(self, index: int, part: CropBox | None, out: NDArray[Any]) -> UnreadableImageError | None:
@@ -121,8 +122,11 @@ class _Reader:
             raise error
         self.skipped.add(error.kind, f"{self.images.key(index)} {error.reason}")
 
-    def _transformed(self, squares: Pixels, indices: Indices) -> Tensor:
-        tensor = torch.from_numpy(squares)
+    def _transformed(self, squares: Pixels, indices: Indices) -> Floats:
         if self.augment_params is None:
-            return self.transform.preprocess(tensor)
-        return self.transform.augment(tensor, torch.from_numpy(self.augment_params[indices]))
+            return self.transform.preprocess(squares)
+        import torch
+
+        draws = torch.from_numpy(self.augment_params[indices])
+        augmented: Floats = self.transform.augment(torch.from_numpy(squares), draws).numpy()
+        return augmented

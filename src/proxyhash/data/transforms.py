@@ -1,4 +1,4 @@
-"""Named transforms from pixels to network inputs, as tensor operations on a whole batch.
+"""Named transforms from pixels to network inputs, as operations on a whole batch; evaluation does not need torch.
 
 Files are decoded to squares of one size; images in memory have one size already. `random_resized` crops of files are taken
 during decoding, so that nothing is resized twice. Random parameters are drawn beforehand, five for each image and epoch, so
@@ -6,30 +6,30 @@ that they do not depend on batches, workers and processes.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional
 
 from proxyhash.data.crop import CropBox
-from proxyhash.data.dataset import Dataset
 from proxyhash.data.decoding import Fit
 from proxyhash.data.images import is_in_memory
 from proxyhash.data.pixel_spec import PixelSpec
+from proxyhash.data.resize import resize
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import generator
 from proxyhash.utils.registry import Registry
 from proxyhash.utils.validation import check_int
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from proxyhash.data.dataset import Dataset
+
 Crop = Literal["none", "random_crop", "pad_shift", "random_resized"]
 AugmentParams = NDArray[np.float32]
+Floats = NDArray[np.float32]
 
-AREA_RANGE = (0.35, 1.0)  # of `random_resized`, as a fraction of the square; smaller crops often miss the object
-MAX_ASPECT_RATIO = 4 / 3  # of `random_resized`
-SHIFT_DIVISOR = 8  # `pad_shift` shifts by up to 1/8 of the side: the usual 4 of CIFAR's 32 pixels
 SIZE_STEP, MIN_SIZE = (
     16,
     64,
@@ -54,35 +54,18 @@ class Transform:
     crop: Crop = "none"
     flip: bool = True
 
-    def augment(self, squares: Tensor, draws: Tensor) -> Tensor:
+    def augment(self, squares: "Tensor", draws: "Tensor") -> "Tensor":
         """Return (n, 3, size, size) floats from 0 to 255, from squares (n, H, H, 3) of bytes and parameters (n, 5)."""
-        if self.crop == "random_resized":
-            return _area_crops(_floats(squares), draws, self.size, self.flip)
-        squares = self._large_enough(squares)
-        side = squares.shape[1]
-        if self.crop == "random_crop":
-            start, length = (draws[:, 1:3] * (side - self.size + 1)).long(), self.size
-        elif self.crop == "pad_shift":
-            reach = max(1, side // SHIFT_DIVISOR)
-            start, length = (draws[:, 1:3] * (2 * reach + 1)).long() - reach, side
-        else:
-            start, length = torch.zeros(len(squares), 2, dtype=torch.long), side
-        mirrored = (draws[:, 0] < 0.5) if self.flip else torch.zeros(len(squares), dtype=torch.bool)
-        return _scaled(_floats(_windows(squares, start, length, mirrored)), self.size)
+        from proxyhash.data.augmentation import augment
 
-    def preprocess(self, squares: Tensor) -> Tensor:
-        """Return (n, 3, size, size) floats from 0 to 255, without randomness."""
-        squares = self._large_enough(squares)
-        side = squares.shape[1]
-        kept = (
-            self.size
-            if self.crop == "random_crop"
-            else round(side * CENTER_FRACTION)
-            if self.crop == "random_resized"
-            else side
-        )
-        first = (side - kept) // 2
-        return _scaled(_floats(squares[:, first : first + kept, first : first + kept]), self.size)
+        return augment(squares, draws, crop=self.crop, size=self.size, side=self.side, flip=self.flip)
+
+    def preprocess(self, squares: NDArray[Any]) -> Floats:
+        """Return (n, 3, size, size) floats from 0 to 255, from squares (n, H, H, 3), without randomness."""
+        if self.crop == "random_crop":
+            return _channels_first(_center(resize(squares, self.side), self.size))
+        kept = round(squares.shape[1] * CENTER_FRACTION) if self.crop == "random_resized" else squares.shape[1]
+        return _channels_first(resize(_center(squares, kept), self.size))
 
     def resized(self, scale: float) -> Self:
         """Return the same transform with the size multiplied by about `scale`."""
@@ -103,29 +86,18 @@ class Transform:
             return PixelSpec(self.size, self.fit, self.crop_boxes(1, None)[0])
         return PixelSpec(self.side, self.fit)
 
-    def preprocess_pixels(self, pixels: NDArray[Any]) -> Tensor:
+    def preprocess_pixels(self, pixels: NDArray[Any]) -> Floats:
         """Return (n, 3, size, size) floats from 0 to 255, from decoded pixels (n, side, side, 3) of `pixel_spec`."""
-        tensor = torch.from_numpy(pixels)
-        return tensor.permute(0, 3, 1, 2) if self.can_decode_crops else self.preprocess(tensor)
+        return _channels_first(pixels) if self.can_decode_crops else self.preprocess(pixels)
 
     def crop_boxes(self, count: int, draws: AugmentParams | None) -> list[CropBox]:
         """Return the crops of `count` images: by their parameters (count, 5), or center crops without them."""
         if draws is None:
-            return [
-                CropBox(
-                    (1 - CENTER_FRACTION) / 2, (1 - CENTER_FRACTION) / 2, CENTER_FRACTION, CENTER_FRACTION, flipped=False
-                )
-            ] * count
-        rectangles = torch.stack(_areas(torch.from_numpy(draws)), 1).tolist()
-        mirrored = ((draws[:, 0] < 0.5) & self.flip).tolist()
-        rows = zip(rectangles, mirrored, strict=True)
-        return [CropBox(left, top, wide, high, mirror) for (left, top, wide, high), mirror in rows]
+            border = (1 - CENTER_FRACTION) / 2
+            return [CropBox(border, border, CENTER_FRACTION, CENTER_FRACTION, flipped=False)] * count
+        from proxyhash.data.augmentation import random_boxes
 
-    def _large_enough(self, squares: Tensor) -> Tensor:
-        """Resize images in memory to the square that `random_crop` needs."""
-        if self.crop != "random_crop" or squares.shape[1] == self.side:
-            return squares
-        return _scaled(_floats(squares), self.side).permute(0, 2, 3, 1)
+        return random_boxes(draws, flip=self.flip)
 
 
 TRANSFORMS: Registry[Transform] = Registry("transform")
@@ -178,7 +150,7 @@ def get_transform(name: str, size: int | None = None) -> Transform:
     return replace(found, size=size, side=side)
 
 
-def default_transform(dataset: Dataset, size: int) -> Transform:
+def default_transform(dataset: "Dataset", size: int) -> Transform:
     """Return the default transform of a data set: `small` for images in memory, `photo` for files."""
     found = get_transform("small" if is_in_memory(dataset.images) else "photo", size)
     return replace(found, flip=dataset.flip_safe)
@@ -189,49 +161,12 @@ def draw_augment_params(images: int, seed: int, epoch: int) -> AugmentParams:
     return generator(seed, "augmentation", epoch).random((images, 5), dtype=np.float32)
 
 
-def _windows(squares: Tensor, start: Tensor, length: int, mirrored: Tensor) -> Tensor:
-    """Return crops (n, length, length, 3) from `start` (n, 2), with reflection padding and flips by indexing."""
-    side = squares.shape[1]
-    steps = torch.arange(length)
-    rows = _reflected(start[:, :1] + steps, side)
-    columns = _reflected(start[:, 1:] + torch.where(mirrored[:, None], length - 1 - steps, steps), side)
-    return squares[torch.arange(len(squares))[:, None, None], rows[:, :, None], columns[:, None, :]]
+def _center(squares: NDArray[Any], side: int) -> NDArray[Any]:
+    """Return the central squares (n, side, side, 3) of squares (n, H, H, 3)."""
+    first = (squares.shape[1] - side) // 2
+    return squares[:, first : first + side, first : first + side]
 
 
-def _reflected(positions: Tensor, side: int) -> Tensor:
-    """Reflect positions beyond a border, without repeating the border."""
-    last = side - 1
-    return last - (positions.abs() - last).abs()
-
-
-def _areas(draws: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return left, top, width and height (n,) of random crops, as fractions of the square."""
-    area = AREA_RANGE[0] + (AREA_RANGE[1] - AREA_RANGE[0]) * draws[:, 3]
-    shape = MAX_ASPECT_RATIO ** (2 * draws[:, 4] - 1)
-    wide, high = (area * shape).sqrt().clamp(max=1), (area / shape).sqrt().clamp(max=1)
-    return draws[:, 2] * (1 - wide), draws[:, 1] * (1 - high), wide, high
-
-
-def _area_crops(images: Tensor, draws: Tensor, size: int, flip: bool) -> Tensor:
-    """Return random crops (n, 3, size, size) of images (n, 3, H, H), sampled bilinearly."""
-    if not len(images):
-        return images.new_empty(0, 3, size, size)
-    left, top, wide, high = _areas(draws)
-    mirror = torch.where(draws[:, 0] < 0.5, -1.0, 1.0) if flip else torch.ones(len(images))
-    theta = torch.zeros(len(images), 2, 3)
-    theta[:, 0, 0], theta[:, 1, 1] = wide * mirror, high
-    theta[:, 0, 2], theta[:, 1, 2] = 2 * left + wide - 1, 2 * top + high - 1
-    grid = functional.affine_grid(theta, [len(images), 3, size, size], align_corners=False)
-    return functional.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
-
-
-def _floats(squares: Tensor) -> Tensor:
-    """Return (n, H, W, 3) bytes as (n, 3, H, W) floats in the memory format channels_last."""
-    return squares.permute(0, 3, 1, 2).float()
-
-
-def _scaled(images: Tensor, size: int) -> Tensor:
-    if images.shape[-1] == size:
-        return images
-    smaller = images.shape[-1] > size
-    return functional.interpolate(images, size=(size, size), mode="bilinear", align_corners=False, antialias=smaller)
+def _channels_first(images: NDArray[Any]) -> Floats:
+    """Return images (n, H, W, 3) as (n, 3, H, W); in memory, channels stay last."""
+    return images.transpose(0, 3, 1, 2)

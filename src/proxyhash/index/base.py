@@ -18,6 +18,7 @@ from proxyhash.utils.validation import check_int
 
 if TYPE_CHECKING:
     from proxyhash.index.folder_sync import FolderSync
+    from proxyhash.models.encoder import Encoder
     from proxyhash.models.hasher import Hasher
 
 
@@ -53,7 +54,7 @@ class Index(ABC):
     """
 
     @staticmethod
-    def open(location: str | Path, *, model: "str | Path | Hasher | None" = None, bits: int | None = None) -> "Index":
+    def open(location: str | Path, *, model: "str | Path | Encoder | None" = None, bits: int | None = None) -> "Index":
         """Open the index at a location, or create one there.
 
         Parameters
@@ -102,8 +103,13 @@ class Index(ABC):
 
     @property
     @abstractmethod
+    def encoder(self) -> "Encoder":
+        """Return the model for encoding; torch is not imported if it has an ONNX file and onnxruntime is installed."""
+
+    @property
+    @abstractmethod
     def hasher(self) -> "Hasher":
-        """Return the model."""
+        """Return the model as a torch network, which also gives features and classifies."""
 
     @property
     @abstractmethod
@@ -303,9 +309,9 @@ class Index(ABC):
         self.close()
 
 
-def code_length(hasher: "Hasher | None", bits: int | None) -> int:
+def code_length(encoder: "Encoder | None", bits: int | None) -> int:
     """Return the code length of a new index, from its model or as given."""
-    bits = hasher.bits if hasher is not None else check_int("bits", bits, 1)
+    bits = encoder.bits if encoder is not None else check_int("bits", bits, 1)
     if bits > MAX_BITS:
         raise InputError(f"Codes have at most {MAX_BITS} bits, not {bits}.")
     return bits

@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyhash.evaluation.counts import count_ties
 from proxyhash.models.storage import CALIBRATION, CONFIG, fingerprint
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
@@ -130,6 +129,8 @@ def calibrate(
     [1.0, 1.0, 0.0, 0.0, 0.0]
     """
     from scipy.optimize import isotonic_regression  # it takes half a second to import
+
+    from proxyhash.evaluation.counts import count_ties
 
     counts = count_ties(query_codes, query_labels, database_codes, database_labels)
     pairs, alike = counts.items.sum(0)[: bits + 1], counts.relevant.sum(0)[: bits + 1]

@@ -17,7 +17,7 @@ from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.data import FileImages, SkippedItems
-    from proxyhash.models.hasher import EmbedBatches
+    from proxyhash.models.encoder import EmbedBatches
 
 COMMIT_IMAGES = 4096  # in a transaction; a kill loses at most one transaction
 COMMIT_SECONDS = 10.0  # or as many images as are encoded in this time
@@ -79,7 +79,7 @@ def add_folder(
 
     With `prune`, items of this folder whose files are gone are removed. Everything that is left out is counted in `skipped`;
     if an image that cannot be read was in the index, its old code stays. Several processes may add the same folder at once:
-    each file is stored once, and counted as unchanged by the others. `embed_batches` replaces that of the hasher; it must
+    each file is stored once, and counted as unchanged by the others. `embed_batches` replaces that of the model; it must
     give embeddings with the same signs.
     """
     from proxyhash.data import FileImages, load_dataset
@@ -159,7 +159,7 @@ def _encode_batches(
     codes: list[Packed] = []
     last_commit, total = time.monotonic(), len(to_encode)
     on_progress(0, total)
-    embed = embed_batches or index.hasher.embed_batches
+    embed = embed_batches or index.encoder.embed_batches
     progress = lambda _, fraction: on_progress(round(fraction * total), total)  # noqa: E731
     for some, embeddings in embed(images, skipped, indices=to_encode, progress=progress):
         numbers.append(some)

@@ -9,14 +9,14 @@ from proxyhash.codes.bits import Packed, binarize, pack
 from proxyhash.data import Dataset, SkippedItems, load_dataset, make_split
 from proxyhash.data.images import Indices
 from proxyhash.index.calibration import Calibration, calibrate
-from proxyhash.index.model_store import load_hasher
+from proxyhash.index.model_store import load_encoder
 from proxyhash.models.card import refresh_card
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import permutation
 
 if TYPE_CHECKING:
-    from proxyhash.models.hasher import EmbedBatches
+    from proxyhash.models.encoder import EmbedBatches
 
 MAX_QUERIES, MAX_ITEMS = 2_000, 20_000  # images that are encoded, which gives enough pairs at each distance
 
@@ -32,12 +32,12 @@ def calibrate_model(
 ) -> Calibration:
     """Calibrate the model in a folder on its protocol's validation set, store the calibration there, and return it.
 
-    `embed_batches` replaces that of the hasher; it must give embeddings with the same signs.
+    `embed_batches` replaces that of the model; it must give embeddings with the same signs.
     """
-    hasher = load_hasher(model)
-    if hasher.folder != model:
+    encoder = load_encoder(model)
+    if encoder.folder != model:
         raise InputError(f"{model} is the copy of a shared model; save it to a folder of your own and calibrate that.")
-    history, trained_on = hasher.metadata.get("protocol", {}), hasher.metadata.get("data", {})
+    history, trained_on = encoder.metadata.get("protocol", {}), encoder.metadata.get("data", {})
     if data is None and "path" not in trained_on:
         raise InputError(f"{model} does not say what it was trained with; name the data with --data.")
     dataset = load_dataset(data or trained_on["path"], data_dir=data_dir, progress=progress)
@@ -47,11 +47,11 @@ def calibrate_model(
     split = make_split(dataset, name, seed=history.get("seed", 0), fold=trained_on.get("fold", 0))
     if not len(split.validation):
         raise InputError(f"The protocol {split.protocol} holds no validation images out; choose another with --protocol.")
-    embed = embed_batches or hasher.embed_batches
+    embed = embed_batches or encoder.embed_batches
     queries, q = _codes(embed, dataset, _sample(split.validation, MAX_QUERIES), progress)
     items, db = _codes(embed, dataset, _sample(split.validation_database, MAX_ITEMS), progress)
     labels = dataset.require_labels().values
-    found = calibrate(q, labels[queries], db, labels[items], hasher.bits)
+    found = calibrate(q, labels[queries], db, labels[items], encoder.bits)
     with refresh_card(model):
         found.save(model)
     return found

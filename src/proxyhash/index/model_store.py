@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from proxyhash.codes.bits import Packed, pack
 from proxyhash.index.calibration import FILE as CALIBRATION
 from proxyhash.index.local.store import VersionInfo
+from proxyhash.models.encoder import Encoder
+from proxyhash.models.hub import local_folder
+from proxyhash.models.onnx_encoder import OnnxEncoder
 from proxyhash.models.storage import CONFIG, config_sha256, fingerprint
-from proxyhash.proxies import ProxySet
 from proxyhash.utils.atomic_io import atomic_folder, atomic_write
-from proxyhash.utils.errors import DamagedError, InputError
+from proxyhash.utils.errors import DamagedError, InputError, MissingPackageError
 
 if TYPE_CHECKING:
     from proxyhash.models.hasher import Hasher
@@ -19,11 +21,37 @@ if TYPE_CHECKING:
 MODELS_DIR = "models"
 
 
-def load_hasher(model: "Path | str | Hasher", device: str = "cpu") -> "Hasher":
-    """Return a hasher from its folder, or the hasher itself, if its codes are searched by Hamming distance."""
-    from proxyhash.models.hasher import Hasher
+def load_encoder(model: Path | str | Encoder) -> Encoder:
+    """Return a model from its folder, or the model itself, if its codes are searched by Hamming distance.
 
-    hasher = model if isinstance(model, Hasher) else Hasher.load(Path(model), device)
+    Torch is not imported if the model has an ONNX file and onnxruntime is installed.
+    """
+    if isinstance(model, OnnxEncoder):
+        return model
+    if isinstance(model, Encoder):
+        return load_hasher(model)
+    folder = local_folder(model)
+    return OnnxEncoder.load(folder) if OnnxEncoder.can_load(folder) else load_hasher(folder)
+
+
+def import_hasher() -> "type[Hasher]":
+    """Return the class `Hasher`; without torch, raise a MissingPackageError."""
+    try:
+        from proxyhash.models.hasher import Hasher
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        advice = "pip install 'proxyhash[train]', or pip install onnxruntime if the model has an ONNX file"
+        raise MissingPackageError(f"This model cannot be loaded without torch; run {advice}.") from None
+    return Hasher
+
+
+def load_hasher(model: Path | str | Encoder) -> "Hasher":
+    """Return a hasher from its folder, or the hasher itself, if its codes are searched by Hamming distance."""
+    kind = import_hasher()
+    hasher = kind.load(model) if isinstance(model, (str, Path)) else model
+    if not isinstance(hasher, kind):
+        raise InputError(f"A {type(model).__name__} is not a torch network; save it and give its folder.")
     if hasher.head.metric != "hamming":
         raise InputError(
             f"This model searches by {hasher.head.metric}, and an index only by Hamming distance; use evaluate model."
@@ -31,17 +59,18 @@ def load_hasher(model: "Path | str | Hasher", device: str = "cpu") -> "Hasher":
     return hasher
 
 
-def copy_model(hasher: "Hasher", index: Path) -> str:
+def copy_model(model: Encoder, index: Path) -> str:
     """Copy a model into an index in one step, and return its fingerprint; an existing copy stays."""
-    if hasher.folder is None:  # not from a folder: it must be written to have a fingerprint
-        temporary = index / f".{MODELS_DIR}-{uuid.uuid4().hex}"
-        hasher.save(temporary)
-        try:
-            return _copy_folder(temporary, index)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-            hasher.folder = None
-    return _copy_folder(hasher.folder, index)
+    if model.folder is not None:
+        return _copy_folder(model.folder, index)
+    hasher = load_hasher(model)  # not from a folder: it must be written to have a fingerprint
+    temporary = index / f".{MODELS_DIR}-{uuid.uuid4().hex}"
+    hasher.save(temporary)
+    try:
+        return _copy_folder(temporary, index)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        hasher.folder = None
 
 
 def model_dir(index: Path, name: str) -> Path:
@@ -61,6 +90,8 @@ def check_model(folder: Path, info: VersionInfo) -> None:
 
 def proxy_codes(index: Path, name: str | None) -> Packed | None:
     """Return the binarized proxies of a model (C, bytes), around which its codes cluster; None if it has none."""
+    from proxyhash.proxies import ProxySet
+
     path = None if name is None else model_dir(index, name) / "proxies.safetensors"
     return pack(ProxySet.load(path).weights >= 0) if path is not None and path.is_file() else None
 

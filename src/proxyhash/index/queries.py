@@ -12,7 +12,7 @@ from proxyhash.codes.bits import Packed, Words, binarize, pack, to_words
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
-    from proxyhash.models.hasher import Hasher
+    from proxyhash.models.encoder import Encoder
 
 QueriesLike = NDArray[Any] | str | Path | Sequence[str | Path]
 """Packed codes (Q, bytes), embeddings (Q, bits) as floats, pixels (Q, side, side, 3), or image files."""
@@ -32,8 +32,8 @@ class EncodedQueries:
         return np.ascontiguousarray(to_words(self.codes).T)
 
 
-def encode_queries(given: QueriesLike, bits: int, hasher: "Callable[[], Hasher]") -> EncodedQueries:
-    """Return the codes of queries of any kind; `hasher` is called only for images."""
+def encode_queries(given: QueriesLike, bits: int, encoder: "Callable[[], Encoder]") -> EncodedQueries:
+    """Return the codes of queries of any kind; `encoder` is called only for images."""
     if isinstance(given, np.ndarray) and given.ndim == 2:
         names = [f"query {number}" for number in range(len(given))]
         if given.dtype.kind == "f":
@@ -45,27 +45,27 @@ def encode_queries(given: QueriesLike, bits: int, hasher: "Callable[[], Hasher]"
     names = names or [f"image {number}" for number in range(len(given))]
     if len(given) == 0:
         raise InputError("At least one query is needed.")
-    return _from_embeddings(names, _embed(hasher(), given), bits)
+    return _from_embeddings(names, _embed(encoder(), given), bits)
 
 
 def encode_items(
-    given: QueriesLike, keys: Sequence[str] | None, bits: int, hasher: "Callable[[], Hasher]"
+    given: QueriesLike, keys: Sequence[str] | None, bits: int, encoder: "Callable[[], Encoder]"
 ) -> tuple[Packed, Sequence[str]]:
     """Return packed codes (N, bytes) and keys (N,) of items to add; without keys, files are named by their paths."""
     if keys is None and isinstance(given, np.ndarray):
         raise InputError("Codes need keys, one each, by which they are found again.")
     if isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype.kind != "f":
         return check_codes(given, bits), keys or []
-    encoded = encode_queries(given, bits, hasher)
+    encoded = encode_queries(given, bits, encoder)
     return encoded.codes, encoded.names if keys is None else keys
 
 
-def _embed(hasher: "Hasher", images: QueriesLike) -> NDArray[np.float32]:
+def _embed(encoder: "Encoder", images: QueriesLike) -> NDArray[np.float32]:
     """Return the embeddings of images; one that cannot be read is an error."""
     from proxyhash.data import SkippedItems
 
     problems = SkippedItems()
-    kept, embeddings = hasher.embed(images, on_error="skip", skipped=problems)
+    kept, embeddings = encoder.embed(images, on_error="skip", skipped=problems)
     if len(kept) < len(images):  # type: ignore[arg-type]  # a single path was put into a list before
         raise InputError(f"{next(iter(problems.examples.values()))[0].rstrip('.')}.")
     return embeddings

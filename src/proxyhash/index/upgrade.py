@@ -20,12 +20,12 @@ from proxyhash.utils.locks import try_lock
 
 if TYPE_CHECKING:
     from proxyhash.data import SkippedItems
-    from proxyhash.models.hasher import Hasher
+    from proxyhash.models.encoder import Encoder
 
 
 def upgrade(
     index: LocalIndex,
-    hasher: "Hasher",
+    encoder: "Encoder",
     skipped: "SkippedItems",
     *,
     drop_unreadable: bool = False,
@@ -35,7 +35,7 @@ def upgrade(
     with try_lock(index.folder / UPGRADE_LOCK) as locked:
         if not locked:
             raise InputError(f"Another process is upgrading {index.folder}; wait until it is done, or stop it.")
-        moved = Upgrade(index, hasher, skipped, drop_unreadable, on_progress).run()
+        moved = Upgrade(index, encoder, skipped, drop_unreadable, on_progress).run()
         transactions.recluster_if_grown(index.store, None, index.proxy_codes)
         drop_unused_models(index)
     return moved
@@ -50,7 +50,7 @@ class Upgrade:
     """
 
     index: LocalIndex
-    hasher: "Hasher"
+    encoder: "Encoder"
     skipped: "SkippedItems"
     drop_unreadable: bool = False
     on_progress: Callable[[int, int], None] = lambda *_: None
@@ -59,13 +59,13 @@ class Upgrade:
     def run(self) -> int:
         """Encode and activate; return how many items have new codes."""
         store = self.index.store
-        name = copy_model(self.hasher, self.index.folder)
+        name = copy_model(self.encoder, self.index.folder)
         if name == self.index.model:
             raise InputError("The index was made with this very model; there is nothing to upgrade.")
         self._check_files()
         with store.writing():
             sha256 = config_sha256(model_dir(self.index.folder, name))
-            version = store.start_version(self.hasher.bits, name, sha256)
+            version = store.start_version(self.encoder.bits, name, sha256)
         while True:
             missing = self._missing(version)
             for first in range(0, len(missing), CODES_PER_BLOCK):
@@ -121,8 +121,8 @@ class Upgrade:
         from proxyhash.data import FileImages
 
         images = FileImages(Path(), [str(path) for path in paths])
-        kept, embeddings = self.hasher.embed(images, on_error="skip", skipped=self.skipped)
-        return kept, pack(binarize(embeddings)) if len(kept) else np.zeros((0, (self.hasher.bits + 7) // 8), np.uint8)
+        kept, embeddings = self.encoder.embed(images, on_error="skip", skipped=self.skipped)
+        return kept, pack(binarize(embeddings)) if len(kept) else np.zeros((0, (self.encoder.bits + 7) // 8), np.uint8)
 
     def _activate(self, version: int, generation: int) -> int:
         """Make the new version the active one, inside a transaction; return the number of its codes.

@@ -17,7 +17,8 @@ from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.network import NormalizedBackbone
 from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnx_available
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.runtime import InferenceBackend, TorchBackend, run_inference
+from proxyhash.models.runtime import InferenceBackend, run_inference
+from proxyhash.models.torch_backend import TorchBackend
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.formats import RELEASE, REQUIRES, check_format, dump_json, read_json

@@ -1,31 +1,28 @@
 """Trained networks that encode images, and their folders."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self, overload
+from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from proxyhash.codes.bits import Packed
-from proxyhash.data.images import ArrayImages, FileImages, Images, Indices
-from proxyhash.data.pixel_spec import PixelSpec
-from proxyhash.data.skipped import SkippedItems
+from proxyhash.data.images import Indices
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.card import write_card
+from proxyhash.models.encoder import Encoder, ImagesLike, as_images
 from proxyhash.models.heads import ConcatHeads, Head, Queries, create_head, describe_head
 from proxyhash.models.hub import local_folder
 from proxyhash.models.network import HashNetwork
-from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnx_available
+from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnx_available, is_onnxruntime_available
 from proxyhash.models.onnx_export import export_onnx
 from proxyhash.models.probe import compare_onnx, probe_pixels, write_probe
-from proxyhash.models.runtime import InferenceBackend, TorchBackend, run_inference, run_pixels
+from proxyhash.models.runtime import InferenceBackend
 from proxyhash.models.storage import (
     CONFIG,
     FORMAT,
@@ -35,27 +32,23 @@ from proxyhash.models.storage import (
     WEIGHTS,
     check_files,
     check_replaceable,
-    image_size,
+    read_class_names,
     read_config,
+    read_metadata,
+    read_transform,
     takes_vectors,
+    translate_errors,
 )
+from proxyhash.models.torch_backend import TorchBackend
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.atomic_io import atomic_folder, checksum
-from proxyhash.utils.config import check_table, from_mapping
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 from proxyhash.utils.formats import RELEASE, REQUIRES, dump_json
 from proxyhash.utils.progress import Progress, no_progress
 
-ImagesLike = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
-"""A collection of images, bytes (N, side, side, 3), a file, or several files."""
-
-
-EmbedBatches = Callable[..., Iterator[tuple[Indices, Floats]]]
-"""A function with the signature of `Hasher.embed_batches`."""
-
 
 @dataclass
-class Hasher:
+class Hasher(Encoder):
     """A network nu(x) = tanh(L'q(x) + b) with its transform, class names and proxies.
 
     `proxyhash train` makes one, and `Hasher.load("model")` reads it.
@@ -108,87 +101,18 @@ class Hasher:
         """Return the head, which maps features to embeddings."""
         return self.network.head
 
-    def encode(self, images: ImagesLike, *, progress: Progress = no_progress) -> NDArray[np.uint8]:
+    @property
+    def out_features(self) -> int:
+        """Return the width of the embeddings: the number of bits, unless the head encodes otherwise."""
+        return self.head.out_features
+
+    def encode(self, images: ImagesLike, *, progress: Progress = no_progress) -> Packed:
         """Return packed codes (N, ceil(bits / 8)): the signs of the embeddings, unless the head encodes otherwise."""
         return self.head.encode(self.embed(images, progress=progress))
 
     def encode_queries(self, images: ImagesLike, *, progress: Progress = no_progress) -> Queries:
         """Return what is compared with the codes of a database: codes, or tables of asymmetric distances."""
         return self.head.encode_queries(self.embed(images, progress=progress))
-
-    @overload
-    def embed(self, images: ImagesLike, *, progress: Progress = ...) -> Floats: ...
-
-    @overload
-    def embed(
-        self,
-        images: ImagesLike,
-        *,
-        on_error: Literal["skip"],
-        skipped: SkippedItems | None = ...,
-        progress: Progress = ...,
-    ) -> tuple[Indices, Floats]: ...
-
-    def embed(
-        self,
-        images: ImagesLike,
-        *,
-        on_error: Literal["raise", "skip"] = "raise",
-        skipped: SkippedItems | None = None,
-        progress: Progress = no_progress,
-    ) -> Floats | tuple[Indices, Floats]:
-        """Return the embeddings nu (N, bits) of images.
-
-        Parameters
-        ----------
-        images
-            A collection, bytes (N, side, side, 3), a file, or several files.
-        on_error
-            "raise" for an error at the first image that cannot be read. With "skip", return the indices of the images that
-            could be read (n,), and their embeddings (n, bits).
-        skipped
-            Where unreadable images are counted, with `on_error="skip"`.
-        progress
-            Called with the share of the images that are done.
-        """
-        if on_error == "raise":
-            return self._run(as_images(images), self._backend(), None, progress, self.head.out_features)[1]
-        skipped = SkippedItems() if skipped is None else skipped
-        return self._run(as_images(images), self._backend(), skipped, progress, self.head.out_features)
-
-    @property
-    def pixel_spec(self) -> PixelSpec:
-        """Return which pixels `embed_pixels` takes, and how image files are decoded to them."""
-        return self.transform.pixel_spec
-
-    def embed_pixels(self, pixels: NDArray[Any]) -> Floats:
-        """Return the embeddings nu (N, bits) of images that were decoded before, the same as `embed` gives for their files.
-
-        Parameters
-        ----------
-        pixels
-            Pixels (N, side, side, 3) of the shape and type that `pixel_spec` describes.
-
-        Examples
-        --------
-        >>> from proxyhash.data.transforms import get_transform
-        >>> from proxyhash.models.heads import HashHead, HeadConfig
-        >>> network = HashNetwork(create_backbone("convnet", pretrained=False), HashHead(HeadConfig(256, bits=16))).eval()
-        >>> hasher = Hasher(network, get_transform("small", 16))
-        >>> hasher.pixel_spec
-        PixelSpec(side=16, fit='squash', box=None)
-        >>> hasher.embed_pixels(np.zeros((3, 16, 16, 3), np.uint8)).shape
-        (3, 16)
-        """
-        nothing = np.zeros((0, self.head.out_features), np.float32)
-        return np.concatenate([nothing, *run_pixels(pixels, self._backend(), self.transform)])
-
-    def embed_batches(
-        self, images: ImagesLike, skipped: SkippedItems, *, indices: Indices | None = None, progress: Progress = no_progress
-    ) -> Iterator[tuple[Indices, Floats]]:
-        """Yield indices and embeddings batch by batch, so that results can be stored before all images are done."""
-        found = as_images(images)
-        return run_inference(found, self._backend(), self.transform, indices=indices, skipped=skipped, progress=progress)
 
     def features(self, images: ImagesLike, *, progress: Progress = no_progress) -> Floats:
         """Return the features q(x) (N, in_features)."""
@@ -259,19 +183,14 @@ class Hasher:
         folder = local_folder(model, revision)
         config = read_config(folder)
         check_files(folder, config.get("sha256"))
-        try:
-            names = _read_names(config, folder)
+        with translate_errors(folder):
+            names, metadata = read_class_names(config, folder), read_metadata(config, folder)
             if takes_vectors(config):
-                return _load_vector_hasher(config, folder, names, device)  # type: ignore[return-value]
-            transform, network = _read_transform(config, folder), _read_network(config, folder)
-            metadata = _read_metadata(config, folder)
-        except (OSError, SafetensorError, ValueError, *_WRONG_CONTENT) as error:
-            if isinstance(error, InputError):
-                raise
-            reason = f"{CONFIG} lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:300]
-            raise InputError(f"{folder} is not a model that can be read: {reason}.") from error
+                return _load_vector_hasher(config, folder, device)  # type: ignore[return-value]
+            transform, network = read_transform(config, folder), _read_network(config, folder)
         proxies = ProxySet.load(folder / PROXIES) if PROXIES in config["sha256"] else None
-        onnx = _load_onnx(folder, transform.size, network) if (folder / ONNX).is_file() and is_onnx_available() else None
+        has_onnx = (folder / ONNX).is_file() and is_onnxruntime_available()
+        onnx = _load_onnx(folder, transform.size, network) if has_onnx else None
         return cls(network.to(device).eval(), transform, names, proxies, metadata, onnx, folder)
 
     def _config(self, sums: dict[str, str]) -> dict[str, Any]:
@@ -291,53 +210,11 @@ class Hasher:
         on_cpu = next(self.network.parameters()).device.type == "cpu"
         return self.onnx if on_cpu and self.onnx is not None else TorchBackend(self.network)
 
-    def _run(
-        self, images: Images, backend: InferenceBackend, skipped: SkippedItems | None, progress: Progress, width: int
-    ) -> tuple[Indices, Floats]:
-        batches = list(run_inference(images, backend, self.transform, skipped=skipped, progress=progress))
-        kept, rows = [batch[0] for batch in batches], [batch[1] for batch in batches]
-        return np.concatenate([np.zeros(0, np.int64), *kept]), np.concatenate([np.zeros((0, width), np.float32), *rows])
 
-
-def _load_vector_hasher(config: dict[str, Any], folder: Path, names: tuple[str, ...], device: str) -> Hasher:
+def _load_vector_hasher(config: dict[str, Any], folder: Path, device: str) -> Hasher:
     from proxyhash.models.vector_hasher import VectorHasher  # a subclass of Hasher
 
-    proxies = ProxySet.load(folder / PROXIES) if PROXIES in config["sha256"] else None
-    return VectorHasher.from_config(config, folder, names, proxies, device)
-
-
-def as_images(images: ImagesLike) -> Images:
-    """Return a collection of images."""
-    if isinstance(images, np.ndarray):
-        return ArrayImages(images)
-    if isinstance(images, (str, Path)):
-        images = [images]
-    if isinstance(images, Sequence):
-        if not all(isinstance(path, (str, Path)) for path in images):
-            raise InputError("Images are files, or bytes (N, side, side, 3) in one array, or a collection.")
-        return FileImages(Path(), [str(path) for path in images])
-    return images
-
-
-_WRONG_CONTENT = (KeyError, AttributeError, TypeError, RuntimeError, OverflowError, ZeroDivisionError)
-
-
-def _read_transform(config: dict[str, Any], folder: Path) -> Transform:
-    image_size(config, folder)
-    return from_mapping(Transform, config["transform"], owner=f"{folder / CONFIG}: transform")
-
-
-def _read_names(config: dict[str, Any], folder: Path) -> tuple[str, ...]:
-    names = config["class_names"]
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{folder / CONFIG}: class_names must be a list of names.")
-    return tuple(names)
-
-
-def _read_metadata(config: dict[str, Any], folder: Path) -> dict[str, Any]:
-    metadata = config["metadata"]
-    check_table(f"{folder / CONFIG}: metadata", metadata)
-    return dict(metadata)
+    return VectorHasher.from_config(config, folder, device)
 
 
 def _read_network(config: dict[str, Any], folder: Path) -> HashNetwork:

@@ -31,29 +31,53 @@ class OnnxBackend:
         # Threads that spin while they wait would take the cores from those that decode images.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
-        _check_self_contained(path)
+        # The format is not guessed from the content: the other one would not be checked for references to files.
+        options.add_session_config_entry("session.load_model_format", "ONNX")
+        content = _read(path)
+        _check_self_contained(path, content)
         try:
-            self.session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            self.session: Any = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime has many types of errors, which share no other base
             raise _not_runnable(path, error) from error
+        self.input_name: str = self.session.get_inputs()[0].name
 
     def __call__(self, pixels: Floats) -> Floats:
         """Run the network."""
-        outputs: Floats = self.session.run(None, {"pixels": np.ascontiguousarray(pixels)})[0]
+        outputs: Floats = self.session.run(None, {self.input_name: np.ascontiguousarray(pixels)})[0]
         return outputs
 
 
-def is_onnx_available() -> bool:
-    """Return whether networks can be exported and run by onnxruntime here."""
-    return find_spec("onnxruntime") is not None and find_spec("onnxscript") is not None
-
-
-def _check_self_contained(path: Path) -> None:
-    """Raise if a tensor of the graph, or of a graph inside it, lies in another file."""
-    import onnx  # a dependency of onnxscript
-
+def _read(path: Path) -> bytes:
     try:
-        model = onnx.load(path, load_external_data=False)
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def is_onnxruntime_available() -> bool:
+    """Return whether exported networks can be run here."""
+    return find_spec("onnxruntime") is not None
+
+
+def is_onnx_available() -> bool:
+    """Return whether networks can be exported and run here."""
+    return is_onnxruntime_available() and find_spec("onnxscript") is not None
+
+
+def _check_self_contained(path: Path, content: bytes) -> None:
+    """Raise if a tensor of the graph, or of a graph inside it, lies in another file.
+
+    Such a tensor has an entry with the key "location", and protobuf stores a text as it is. A file without these bytes
+    refers to no other file, which spares most files the import of onnx and a second parse.
+    """
+    if b"location" not in content:
+        return
+    try:
+        import onnx
+    except ImportError:
+        raise InputError(f"Checking {path} needs onnx; run pip install onnx, or save the model again.") from None
+    try:
+        model = onnx.load_model_from_string(content)
     except Exception as error:  # protobuf's errors share no other base
         raise _not_runnable(path, error) from error
     if any(tensor.data_location or tensor.external_data for tensor in _tensors(model)):

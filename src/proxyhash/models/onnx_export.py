@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from proxyhash.models.onnx_backend import Floats, OnnxBackend
-from proxyhash.models.runtime import TorchBackend
+from proxyhash.models.torch_backend import TorchBackend
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 

@@ -7,7 +7,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnx_available
+from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnxruntime_available
 from proxyhash.models.storage import ONNX, PROBE, check_files, image_size, read_config
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.formats import RELEASE, REQUIRES, check_format
@@ -59,7 +59,7 @@ def check_onnx(folder: Path, network: Callable[[Floats], Floats] | None = None) 
     """
     config = read_config(folder)
     check_files(folder, config["sha256"])
-    if (folder / ONNX).is_file() and is_onnx_available():
+    if (folder / ONNX).is_file() and is_onnxruntime_available():
         compare_onnx(folder, OnnxBackend(folder / ONNX), image_size(config, folder), network)
 
 

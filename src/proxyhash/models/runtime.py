@@ -1,12 +1,10 @@
-"""Inference with torch, and the loop over images that all backends share."""
+"""The loop over images that all backends share; this module does not need torch."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from proxyhash.data.images import Images, Indices
 from proxyhash.data.loader import load_batches
@@ -25,21 +23,6 @@ class InferenceBackend(Protocol):
     def __call__(self, pixels: Floats) -> Floats:
         """Run the network."""
         ...
-
-
-class TorchBackend:
-    """Run a network with torch, on the device it is on."""
-
-    def __init__(self, network: nn.Module) -> None:
-        self.network = network.eval()
-        self.device = next(network.parameters()).device
-
-    def __call__(self, pixels: Floats) -> Floats:
-        """Run the network without a graph; convolutions like their channels last in memory."""
-        inputs = torch.from_numpy(pixels).to(self.device, memory_format=torch.channels_last)
-        with torch.inference_mode():
-            outputs: Floats = self.network(inputs).float().cpu().numpy()
-            return outputs
 
 
 def run_inference(
@@ -63,7 +46,7 @@ def run_inference(
     for asked, batch in zip(batches, load_batches(images, batches, transform, skipped=skipped), strict=True):
         done += len(asked)
         if len(batch.indices):
-            yield batch.indices, backend(batch.images.contiguous().numpy())
+            yield batch.indices, backend(np.ascontiguousarray(batch.images))
         progress(work, done / len(wanted))
 
 
@@ -81,4 +64,4 @@ def run_pixels(pixels: NDArray[Any], backend: InferenceBackend, transform: Trans
         raise InputError(f"The model takes pixels of the type {wanted}, not {pixels.dtype} {pixels.shape}.")
     for first in range(0, len(pixels), BATCH_SIZE):
         batch = transform.preprocess_pixels(pixels[first : first + BATCH_SIZE])
-        yield backend(batch.contiguous().numpy())
+        yield backend(np.ascontiguousarray(batch))

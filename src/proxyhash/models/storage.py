@@ -3,11 +3,16 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
+from proxyhash.data.transforms import Transform
 from proxyhash.utils.atomic_io import checksum
+from proxyhash.utils.config import check_table, from_mapping
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.formats import REQUIRES, check_format, read_json
 from proxyhash.utils.legacy_names import (
@@ -31,6 +36,7 @@ LISTED = (WEIGHTS, PROXIES, ONNX, PROBE)  # files with a checksum in config.json
 FILES = {CONFIG, *LISTED, CALIBRATION, METRICS, CARD, METRICS_FILE}
 MAX_IMAGE_SIZE = 4096  # a batch of larger images would not fit into memory
 
+_WRONG_CONTENT = (KeyError, AttributeError, TypeError, RuntimeError, OverflowError, ZeroDivisionError)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -91,6 +97,38 @@ def image_size(config: dict[str, Any], folder: Path) -> int:
     return found
 
 
+def read_transform(config: dict[str, Any], folder: Path) -> Transform:
+    """Return the transform of a configuration."""
+    image_size(config, folder)
+    return from_mapping(Transform, config["transform"], owner=f"{folder / CONFIG}: transform")
+
+
+def read_class_names(config: dict[str, Any], folder: Path) -> tuple[str, ...]:
+    """Return the names of the classes or tags of a configuration."""
+    names = config["class_names"]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{folder / CONFIG}: class_names must be a list of names.")
+    return tuple(names)
+
+
+def read_metadata(config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the metadata of a configuration."""
+    metadata = config["metadata"]
+    check_table(f"{folder / CONFIG}: metadata", metadata)
+    return dict(metadata)
+
+
+@contextmanager
+def translate_errors(folder: Path) -> Iterator[None]:
+    """Raise an InputError for whatever wrong content of a model's files leads to."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, SafetensorError, ValueError, *_WRONG_CONTENT) as error:
+        raise _unreadable(folder, error) from error
+
+
 def fingerprint(folder: Path) -> str:
     """Return 16 hexadecimal digits of the network, its weights and its input: all that decides the codes."""
     try:
@@ -143,5 +181,5 @@ def _listed(folder: Path, sums: object) -> dict[str, str]:
 
 
 def _unreadable(folder: Path, error: Exception) -> InputError:
-    reason = f"{CONFIG} lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:200]
+    reason = f"{CONFIG} lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:300]
     return InputError(f"{folder} is not a model that can be read: {reason}.")

@@ -18,9 +18,8 @@ from proxyhash.models.hasher import Hasher, check_tensors
 from proxyhash.models.heads import Head, Queries, create_head, describe_head
 from proxyhash.models.heads.linear import LinearHead
 from proxyhash.models.network import HashNetwork
-from proxyhash.models.storage import CONFIG, VECTOR_FORMAT, WEIGHTS
+from proxyhash.models.storage import CONFIG, PROXIES, VECTOR_FORMAT, WEIGHTS, read_class_names, read_metadata
 from proxyhash.proxies import ProxySet
-from proxyhash.utils.config import check_table
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.formats import RELEASE, REQUIRES
 from proxyhash.utils.parallel import available_threads, ordered_map, single_threaded_blas
@@ -154,12 +153,10 @@ class VectorHasher(Hasher):
         }
 
     @classmethod
-    def from_config(
-        cls, config: dict[str, Any], folder: Path, names: tuple[str, ...], proxies: ProxySet | None, device: str
-    ) -> Self:
+    def from_config(cls, config: dict[str, Any], folder: Path, device: str) -> Self:
         """Return the model of a folder, whose files were checked."""
-        metadata, normalize = config["metadata"], config["normalize"]
-        check_table(f"{folder / CONFIG}: metadata", metadata)
+        names, metadata, normalize = read_class_names(config, folder), read_metadata(config, folder), config["normalize"]
+        proxies = ProxySet.load(folder / PROXIES) if PROXIES in config["sha256"] else None
         if not isinstance(normalize, bool):
             raise InputError(f"{folder / CONFIG}: normalize must be true or false.")
         weights = load_file(folder / WEIGHTS)
@@ -170,7 +167,7 @@ class VectorHasher(Hasher):
             raise InputError(f"{folder / WEIGHTS} does not hold the head that {CONFIG} describes.")
         check_tensors(weights, network.state_dict(), folder / WEIGHTS)
         network.to_empty(device="cpu").load_state_dict(weights)
-        return cls(network.to(device).eval(), None, names, proxies, dict(metadata), None, folder)
+        return cls(network.to(device).eval(), None, names, proxies, metadata, None, folder)
 
 
 def _encode_linear(rows: VectorRows, weight: Floats, bias: Floats) -> Iterator[Packed]:

@@ -13,8 +13,9 @@ from proxyhash.index.folder_sync import add_folder
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.model_calibration import calibrate_model
 from proxyhash.index.upgrade import upgrade
+from proxyhash.models.encoder import EmbedBatches
 from proxyhash.models.feature_cache import cached_features
-from proxyhash.models.hasher import EmbedBatches, Hasher
+from proxyhash.models.hasher import Hasher
 from proxyhash.models.storage import fingerprint as model_fingerprint
 from proxyhash.quickstart.config import OutputPaths, QuickstartConfig
 from proxyhash.quickstart.embedding import CachedEmbedder

@@ -16,6 +16,7 @@ from proxyhash.serve.batching import Batcher
 from proxyhash.serve.errors import BusyError
 from proxyhash.serve.workers.decoder import PixelJob
 from proxyhash.serve.workers.decoder_pool import DecoderPool
+from proxyhash.utils.errors import MissingPackageError
 
 Embedding = NDArray[np.float32]
 
@@ -61,7 +62,7 @@ class ImageEncoder:
 
     def _pixel_spec(self) -> PixelSpec:
         check_can_encode(self._index)
-        return self._index.hasher.pixel_spec
+        return self._index.encoder.pixel_spec
 
     def _embed(self, images: Sequence[DecodedImage]) -> list[Embedding | Exception]:
         spec = self._pixel_spec()
@@ -69,7 +70,7 @@ class ImageEncoder:
         results: list[Embedding | Exception]
         results = [BusyError("The index has just moved to another model; try again.") for _ in images]
         if current:
-            embeddings = self._index.hasher.embed_pixels(np.stack([images[number].pixels for number in current]))
+            embeddings = self._index.encoder.embed_pixels(np.stack([images[number].pixels for number in current]))
             for number, row in zip(current, embeddings, strict=True):
                 results[number] = row
         return results
@@ -77,7 +78,13 @@ class ImageEncoder:
 
 def can_encode(index: Index) -> bool:
     """Return whether images can be encoded for an index here."""
-    return index.model is not None and find_spec("torch") is not None
+    if index.model is None or find_spec("torch") is not None:
+        return index.model is not None
+    try:
+        index.encoder  # noqa: B018  it is kept
+    except MissingPackageError:
+        return False
+    return True
 
 
 def check_can_encode(index: Index) -> None:

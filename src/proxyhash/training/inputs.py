@@ -61,12 +61,12 @@ class ImageSource:
         draws = draw_augment_params(len(self.images), self.seed, epoch)
         transform = self.transform.resized(self.optim.resize_factor(epoch))
         for batch in load_batches(self.images, batches, transform, augment_params=draws):
-            yield batch.images
+            yield torch.from_numpy(batch.images)
 
     def eval_batches(self, batches: Sequence[Indices]) -> Iterator[Tensor]:
         """Yield images without augmentation."""
         for batch in load_batches(self.images, batches, self.transform):
-            yield batch.images
+            yield torch.from_numpy(batch.images)
 
 
 def resolve_transform(

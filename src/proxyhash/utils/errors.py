@@ -19,6 +19,14 @@ class DamagedError(InputError):
     """
 
 
+class MissingPackageError(InputError):
+    """A package that is not installed; the message says how to install it.
+
+    >>> isinstance(MissingPackageError("This needs torch; run pip install 'proxyhash[train]'."), InputError)
+    True
+    """
+
+
 class KeyNotFoundError(InputError):
     """A key that no item of an index has; the message names it.
 

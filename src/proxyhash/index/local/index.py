@@ -19,12 +19,23 @@ from proxyhash.index.local.filters import FilterCache
 from proxyhash.index.local.items import Item, Labels
 from proxyhash.index.local.snapshots import Snapshot, SnapshotCache, add_codes
 from proxyhash.index.local.store import Store
-from proxyhash.index.model_store import MODELS_DIR, check_model, copy_model, load_hasher, model_dir, proxy_codes
+from proxyhash.index.model_store import (
+    MODELS_DIR,
+    check_model,
+    copy_model,
+    import_hasher,
+    load_encoder,
+    load_hasher,
+    model_dir,
+    proxy_codes,
+)
 from proxyhash.index.queries import EncodedQueries, QueriesLike, encode_items, encode_queries
 from proxyhash.index.results import AddResult, IndexInfo, Matches, build_matches
+from proxyhash.models.encoder import Encoder
 from proxyhash.models.storage import CALIBRATION, config_sha256, fingerprint
 from proxyhash.utils.atomic_io import make_folder
 from proxyhash.utils.errors import IndexChangedError, InputError
+from proxyhash.utils.jit import cold_start
 from proxyhash.utils.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -36,27 +47,28 @@ UPGRADE_LOCK = "upgrade.lock"  # held by the process that upgrades the index
 _ATTEMPTS = 3  # of a search, before it keeps others of this process from writing; and of a write
 
 Result = TypeVar("Result")
+Model = TypeVar("Model", bound=Encoder)
 
 
 class LocalIndex(Index):
     """An index in a folder of this machine. Several processes may have it open; one writes at a time."""
 
-    def __init__(self, folder: Path, store: Store, hasher: "Hasher | None" = None, *, item_cache_size: int = 0) -> None:
+    def __init__(self, folder: Path, store: Store, encoder: "Encoder | None" = None, *, item_cache_size: int = 0) -> None:
         self.folder = folder
         self.store = store
         self.snapshots = SnapshotCache(store)
         self.filters = FilterCache(store, self.snapshots)
         self.item_cache = items.ItemCache(store, item_cache_size)
         self._inverted_lists = InvertedLists()
-        self._hasher = hasher
-        self._hasher_of: str | None = self.model if hasher is not None else None
+        self._encoder = encoder
+        self._encoder_of: str | None = self.model if encoder is not None else None
 
     @classmethod
     def open_folder(
         cls,
         folder: Path,
         *,
-        model: "str | Path | Hasher | None" = None,
+        model: "str | Path | Encoder | None" = None,
         bits: int | None = None,
         item_cache_size: int = 0,
         progress: Progress = no_progress,
@@ -75,38 +87,38 @@ class LocalIndex(Index):
         return cls._create(folder, model, bits)
 
     @classmethod
-    def _create(cls, folder: Path, model: "str | Path | Hasher | None", bits: int | None) -> "LocalIndex":
-        hasher = None if model is None else load_hasher(model)
-        bits = code_length(hasher, bits)
+    def _create(cls, folder: Path, model: "str | Path | Encoder | None", bits: int | None) -> "LocalIndex":
+        encoder = None if model is None else load_encoder(model)
+        bits = code_length(encoder, bits)
         if folder.is_dir() and any(not _is_own_file(child.name) for child in folder.iterdir()):
             raise InputError(f"{folder} holds other things than an index; choose another folder.")
         try:
             make_folder(folder)
         except OSError as error:
             raise InputError(f"Cannot make {folder}: {error.strerror}.") from error
-        name = None if hasher is None else copy_model(hasher, folder)
+        name = None if encoder is None else copy_model(encoder, folder)
         sha256 = None if name is None else config_sha256(model_dir(folder, name))
         if _is_unfinished(folder / FILE):  # release 0.1 left such files when the disk was full
             (folder / FILE).unlink()
-        created = cls(folder, Store.create(folder / FILE, bits, name, sha256), hasher)
+        created = cls(folder, Store.create(folder / FILE, bits, name, sha256), encoder)
         if (created.model, created.bits) != (name, bits):
             raise InputError(
                 f"Another process has just created {folder} for another model or code length; choose another folder."
             )
         return created
 
-    def _check(self, model: "str | Path | Hasher | None", bits: int | None) -> None:
+    def _check(self, model: "str | Path | Encoder | None", bits: int | None) -> None:
         if bits is not None and bits != self.bits:
             raise InputError(f"{self.folder} is an index of {self.bits} bits, not {bits}.")
         if model is None:
             return
-        hasher = load_hasher(model)
-        folder = hasher.folder
+        encoder = load_encoder(model)
+        folder = encoder.folder
         if folder is None or fingerprint(folder) != self.model:
             advice = "leave --model out, or run: proxyhash index upgrade"
             raise InputError(f"{self.folder} was made with another model, whose codes cannot be compared; {advice}.")
-        copy_model(hasher, self.folder)
-        self._hasher, self._hasher_of = hasher, self.model
+        copy_model(encoder, self.folder)
+        self._encoder, self._encoder_of = encoder, self.model
 
     @property
     def bits(self) -> int:
@@ -119,18 +131,29 @@ class LocalIndex(Index):
         return self.store.active_info().model
 
     @property
+    def encoder(self) -> Encoder:
+        """Return the model for encoding, from the copy in the index."""
+        return self._load(Encoder, load_encoder)  # type: ignore[type-abstract]
+
+    @property
     def hasher(self) -> "Hasher":
-        """Return the model, from the copy in the index."""
+        """Return the model as a torch network, from the copy in the index."""
+        return self._load(import_hasher(), load_hasher)
+
+    def _load(self, kind: type[Model], load: Callable[[Path], Model]) -> Model:
+        """Return the model if it is loaded as this kind, or load it."""
         while True:
             info = self.store.active_info()
             if info.model is None:
                 raise InputError(f"{self.folder} holds codes from elsewhere and has no model, so search it with codes.")
-            if self._hasher is not None and self._hasher_of == info.model:
-                return self._hasher
+            if isinstance(self._encoder, kind) and self._encoder_of == info.model:
+                return self._encoder
             folder = model_dir(self.folder, info.model)
             try:
                 check_model(folder, info)
-                self._hasher, self._hasher_of = load_hasher(folder), info.model
+                model = load(folder)
+                self._encoder, self._encoder_of = model, info.model
+                return model  # noqa: TRY300
             except InputError:
                 if self.model == info.model:
                     raise
@@ -163,7 +186,7 @@ class LocalIndex(Index):
 
         def write() -> tuple[int, int]:
             codes_id = self.store.codes_id
-            codes, names = encode_items(items, keys, self.bits, lambda: self.hasher)
+            codes, names = encode_items(items, keys, self.bits, lambda: self.encoder)
             return len(codes), self._add_batch(transactions.ItemBatch(codes_id, codes, names, labels))
 
         count, replaced = self._repeat_if_replaced(write)
@@ -203,6 +226,8 @@ class LocalIndex(Index):
         Codes are compared outside of a transaction, so that threads do not wait for each other. If the index changed
         meanwhile, they are compared again, the last time inside.
         """
+        if params.nprobe is not None:
+            cold_start.end()  # clusters are needed
         for attempt in range(_ATTEMPTS + 1):
             encoded, snapshot = self._encode(queries)
             check_rerank(params, has_embeddings=encoded.embeddings is not None)
@@ -230,7 +255,7 @@ class LocalIndex(Index):
         while True:
             snapshot = self.snapshots.latest()
             try:
-                encoded = encode_queries(queries, snapshot.bits, lambda: self.hasher)
+                encoded = encode_queries(queries, snapshot.bits, lambda: self.encoder)
             except InputError:
                 if self.store.codes_id == snapshot.codes_id:
                     raise

@@ -15,10 +15,12 @@ from proxyhash.index.hits import Hits, merge_hits
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.blocks import BlockInfo, cluster_sizes, concat_blocks, list_blocks, read_blocks
 from proxyhash.index.local.store import Store
+from proxyhash.utils.jit import cold_start
 
 MAX_DELTA = (
     65_536  # codes that may be added or removed before the main segment is rebuilt; or an eighth of it, if that is more
 )
+MAX_COLD_CODES = 1 << 18  # codes that numpy compares with a query in some milliseconds
 
 SomeSegment = TypeVar("SomeSegment", bound=Segment)
 
@@ -36,6 +38,7 @@ class Snapshot:
     generation: int = 0
     times_opened: int = 0  # of the store, when the snapshot was taken
     blocks: dict[int, BlockInfo] = field(default_factory=dict)
+    is_cold: bool = False  # clustered codes are in a flat segment, which needs no compiled functions
 
     def __len__(self) -> int:
         """Return the number of codes."""
@@ -94,6 +97,8 @@ class SnapshotCache:
         with self._store.reading():
             if self._snapshot is not None and self._snapshot.times_opened != self._store.times_opened:
                 self._snapshot = None  # the file was replaced by another one
+            if self._snapshot is not None and self._snapshot.is_cold and cold_start.is_over:
+                self._snapshot = None
             if self._snapshot is None or not self.is_latest(self._snapshot):
                 meta = self._store.meta()
                 self._snapshot = self._next(self._snapshot, meta.active_version, meta.generation)
@@ -140,8 +145,10 @@ def load_snapshot(store: Store, version: int, now: dict[int, BlockInfo], generat
 
     below = 1 + max((block.max_id for block in now.values()), default=0)
     main: FlatSegment | ClusteredSegment
-    if centroids is None:
-        main = build_flat_segment(parts, sum(block.size for block in now.values()), feed, below)
+    count = sum(block.size for block in now.values())
+    is_cold = centroids is not None and count <= MAX_COLD_CODES and not cold_start.is_over
+    if centroids is None or is_cold:
+        main = build_flat_segment(parts, count, feed, below)
     else:
         c = np.ascontiguousarray(to_words(centroids).T)
         main = build_clustered_segment(c, cluster_sizes(store, version, len(c)), feed, below)
@@ -149,7 +156,7 @@ def load_snapshot(store: Store, version: int, now: dict[int, BlockInfo], generat
     _trim_memory()
     delta = build_flat_segment(parts, 0, lambda _: None)
     times_opened = store.times_opened
-    return Snapshot(version, info.clustered_at, info.bits, main, delta, info.model, generation, times_opened, now)
+    return Snapshot(version, info.clustered_at, info.bits, main, delta, info.model, generation, times_opened, now, is_cold)
 
 
 def _trim_memory() -> None:

@@ -26,9 +26,10 @@ from proxyhash.index.milvus.rows import (
     unquote_key,
 )
 from proxyhash.index.milvus.search import CollectionSearch, add_codes, make_matches, rerank
-from proxyhash.index.model_store import copy_model, load_hasher, model_dir
+from proxyhash.index.model_store import copy_model, import_hasher, load_encoder, load_hasher, model_dir
 from proxyhash.index.queries import QueriesLike, encode_items, encode_queries
 from proxyhash.index.results import AddResult, IndexInfo, Match, Matches
+from proxyhash.models.encoder import Encoder
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import MILVUS_ITEM_ID
 from proxyhash.utils.paths import cache_root
@@ -49,32 +50,32 @@ class MilvusIndex(Index):
     that encodes, which keeps a copy in its cache folder.
     """
 
-    def __init__(self, location: Location, client: Any, meta: CollectionMeta, hasher: "Hasher | None" = None) -> None:
+    def __init__(self, location: Location, client: Any, meta: CollectionMeta, encoder: Encoder | None = None) -> None:
         self.location, self.client, self.meta = location, client, meta
-        self._hasher = hasher
+        self._encoder = encoder
         self._item_ids = ItemIdGenerator()
         self._requests = CollectionSearch(client, location)
 
     @classmethod
     def open_address(
-        cls, address: str, *, model: "str | Path | Hasher | None" = None, bits: int | None = None
+        cls, address: str, *, model: str | Path | Encoder | None = None, bits: int | None = None
     ) -> "MilvusIndex":
         """Open the index at an address, or create one there; see `Index.open`."""
         location = parse_location(address)
-        hasher = None if model is None else load_hasher(model)
-        name = None if hasher is None else copy_model(hasher, cache_root())
+        encoder = None if model is None else load_encoder(model)
+        name = None if encoder is None else copy_model(encoder, cache_root())
         client = collection.connect(location)
         try:
             meta = collection.read_meta(client, location)
             if meta is None:
-                meta = _new_meta(location, hasher, name, bits)
+                meta = _new_meta(location, encoder, name, bits)
                 collection.create(client, location, meta)
-            _check(location, meta, hasher, name, bits)
+            _check(location, meta, encoder, name, bits)
             collection.load(client, location)
         except BaseException:
             client.close()
             raise
-        return cls(location, client, meta, hasher)
+        return cls(location, client, meta, encoder)
 
     @property
     def bits(self) -> int:
@@ -87,18 +88,26 @@ class MilvusIndex(Index):
         return self.meta.model
 
     @property
+    def encoder(self) -> Encoder:
+        """Return the model for encoding, from the copy on this machine."""
+        if self._encoder is None:
+            self._encoder = load_encoder(self._model_folder())
+        return self._encoder
+
+    @property
     def hasher(self) -> "Hasher":
-        """Return the model, from the copy on this machine."""
+        """Return the model as a torch network, from the copy on this machine."""
+        if not isinstance(self._encoder, import_hasher()):
+            self._encoder = load_hasher(self._model_folder())
+        return self._encoder
+
+    def _model_folder(self) -> Path:
         if self.model is None:
             raise InputError(f"{self.location} holds codes from elsewhere and has no model, so search it with codes.")
-        if self._hasher is None:
-            folder = model_dir(cache_root(), self.model)
-            if not folder.is_dir():
-                raise InputError(
-                    f"{self.location} has codes of model {self.model}, which is not on this machine; give --model."
-                )
-            self._hasher = load_hasher(folder)
-        return self._hasher
+        folder = model_dir(cache_root(), self.model)
+        if not folder.is_dir():
+            raise InputError(f"{self.location} has codes of model {self.model}, which is not on this machine; give --model.")
+        return folder
 
     @property
     def calibration(self) -> Calibration | None:
@@ -121,7 +130,7 @@ class MilvusIndex(Index):
         the difference in size, so it is an estimate while others write.
         """
         start = time.monotonic()
-        codes, names = encode_items(items, keys, self.bits, lambda: self.hasher)
+        codes, names = encode_items(items, keys, self.bits, lambda: self.encoder)
         check_keys(names, len(codes))
         check_labels(labels, len(codes))
         replaced = self.store(codes, names, labels)
@@ -147,7 +156,7 @@ class MilvusIndex(Index):
         """Return the matches of each query. Of items tied at the k-th distance, Milvus chooses."""
         if params.nprobe is not None:
             raise InputError("An index on Milvus is searched exactly; leave nprobe out.")
-        encoded = encode_queries(queries, self.bits, lambda: self.hasher)
+        encoded = encode_queries(queries, self.bits, lambda: self.encoder)
         check_rerank(params, has_embeddings=encoded.embeddings is not None)
         radius = self.bits if params.radius is None else min(params.radius, self.bits)
         rows = self._find(encoded.codes, radius, params)
@@ -267,16 +276,16 @@ class MilvusIndex(Index):
         return found[key]
 
 
-def _new_meta(location: Location, hasher: "Hasher | None", name: str | None, bits: int | None) -> CollectionMeta:
-    if hasher is None and bits is None:
+def _new_meta(location: Location, encoder: Encoder | None, name: str | None, bits: int | None) -> CollectionMeta:
+    if encoder is None and bits is None:
         raise InputError(f"There is no index at {location}; to make one, say which model or how many bits it is for.")
-    return CollectionMeta(code_length(hasher, bits), name)
+    return CollectionMeta(code_length(encoder, bits), name)
 
 
-def _check(location: Location, meta: CollectionMeta, hasher: "Hasher | None", name: str | None, bits: int | None) -> None:
+def _check(location: Location, meta: CollectionMeta, encoder: Encoder | None, name: str | None, bits: int | None) -> None:
     if bits is not None and bits != meta.bits:
         raise InputError(f"{location} is an index of {meta.bits} bits, not {bits}.")
-    if hasher is not None and name != meta.model:
+    if encoder is not None and name != meta.model:
         raise InputError(f"{location} was made with another model, whose codes cannot be compared; leave --model out.")
 
 

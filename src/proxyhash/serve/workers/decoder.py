@@ -18,6 +18,7 @@ from proxyhash.data.decoding import UnreadableImageError, decode_image
 from proxyhash.data.pixel_spec import PixelSpec
 from proxyhash.serve.workers.channel import Channel
 from proxyhash.serve.workers.process import report_ready
+from proxyhash.utils.jit import cold_start
 
 NAME = "The image"
 _OUT_OF_MEMORY = f"{NAME} takes too much memory to decode."
@@ -74,6 +75,7 @@ def read_array(job: Job, data: memoryview) -> NDArray[Any]:
 
 def compile_kernels() -> None:
     """Compile what jobs need, or load it from the cache."""
+    cold_start.end()
     file = _encode(Image.new("RGB", (16, 16)), "PNG")
     decode(PixelJob(PixelSpec(8, box=CropBox(0, 0, 1, 1, flipped=False))), file, max_pixels=256)
 

@@ -23,6 +23,7 @@ from proxyhash.index.results import Match, Matches
 from proxyhash.serve.workers.channel import Channel, Failure
 from proxyhash.serve.workers.process import report_ready
 from proxyhash.utils.errors import DamagedError, InputError
+from proxyhash.utils.jit import cold_start
 from proxyhash.utils.parallel import available_threads
 
 
@@ -162,6 +163,7 @@ def _open_index(location: str, item_cache_size: int) -> Index:
 
 def _warm_up(index: Index) -> None:
     """Read all codes, and compile the kernels for few and many queries: it may take longer than a batch may take."""
+    cold_start.end()
     for queries in (2, 64 * available_threads()):
         codes = np.zeros((queries, (index.bits + 7) // 8), np.uint8)
         index.search(codes, 1, with_codes=True)
