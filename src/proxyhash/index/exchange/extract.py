@@ -72,7 +72,8 @@ def read_usearch(path: Path, folder: Path) -> int:
     from usearch.index import Index
 
     limit_memory(path.stat().st_size)
-    if Index.metadata(str(path))["kind_scalar"].name != "B1":
+    metadata = Index.metadata(str(path))
+    if metadata is None or metadata["kind_scalar"].name != "B1":
         raise RefusedError("holds vectors that are not binary (b1); only codes are imported.")
     index = Index.restore(str(path), view=True)
     if index is None or index.multi:
