@@ -72,6 +72,24 @@ def test_codes_are_imported_and_their_duplicates_listed(capsys: pytest.CaptureFi
     assert run(capsys, "index", "duplicates", tmp_path / "i").splitlines() == ["2: k3, k7", "1 sets, 2 items."]
 
 
+@pytest.mark.parametrize("format", ["faiss", "usearch", "parquet", "npz"])
+def test_exported_index_is_imported_with_its_model(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, photos: Path, model: Path, other_model: Path, format: str
+) -> None:
+    run(capsys, "index", "add", photos, "--model", model, "--index", tmp_path / "i")
+    out = run(capsys, "index", "export", tmp_path / "i", tmp_path / "codes", "--format", format)
+    assert out == f"{tmp_path / 'codes'} holds the 12 items of {tmp_path / 'i'}, 32 bits each.\n"
+    result = json.loads(run(capsys, "index", "export", tmp_path / "i", tmp_path / "codes", "--format", format, "--json"))
+    assert result == {"items": 12, "bits": 32, "path": str(tmp_path / "codes")}
+    arguments = ("index", "import", tmp_path / "codes", "--format", format, "--index", tmp_path / "again", "--model")
+    assert "codes of another model than the index" in fail(capsys, *arguments, other_model)
+    assert not (tmp_path / "again").exists()
+    assert "12 added, 0 replaced" in run(capsys, *arguments, model)
+    query = photos / "dogs" / "9.png"
+    found = [run(capsys, "search", tmp_path / name, query, "-k", 12) for name in ("i", "again")]
+    assert found[0] == found[1]
+
+
 def test_a_damaged_index_has_exit_code_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     from proxyhash.index.local.index import LocalIndex
 

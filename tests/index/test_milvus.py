@@ -382,3 +382,19 @@ def test_missing_server_or_client_is_a_clear_error(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "pymilvus", None)
     with pytest.raises(InputError, match=r"pip install 'proxyhash\[milvus\]'\.$"):
         Index.open("milvus://127.0.0.1:9/photos", bits=8)
+
+
+def test_collection_is_exported_and_imported(file: str, index: MilvusIndex, tmp_path: Path) -> None:
+    keys = ["a\nb", "Käse/π.jpg", *make_keys(5000)]
+    index.add(clustered_codes(5002, 4, 0), keys, [("cat", "tame"), None, *["dog"] * 5000])
+    for format in ("faiss", "parquet"):
+        assert index.export_file(tmp_path / f"out.{format}") == 5002
+        with Index.open(tmp_path / format, bits=32) as local:
+            assert local.import_file(tmp_path / f"out.{format}").added == 5002
+            assert {item.key: item.labels for item in local.list_items(limit=6000)} == {
+                item.key: item.labels for item in index.list_items(limit=6000)
+            }
+            assert all((local.code(key) == index.code(key)).all() for key in keys[:20])
+    with Index.open(f"{file}/{unique_name()}", bits=32) as other:
+        assert other.import_file(tmp_path / "out.faiss").added == 5002
+        assert other.item("a\nb").labels == ("cat", "tame")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.table import Table
 
-from proxyhash.cli.index import open_index
+from proxyhash.cli.index.opening import open_index
 from proxyhash.cli.output import SafeConsole, cell
 from proxyhash.cli.parameters import Int, Json
 from proxyhash.utils.errors import InputError

@@ -27,12 +27,17 @@ _END_SIZE = 22  # bytes of the last record of a zip file, which counts the membe
 
 @dataclass(frozen=True, eq=False)
 class CodeFile:
-    """Packed `codes` (N, bytes) of `bits` bits; `labels`, (N,) or (N, tags), and `keys` (N,) are None if absent."""
+    """Packed `codes` (N, bytes) of `bits` bits; `labels`, (N,) or (N, tags), and `keys` (N,) are None if absent.
+
+    So are the names of tags (tags,), and the fingerprint of the `model`.
+    """
 
     codes: Packed
     bits: int
     labels: NDArray[Any] | None = None
     keys: list[str] | None = None
+    label_names: list[str] | None = None
+    model: str | None = None
 
 
 def read_code_file(path: str | Path, required: Sequence[str] = ("codes",)) -> CodeFile:
@@ -72,7 +77,7 @@ def read_code_file(path: str | Path, required: Sequence[str] = ("codes",)) -> Co
         if name not in arrays:
             raise InputError(f"{path} has no array {name!r}; it holds {', '.join(sorted(arrays)) or 'none'}.")
     codes, labels, keys = arrays["codes"], arrays.get("labels"), arrays.get("keys")
-    if any(array is not None and array.dtype == object for array in (codes, labels, keys)):
+    if any(array is not None and array.dtype == object for array in (codes, labels, keys, arrays.get("label_names"))):
         raise InputError(f"{path} holds Python objects, which are not read; save plain arrays.")
     if codes.ndim != 2 or not codes.shape[1]:
         raise InputError(f"{path}: codes must be a matrix (items, bits or bytes), not of shape {codes.shape}.")
@@ -86,7 +91,17 @@ def read_code_file(path: str | Path, required: Sequence[str] = ("codes",)) -> Co
     for name, array in (("labels", labels), ("keys", keys)):
         if array is not None and (not array.ndim or len(array) != len(codes)):
             raise InputError(f"{path}: {name} must have one row for each of the {len(codes):,} codes, not {array.shape}.")
-    return CodeFile(packed_codes, bits, labels, None if keys is None else [str(key) for key in keys])
+    names, model = arrays.get("label_names"), arrays.get("model")
+    if names is not None and (labels is None or labels.ndim != 2 or names.shape != labels.shape[1:]):
+        raise InputError(f"{path}: label_names must have one name for each column of labels.")
+    return CodeFile(
+        packed_codes,
+        bits,
+        labels,
+        None if keys is None else [str(key) for key in keys],
+        None if names is None else [str(name) for name in names],
+        None if model is None or model.ndim or model.dtype.kind != "U" else str(model),
+    )
 
 
 def _read_bits(array: NDArray[Any], width: int, path: str | Path) -> int:
@@ -99,10 +114,21 @@ def _read_bits(array: NDArray[Any], width: int, path: str | Path) -> int:
     return bits
 
 
-def write_code_file(path: Path, codes: Packed, bits: int, keys: Sequence[str]) -> None:
-    """Write packed codes and their keys to an .npz file, with its format and a checksum."""
+def write_code_file(
+    path: Path,
+    codes: Packed,
+    bits: int,
+    keys: Sequence[str],
+    *,
+    labels: NDArray[Any] | None = None,
+    label_names: NDArray[Any] | None = None,
+    model: str | None = None,
+) -> None:
+    """Write packed codes and their keys to an .npz file, with its format and a checksum; see `CodeFile`."""
     header = np.array(json.dumps({"format": FORMAT, REQUIRES: RELEASE}))
     arrays = {"codes": codes, "keys": np.array(keys, np.str_), "bits": np.int64(bits), HEADER: header}
+    more = {"labels": labels, "label_names": label_names, "model": None if model is None else np.array(model)}
+    arrays |= {name: array for name, array in more.items() if array is not None}
     with atomic_write(path) as temporary, temporary.open("wb") as handle:
         np.savez(handle, **arrays, **{SHA256: np.array(arrays_sha256(arrays))})  # type: ignore[arg-type]
 

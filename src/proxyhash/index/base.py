@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,9 +15,11 @@ from proxyhash.index.milvus.location import is_milvus
 from proxyhash.index.queries import QueriesLike
 from proxyhash.index.results import AddResult, IndexInfo, Matches
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int
 
 if TYPE_CHECKING:
+    from proxyhash.index.exchange.content import CodeContent
     from proxyhash.index.folder_sync import FolderSync
     from proxyhash.models.encoder import Encoder
     from proxyhash.models.hasher import Hasher
@@ -295,6 +298,81 @@ class Index(ABC):
     @abstractmethod
     def info(self) -> IndexInfo:
         """Return a description of the index."""
+
+    def export_file(self, path: str | Path, format: str | None = None, *, progress: Progress = no_progress) -> int:
+        """Write all items and their codes for another program, and return how many there are.
+
+        The file is complete or absent. An index in a folder is exported in one state, whatever others write meanwhile.
+
+        Parameters
+        ----------
+        path
+            The file to write. Beside one of faiss or usearch, which has codes and ids only, `path`.items.jsonl is written
+            with the keys, labels and paths in the order of the ids.
+        format
+            "faiss", "usearch", "parquet" or "npz". None: by the ending of the file.
+        progress
+            Called with the share that is written.
+
+        Raises
+        ------
+        InputError
+            If the format is not known, its library is not installed, or the file cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np
+        >>> with tempfile.TemporaryDirectory() as folder, Index.open(f"{folder}/index", bits=8) as index:
+        ...     index.add(np.array([[3], [5]], np.uint8), keys=["a", "b"])
+        ...     index.export_file(f"{folder}/codes.npz")
+        ...     np.load(f"{folder}/codes.npz")["codes"].tolist()
+        AddResult(2)
+        2
+        [[3], [5]]
+        """
+        from proxyhash.index.exchange.exporting import write_file
+
+        with self._content() as content:
+            return write_file(content, Path(path), format, progress)
+
+    def import_file(self, path: str | Path, format: str | None = None, *, progress: Progress = no_progress) -> AddResult:
+        """Add the codes of a file of another program, after all of it was checked.
+
+        Parameters
+        ----------
+        path
+            A file that `export_file` or another program wrote; see `docs/exchange.md`.
+        format
+            "faiss", "usearch", "parquet" or "npz". None: by the ending of the file.
+        progress
+            Called with the share that is checked, and added.
+
+        Returns
+        -------
+        AddResult
+            The number of items that were added and replaced.
+
+        Raises
+        ------
+        InputError
+            If the file is damaged, or its codes have another length or model than the index; nothing is added.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np
+        >>> with tempfile.TemporaryDirectory() as folder, Index.open(f"{folder}/index", bits=8) as index:
+        ...     np.savez(f"{folder}/codes.npz", codes=np.array([[3], [5]], np.uint8), bits=8, keys=["a", "b"])
+        ...     index.import_file(f"{folder}/codes.npz")
+        AddResult(2)
+        """
+        from proxyhash.index.exchange.importing import add_content, open_codes
+
+        with open_codes(Path(path), format, bits=self.bits, progress=progress) as content:
+            return add_content(self, content, Path(path), progress)
+
+    @abstractmethod
+    def _content(self) -> "AbstractContextManager[CodeContent]":
+        """Return all items and codes, read in batches."""
 
     @abstractmethod
     def close(self) -> None:

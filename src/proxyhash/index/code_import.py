@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import Packed
 from proxyhash.codes.files import read_code_file
 from proxyhash.index.base import Index
-from proxyhash.index.local.items import Labels
 from proxyhash.index.results import AddResult
 from proxyhash.models.code_shards import read_shard
 from proxyhash.utils.errors import InputError
@@ -54,17 +53,28 @@ def add_shards(index: Index, paths: Sequence[Path], on_progress: Callable[[int, 
     return AddResult(added, replaced, seconds=time.monotonic() - start)
 
 
-def read_codes(path: Path) -> tuple[Packed, int, list[str], Labels | None]:
-    """Return packed codes (N, bytes), their bits, keys (by default the file's name and a number), and labels."""
+class Codes(NamedTuple):
+    """Packed codes (N, bytes), their bits, keys (by default file name and number), labels, and the model's fingerprint."""
+
+    codes: Packed
+    bits: int
+    keys: list[str]
+    labels: list[tuple[str, ...]] | None
+    model: str | None
+
+
+def read_codes(path: Path) -> Codes:
+    """Return the codes of an .npz or .mat file."""
     file = read_code_file(path)
-    if not len(file.codes):
+    if not len(file.codes) and file.keys is None:
         raise InputError(f"{path} holds no codes.")
     keys = [f"{path.stem}/{row}" for row in range(len(file.codes))] if file.keys is None else file.keys
-    return file.codes, file.bits, keys, None if file.labels is None else _labels(file.labels)
+    labels = None if file.labels is None else _labels(file.labels, file.label_names)
+    return Codes(file.codes, file.bits, keys, labels, file.model)
 
 
-def _labels(labels: NDArray[Any]) -> Labels:
-    """Return classes (N,) as text, and tags (N, T) of 0 and 1 by their indices."""
+def _labels(labels: NDArray[Any], names: Sequence[str] | None) -> list[tuple[str, ...]]:
+    """Return classes (N,) as text, and tags (N, T) of 0 and 1 by their names, or indices."""
     if labels.ndim == 1:
-        return [str(label) for label in labels]
-    return [tuple(str(tag) for tag in np.flatnonzero(row)) for row in labels]
+        return [(text,) if (text := str(label)) else () for label in labels]
+    return [tuple(str(tag) if names is None else names[tag] for tag in np.flatnonzero(row).tolist()) for row in labels]

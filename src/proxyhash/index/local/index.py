@@ -2,8 +2,8 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,10 +11,12 @@ from proxyhash.codes.bits import Packed, Words
 from proxyhash.index.base import Index, SearchParams, check_rerank, code_length
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.clusters.ivf import InvertedLists
+from proxyhash.index.exchange.content import CodeContent
 from proxyhash.index.hits import Hits, merge_hits, rerank_hits
 from proxyhash.index.local import items, transactions
 from proxyhash.index.local.blocks import list_blocks, read_block, sample_ids
 from proxyhash.index.local.commits import COMMITS_FILE
+from proxyhash.index.local.content import stored_content
 from proxyhash.index.local.filters import FilterCache
 from proxyhash.index.local.items import Item, Labels
 from proxyhash.index.local.snapshots import Snapshot, SnapshotCache, add_codes
@@ -329,6 +331,12 @@ class LocalIndex(Index):
         from proxyhash.index.local.folder_sync import LocalFolderSync
 
         return LocalFolderSync(self, root, prefix)
+
+    @contextmanager
+    def _content(self) -> Iterator[CodeContent]:
+        """Yield all items and codes of one state, by a connection of its own, so that other threads go on."""
+        with closing(Store(self.folder / FILE)) as store, store.reading():
+            yield stored_content(store)
 
     def info(self) -> IndexInfo:
         """Return a description of the index."""

@@ -3,6 +3,8 @@
 import random
 import time
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ import numpy as np
 from proxyhash.codes.bits import Packed, pack
 from proxyhash.index.base import Index, SearchParams, check_rerank, code_length
 from proxyhash.index.calibration import Calibration
+from proxyhash.index.exchange.content import CodeBatch, CodeContent, make_batch
 from proxyhash.index.local.items import FileStat, Item, Labels, check_found, check_keys, check_labels
 from proxyhash.index.milvus import collection
 from proxyhash.index.milvus.collection import REQUEST_TIMEOUT, CollectionMeta
@@ -246,6 +249,17 @@ class MilvusIndex(Index):
         from proxyhash.index.milvus.folder_sync import MilvusFolderSync
 
         return MilvusFolderSync(self, root, prefix)
+
+    @contextmanager
+    def _content(self) -> Iterator[CodeContent]:
+        """Yield all items and codes in the order of their stored keys; what others write meanwhile may be among them."""
+
+        def read() -> Iterator[CodeBatch]:
+            rows = self._rows_in_order("", [*_ITEM_FIELDS, "code"])
+            while batch := list(islice(rows, _KEYS_PER_REQUEST)):
+                yield make_batch([parse_item(row) for row in batch], np.stack([_code(row) for row in batch]))
+
+        yield CodeContent(self.bits, len(self), read, self.model)
 
     def info(self) -> IndexInfo:
         """Return a description of the index."""

@@ -1,0 +1,122 @@
+"""`proxyhash index add`, `remove` and `upgrade`: changes of the items of an index."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from proxyhash.cli.index.opening import open_index, open_local_index
+from proxyhash.cli.output import print_result
+from proxyhash.cli.parameters import Flag, Json
+from proxyhash.cli.progress import counting_bar
+from proxyhash.utils.errors import InputError
+
+
+def add(
+    folder: Path,
+    /,
+    *,
+    index_: Annotated[str, Parameter(name="--index")],
+    model: Path | None = None,
+    prefix: str = "",
+    prune: Annotated[bool, Flag] = False,
+    strict: Annotated[bool, Flag] = False,
+    json_: Json = False,
+) -> None:
+    """Encode the new and changed images of a folder, and store them.
+
+      proxyhash index add photos/ --model model --index photos.index
+      proxyhash index add photos/ --model model --index milvus://localhost:19530/photos
+
+    Codes are committed every few seconds: after a crash, run the command again and it continues.
+
+    Parameters
+    ----------
+    folder
+        The images, in any layout.
+    index_
+        The folder of the index, or its address on a Milvus server; created if it does not exist.
+    model
+        The folder of a trained model, copied into a new index. An existing index has its own copy; an index on a server
+        needs the model once on each machine.
+    prefix
+        A prefix of the keys, which are otherwise paths inside the folder; needed for a second folder with the same names.
+    prune
+        Also remove items of this folder whose files are gone.
+    strict
+        Stop at the first image that cannot be read, instead of leaving it out.
+    json_
+        Print JSON.
+    """
+    from proxyhash.data import SkippedItems
+    from proxyhash.index.folder_sync import add_folder
+
+    skipped = SkippedItems(strict)
+    with open_index(index_, model) as opened, counting_bar("encoding", "images") as on_progress:
+        done = add_folder(opened, folder, skipped, prefix=prefix, prune=prune, on_progress=on_progress)
+        total = len(opened)
+    left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
+    encoded = done.added + done.replaced
+    rate = f" at {encoded / done.seconds:,.0f} images/s" if encoded >= 100 else ""
+    print_result(
+        {**asdict(done), "items": total, "skipped": skipped.as_dict()},
+        *left_out,
+        f"{done.added:,} added, {done.replaced:,} replaced, {done.unchanged:,} unchanged, {done.removed:,} removed{rate}. "
+        f"{index_} holds {total:,} items.",
+        as_json=json_,
+    )
+
+
+def remove(index_: Annotated[str, Parameter(name="index")], /, *keys: str, json_: Json = False) -> None:
+    """Remove items by their keys: all of them, or none if one is unknown.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index, or its address on a Milvus server.
+    keys
+        What to remove.
+    json_
+        Print JSON.
+    """
+    if not keys:
+        raise InputError("Say which keys to remove.")
+    with open_index(index_) as opened:
+        removed, left = opened.remove(keys), len(opened)
+    print_result({"removed": removed, "items": left}, f"{removed:,} removed; {index_} holds {left:,} items.", as_json=json_)
+
+
+def upgrade(
+    index_: Annotated[str, Parameter(name="index")],
+    /,
+    *,
+    model: Path,
+    drop_unreadable: Annotated[bool, Flag] = False,
+    json_: Json = False,
+) -> None:
+    """Encode everything again with another model, beside the active codes, which are then replaced in one step.
+
+    It can be stopped and run again: new codes are kept. Searches see the old codes until all new ones are written.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    model
+        The folder of the new model.
+    drop_unreadable
+        Remove items whose images cannot be read any more, instead of stopping.
+    json_
+        Print JSON.
+    """
+    from proxyhash.data import SkippedItems
+    from proxyhash.index.model_store import load_encoder
+    from proxyhash.index.upgrade import upgrade as upgrade_index
+
+    skipped = SkippedItems()
+    with open_local_index(index_) as opened, counting_bar("encoding", "images") as on_progress:
+        moved = upgrade_index(opened, load_encoder(model), skipped, drop_unreadable=drop_unreadable, on_progress=on_progress)
+    left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
+    facts = {"moved": moved, "skipped": skipped.as_dict()}
+    print_result(facts, *left_out, f"{index_}: {moved:,} items have codes of the new model.", as_json=json_)

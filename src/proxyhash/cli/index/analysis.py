@@ -1,0 +1,82 @@
+"""`proxyhash index duplicates` and `calibrate`: what the distances of codes say."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from proxyhash.cli.index.opening import open_local_index
+from proxyhash.cli.output import print_line, print_result
+from proxyhash.cli.parameters import Int, Json
+from proxyhash.cli.progress import progress_bars
+
+
+def duplicates(index_: Annotated[str, Parameter(name="index")], /, *, radius: Int = 0, json_: Json = False) -> None:
+    """List near duplicates: sets of items connected by pairs of codes at most so many bits apart.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    radius
+        The bits in which two near duplicates may differ.
+    json_
+        Print JSON: a list of lists of keys.
+    """
+    from proxyhash.index.duplicates import find_duplicates
+
+    with open_local_index(index_) as opened, progress_bars() as progress:
+        duplicates = find_duplicates(opened, radius, progress=progress)
+    if json_:
+        print(json.dumps([list(duplicate.keys) for duplicate in duplicates], indent=2))
+        return
+    for keys in (duplicate.keys for duplicate in duplicates):
+        print_line(f"{len(keys):,}: {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}")
+    print_line(f"{len(duplicates):,} sets, {sum(len(duplicate.keys) for duplicate in duplicates):,} items.")
+
+
+def calibrate(
+    model: Path,
+    /,
+    *,
+    data: str | None = None,
+    protocol: str | None = None,
+    data_dir: Path | None = None,
+    json_: Json = False,
+) -> None:
+    """Measure the precision of matches by distance, on the validation images of a model, and store it with the model.
+
+    An index that is created with the model, or added to with --model, then says when nothing matches.
+
+    Parameters
+    ----------
+    model
+        The folder of the model.
+    data
+        Another data set than it was trained with: a name, or a folder.
+    protocol
+        Another protocol.
+    data_dir
+        Where to look for a named data set first.
+    json_
+        Print JSON: the expected precision at every distance.
+    """
+    from proxyhash.index.model_calibration import calibrate_model
+
+    with progress_bars() as progress:
+        found = calibrate_model(model, data, protocol, data_dir, progress)
+    pairs, radius = int(found.pairs.sum()), found.radius()
+    shares = [f"{bits:>4} bits  {100 * found.precision[bits]:.1f} % same label" for bits in _some(len(found.precision))]
+    print_result(
+        {"model": str(model), "pairs": pairs, "precision": found.precision.tolist(), "radius": radius},
+        f"{pairs:,} pairs; the expected precision of {model}:",
+        *shares,
+        f"A match is more likely right than wrong up to {radius} bits.",
+        as_json=json_,
+    )
+
+
+def _some(count: int) -> list[int]:
+    """Return about ten distances that show a curve."""
+    return sorted({round(part * (count - 1) / 10) for part in range(6)})

@@ -1,0 +1,114 @@
+"""`proxyhash index info`, `verify`, `compact` and `migrate`: the state of an index."""
+
+import json
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.table import Table
+
+from proxyhash.cli.index.opening import open_index, open_local_index
+from proxyhash.cli.output import SafeConsole, cell, print_line, print_result
+from proxyhash.cli.parameters import Json
+from proxyhash.cli.progress import progress_bars
+from proxyhash.utils.errors import DamagedError
+
+
+def info(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = False) -> None:
+    """Describe an index.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index, or its address on a Milvus server.
+    json_
+        Print JSON instead of a table.
+    """
+    with open_index(index_) as opened:
+        facts = opened.info()
+    if json_:
+        print(json.dumps(facts.as_dict(), indent=2))
+        return
+    rows = [
+        ("items", f"{facts.items:,}"),
+        ("bits", str(facts.bits)),
+        ("model", facts.model or "none: codes from elsewhere"),
+        ("searched by", facts.plan if facts.plan == "scan" else f"{facts.plan}, exactly"),
+        ("no match", "calibrated" if facts.calibrated else "not calibrated; see proxyhash index calibrate --help"),
+    ]
+    if facts.sources is not None:
+        rows.append(("images from", ", ".join(facts.sources) or "nowhere"))
+    if facts.bytes_on_disk is not None:
+        rows.append(("on disk", f"{facts.bytes_on_disk / 1e6:,.1f} MB"))
+    _print_rows(rows)
+
+
+def _print_rows(rows: list[tuple[str, str]]) -> None:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    for name, value in rows:
+        table.add_row(cell(name), cell(value))
+    SafeConsole(highlight=False).print(table)
+
+
+def verify(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = False) -> None:
+    """Read everything in an index and report problems; the exit code is 1 if there are any.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    json_
+        Print JSON.
+    """
+    from proxyhash.index.maintenance import VerifyReport
+    from proxyhash.index.maintenance import verify as verify_index
+
+    try:
+        with open_local_index(index_) as opened:
+            found = verify_index(opened)
+    except DamagedError as error:  # it cannot even be opened
+        found = VerifyReport(0, 0, (str(error),))
+    if json_:
+        print(json.dumps(found.as_dict(), indent=2))
+    else:
+        for problem in found.problems:
+            print_line(problem)
+        print_line(f"{index_}: {found.items:,} items in {found.blocks:,} blocks, {'ok' if found.ok else 'DAMAGED'}.")
+    if not found.ok:
+        sys.exit(1)
+
+
+def compact(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = False) -> None:
+    """Return unused space to the disk, and choose clusters again.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    json_
+        Print JSON.
+    """
+    from proxyhash.index.maintenance import compact as compact_index
+
+    with open_local_index(index_) as opened:
+        before, after = compact_index(opened)
+    sentence = f"{index_}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now."
+    print_result({"bytes_before": before, "bytes_now": after}, sentence, as_json=json_)
+
+
+def migrate(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = False) -> None:
+    """Bring an index of an older release to the format of this one.
+
+    Every command that opens an index does so; this one shows the progress. It can be stopped and run again.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    json_
+        Print JSON.
+    """
+    with progress_bars() as progress, open_local_index(index_, progress) as opened:
+        count = len(opened)
+    print_result({"items": count}, f"{index_} has the format of this release; it holds {count:,} items.", as_json=json_)

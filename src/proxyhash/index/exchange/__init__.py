@@ -1,0 +1,1 @@
+"""Exchange of codes with other programs: files of faiss, usearch, parquet and numpy."""

@@ -1,0 +1,25 @@
+"""All items and codes of a store, read in batches for an export."""
+
+from collections.abc import Iterator
+
+from proxyhash.index.exchange.content import CodeBatch, CodeContent, make_batch
+from proxyhash.index.local.blocks import list_blocks, read_blocks
+from proxyhash.index.local.items import count_items, items_by_id
+from proxyhash.index.local.store import Store
+
+
+def stored_content(store: Store) -> CodeContent:
+    """Return the active version of a store, inside a transaction that reads it."""
+    version = store.active_version
+    info, blocks = store.version_info(version), list_blocks(store, version)
+    if count_items(store) != info.num_codes:
+        store.raise_damaged(f"it has {count_items(store):,} items and {info.num_codes:,} codes")
+
+    def read() -> Iterator[CodeBatch]:
+        for block in read_blocks(store, version, list(blocks)):
+            found = items_by_id(store, block.item_ids)
+            if len(found) != len(block):
+                store.raise_damaged(f"{len(block) - len(found):,} codes have no item")
+            yield make_batch([found[item_id] for item_id in block.item_ids.tolist()], block.codes)
+
+    return CodeContent(info.bits, info.num_codes, read, info.model, store.centroids(version))
