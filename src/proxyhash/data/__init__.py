@@ -3,7 +3,7 @@
 from proxyhash.data.catalog import DatasetInfo, get_dataset_info, list_datasets
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.images import ArrayImages, FileImages
-from proxyhash.data.load import load_dataset
+from proxyhash.data.load import DataLike, as_dataset, load_dataset
 from proxyhash.data.protocols import Split, default_protocol, get_protocol, list_protocols, make_split
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.labels import ClassLabels, TagLabels
@@ -11,12 +11,14 @@ from proxyhash.labels import ClassLabels, TagLabels
 __all__ = [
     "ArrayImages",
     "ClassLabels",
+    "DataLike",
     "Dataset",
     "DatasetInfo",
     "FileImages",
     "SkippedItems",
     "Split",
     "TagLabels",
+    "as_dataset",
     "default_protocol",
     "get_dataset_info",
     "get_protocol",

@@ -2,6 +2,15 @@
 
 All losses are means over the batch, so that weights between them, such as lambda of the joint loss
 L = L_p + lambda L_t (section 4.4 of the paper), mean the same for every batch size.
+
+Examples
+--------
+>>> import torch
+>>> from proxyhash import design_proxies, losses
+>>> proxy, triplet = losses.ProxyLoss(design_proxies(classes=10, bits=16, kind="hclm")), losses.HammingTripletLoss()
+>>> embeddings, labels = torch.zeros(4, 16, requires_grad=True), torch.tensor([0, 0, 1, 1])
+>>> loss = proxy(embeddings, labels) + 0.2 * triplet(embeddings, labels)
+>>> loss.backward()
 """
 
 from proxyhash.losses.batch_modules import (

@@ -96,7 +96,7 @@ class ProxyLoss(_ScaledLoss):
     --------
     >>> from proxyhash import design_proxies
     >>> from proxyhash.losses import ProxyLoss
-    >>> loss = ProxyLoss(design_proxies(classes=10, bits=16))
+    >>> loss = ProxyLoss(design_proxies(classes=10, bits=16, kind="hclm"))
     >>> embeddings = torch.zeros(4, 16, requires_grad=True)
     >>> value = loss(embeddings, torch.tensor([0, 3, 3, 9]))
     >>> value.backward()
