@@ -35,7 +35,7 @@ def evaluate(
         How the data are split into queries and database. None: as in training, if `data` is None or has the same name, and
         otherwise the default of the data set.
     fold
-        Fold of a transfer protocol; None for that of the training.
+        Fold of a transfer protocol; None for that of the training, if the protocol is the same.
     ks
         Numbers of neighbors for precision@k and recall@k.
     detailed

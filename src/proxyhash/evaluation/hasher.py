@@ -256,7 +256,7 @@ def load_eval_data(
     protocol
         Another protocol.
     fold
-        Another fold of a transfer protocol.
+        Another fold of a transfer protocol; None for that of the training, if the protocol is the same.
     data_dir
         Folder to look for a named data set first.
     progress
@@ -285,6 +285,6 @@ def load_eval_data(
     is_same = data is None or (isinstance(data, Dataset) and dataset.name == history.get("dataset"))
     dataset = dataset.with_frequent_tags(trained["tags"]) if trained["tags"] else dataset
     protocol = protocol or (history["protocol"] if is_same else None)
-    return dataset, make_split(
-        dataset, protocol, seed=history["seed"], fold=trained["fold"] if fold is None else fold, validation="none"
-    )
+    if fold is None:
+        fold = trained["fold"] if protocol == history["protocol"] else 0
+    return dataset, make_split(dataset, protocol, seed=history["seed"], fold=fold, validation="none")
