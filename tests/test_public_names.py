@@ -6,12 +6,16 @@ import json
 import subprocess
 import sys
 import warnings
+from operator import attrgetter
+from typing import Any
 
 import pytest
 
 import proxyhash
 
 PUBLIC = {
+    "ClassBalancedBatchSampler": "(labels, batch_size, samples_per_class, *, seed)",
+    "HashHead": "(in_features, bits, *, hidden_dim, dropout)",
     "Hasher": "(network, transform, class_names, proxies, metadata, onnx, folder, training_codes)",
     "Index": None,
     "InputError": None,
@@ -22,10 +26,28 @@ PUBLIC = {
         "(classes, bits, kind, similarity, seed, *, tammes_restarts, rotation_restarts, solver, min_distance, "
         "distance_share, threads, progress)"
     ),
+    "evaluate": "(hasher, data, *, protocol, fold, ks, detailed, data_dir, progress)",
     "list_kinds": "()",
+    "losses": None,
     "tag_similarity": "(tags)",
+    "train": "(data, bits, method, **options, *, run_dir, resume, strict, data_dir, progress, report)",
+}
+LOSSES = {
+    "AveragePrecisionLoss": "()",
+    "BitwiseProxyLoss": "(proxies)",
+    "CosineProxyLoss": "(proxies, *, tau, trainable)",
+    "HammingTripletLoss": "(margin)",
+    "MutualInformationLoss": "()",
+    "PairwiseLoss": "(scale, *, balanced)",
+    "PolarizationLoss": "(proxies, *, margin)",
+    "ProxyLoss": "(proxies, *, tau, trainable)",
+    "ProxyNCALoss": "(proxies, *, tau, trainable)",
+    "QuantizationLoss": "()",
+    "TagProxyLoss": "(proxies, frequencies, *, tau, trainable)",
+    "TripletHingeLoss": "(margin, *, graded)",
 }
 METHODS = {
+    "ClassBalancedBatchSampler": "set_epoch",
     "Hasher": (
         "bits classify embed embed_batches embed_pixels encode encode_queries features head head_forward load "
         "nearest_proxies pixel_spec save use_onnx"
@@ -58,14 +80,24 @@ def test_the_public_names_are_these() -> None:
         proxyhash.Hash  # noqa: B018
 
 
+def test_the_losses_are_these() -> None:
+    assert {name for name in proxyhash.losses.__all__ if inspect.isclass(getattr(proxyhash.losses, name))} == set(LOSSES)
+
+
 def test_their_parameters_keep_their_names_and_order() -> None:
-    for name, expected in PUBLIC.items():
+    signatures = [(getattr(proxyhash, name), expected) for name, expected in PUBLIC.items()]
+    signatures += [(getattr(proxyhash.losses, name), expected) for name, expected in LOSSES.items()]
+    for thing, expected in signatures:
         if expected:
-            parameters = inspect.signature(getattr(proxyhash, name)).parameters.values()
-            keyword_only = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-            positional = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
-            words = positional + (["*", *keyword_only] if keyword_only else [])
-            assert f"({', '.join(words)})" == expected
+            assert _signature(thing) == expected
+
+
+def _signature(thing: Any) -> str:
+    parameters = [p for p in inspect.signature(thing).parameters.values() if p.name not in ("self", "args", "kwargs")]
+    keyword_only = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    positional = [f"**{p.name}" if p.kind is p.VAR_KEYWORD else p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    words = positional + (["*", *keyword_only] if keyword_only else [])
+    return f"({', '.join(words)})"
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -80,10 +112,10 @@ def test_their_methods_are_these_and_typed(name: str) -> None:
             assert "return" in function.__annotations__, f"{name}.{method} says no type"
 
 
-@pytest.mark.parametrize("name", sorted(PUBLIC))
+@pytest.mark.parametrize("name", [*sorted(PUBLIC), *(f"losses.{name}" for name in LOSSES)])
 def test_every_public_name_has_an_example_that_runs(name: str) -> None:
-    thing = getattr(proxyhash, name)
-    module = sys.modules[thing.__module__]
+    thing = attrgetter(name)(proxyhash)
+    module = thing if inspect.ismodule(thing) else sys.modules[thing.__module__]
     (example,) = doctest.DocTestFinder(recurse=False).find(thing, name, module)
     assert example.examples, f"{name} has no example"
     with warnings.catch_warnings():

@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 
 if TYPE_CHECKING:
+    from proxyhash import losses
+    from proxyhash.evaluation.api import evaluate
     from proxyhash.index import Index
     from proxyhash.models.hasher import Hasher
+    from proxyhash.models.heads import HashHead
     from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
+    from proxyhash.training.api import train
+    from proxyhash.training.batch_sampler import ClassBalancedBatchSampler
 
     __version__: str
 
 __all__ = [
+    "ClassBalancedBatchSampler",
+    "HashHead",
     "Hasher",
     "Index",
     "InputError",
@@ -23,11 +30,21 @@ __all__ = [
     "ProxyhashWarning",
     "class_mean_similarity",
     "design_proxies",
+    "evaluate",
     "list_kinds",
+    "losses",
     "tag_similarity",
+    "train",
 ]
 
-_MODULES = {"Hasher": "proxyhash.models.hasher", "Index": "proxyhash.index"}  # the others are in proxyhash.proxies
+_MODULES = {  # the others are in proxyhash.proxies
+    "ClassBalancedBatchSampler": "proxyhash.training.batch_sampler",
+    "HashHead": "proxyhash.models.heads",
+    "Hasher": "proxyhash.models.hasher",
+    "Index": "proxyhash.index",
+    "evaluate": "proxyhash.evaluation.api",
+    "train": "proxyhash.training.api",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -36,6 +53,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("proxyhash")
+    if name == "losses":
+        return import_module("proxyhash.losses")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES.get(name, "proxyhash.proxies")), name)

@@ -61,7 +61,7 @@ def test_orthohash_subtracts_the_margin_from_the_own_cosine() -> None:
 
 def test_mdsh_is_a_cross_entropy_of_scaled_cosines() -> None:
     objective = build("mdsh", bits=4, classes=4)
-    centers = objective.get_buffer("centers")
+    centers = objective.get_buffer("loss.proxies")
     cosines = (centers @ centers.T / 4)[0].tolist()
     expected = log(sum(exp(2 * cosine) for cosine in cosines)) - 2
     assert loss_value(objective, centers[:1].clone(), torch.tensor([0])) == pytest.approx(expected)

@@ -122,3 +122,22 @@ def test_wrong_settings_are_one_sentence(name: str, settings: dict[str, object],
     with pytest.raises(InputError) as error:
         build_method(name, small_data("classes"), settings)
     assert sentence in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "stored"),
+    [
+        ("shclm", "classes", {"weights", "frequencies"}),
+        ("shclm", "tags", {"weights", "frequencies"}),
+        ("learned", "classes", {"weights", "frequencies"}),
+        ("mdsh", "classes", {"centers"}),
+    ],
+)
+def test_tensors_keep_their_names_in_checkpoints(name: str, kind: str, stored: set[str]) -> None:
+    made, other = (build_method(name, replace(small_data(kind), seed=seed), {}) for seed in (0, 1))
+    state = made.state_dict()
+    assert set(state) == stored
+    nu, y = embeddings(), targets(kind)
+    assert not torch.equal(made(nu, y, y), other(nu, y, y))
+    other.load_state_dict(state)
+    assert torch.equal(made(nu, y, y), other(nu, y, y))

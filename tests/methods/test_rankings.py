@@ -12,10 +12,15 @@ from helpers.digits import digits, retrieval
 from helpers.method_losses import LABELS, NU, build, loss_value
 from proxyhash.evaluation.average_precision import average_precision
 from proxyhash.evaluation.counts import TieCounts
-from proxyhash.losses import batch_histograms, similarity_levels, soft_histograms, triplet_hinge
+from proxyhash.losses import (
+    batch_histograms,
+    mutual_information,
+    relaxed_average_precision,
+    similarity_levels,
+    soft_histograms,
+    triplet_hinge,
+)
 from proxyhash.methods import TrainingData
-from proxyhash.methods.mihash import mutual_information
-from proxyhash.methods.talr_ap import relaxed_average_precision
 from proxyhash.training.features import fit_method
 
 

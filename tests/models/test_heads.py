@@ -1,6 +1,7 @@
 """Every kind of head: built again from what a file says, and codes and queries that agree with each other."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,3 +115,30 @@ def test_divided_bits_read_their_own_slice_and_saturate() -> None:
     head.train()(FEATURES).sum().backward()
     assert head.bias.grad is not None
     assert (head.bias.grad > 0).all()  # also of the bits that have saturated
+
+
+def test_hash_head_takes_sizes_or_a_configuration() -> None:
+    torch.manual_seed(0)
+    by_sizes = HashHead(6, 16, hidden_dim=5, dropout=0.5)
+    torch.manual_seed(0)
+    by_config = HashHead(HeadConfig(6, bits=16, hidden_dim=5, dropout=0.5))
+    assert by_sizes.config == by_config.config
+    assert describe_head(by_sizes) == describe_head(by_config)
+    assert by_sizes.state_dict().keys() == by_config.state_dict().keys()
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(by_sizes.parameters(), by_config.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "sentence"),
+    [
+        ((6,), {}, r"^bits must be a whole number, not None\.$"),
+        ((6, 0), {}, r"^bits must be at least 1, not 0\.$"),
+        ((0, 8), {}, r"^in_features must be at least 1, not 0\.$"),
+        ((6, 8), {"hidden_dim": -1}, r"^hidden_dim must be at least 0, not -1\.$"),
+        ((6, 8), {"dropout": 1}, r"^dropout must be at least 0 and below 1, not 1\.$"),
+        ((HeadConfig(6, 8), 8), {}, r"^A HeadConfig has all sizes of a head; give either it or the sizes\.$"),
+    ],
+)
+def test_wrong_sizes_of_a_hash_head_are_one_sentence(arguments: Any, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        HashHead(*arguments, **options)

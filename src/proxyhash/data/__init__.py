@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from proxyhash.data.catalog import DatasetInfo, get_dataset_info, list_datasets
     from proxyhash.data.dataset import Dataset
     from proxyhash.data.images import ArrayImages, FileImages
-    from proxyhash.data.load import load_dataset
+    from proxyhash.data.load import DataLike, as_dataset, load_dataset
     from proxyhash.data.protocols import Split, default_protocol, get_protocol, list_protocols, make_split
     from proxyhash.data.skipped import SkippedItems
     from proxyhash.labels import ClassLabels, TagLabels
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrayImages",
     "ClassLabels",
+    "DataLike",
     "Dataset",
     "DatasetInfo",
     "FileImages",
     "SkippedItems",
     "Split",
     "TagLabels",
+    "as_dataset",
     "default_protocol",
     "get_dataset_info",
     "get_protocol",
@@ -36,11 +38,13 @@ __all__ = [
 _MODULES = {
     "ArrayImages": "proxyhash.data.images",
     "ClassLabels": "proxyhash.labels",
+    "DataLike": "proxyhash.data.load",
     "Dataset": "proxyhash.data.dataset",
     "DatasetInfo": "proxyhash.data.catalog",
     "FileImages": "proxyhash.data.images",
     "SkippedItems": "proxyhash.data.skipped",
     "TagLabels": "proxyhash.labels",
+    "as_dataset": "proxyhash.data.load",
     "get_dataset_info": "proxyhash.data.catalog",
     "list_datasets": "proxyhash.data.catalog",
     "load_dataset": "proxyhash.data.load",

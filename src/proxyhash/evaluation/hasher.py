@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
-from proxyhash.data import Dataset, Split, load_dataset, make_split
+from proxyhash.data import Dataset, Split, as_dataset, make_split
 from proxyhash.data.images import Indices, Subset
 from proxyhash.data.protocols.split import drop_indices
 from proxyhash.evaluation.classification import classify_codes
@@ -238,7 +238,7 @@ def _batches(indices: Indices) -> list[Indices]:
 
 def load_eval_data(
     hasher: Hasher,
-    data: str | None = None,
+    data: str | Dataset | None = None,
     protocol: str | None = None,
     fold: int | None = None,
     *,
@@ -252,11 +252,11 @@ def load_eval_data(
     hasher
         A trained hasher; its history names the data set and the protocol.
     data
-        Another data set, by name or folder.
+        Another data set, by name or folder; or a data set, split as in training if it has the name of the one trained on.
     protocol
         Another protocol.
     fold
-        Another fold of a transfer protocol.
+        Another fold of a transfer protocol; None for that of the training, if the protocol is the same.
     data_dir
         Folder to look for a named data set first.
     progress
@@ -273,14 +273,18 @@ def load_eval_data(
         If the history does not name a data set, or the hasher was fitted without labels and `data` is None.
     """
     name, history, trained = hasher.folder or "The model", hasher.metadata.get("protocol"), hasher.metadata.get("data")
-    if trained is None:
+    if trained is None and not isinstance(data, Dataset):
         raise InputError(f"{name} does not say what it was trained on; encode images with it and use evaluate codes.")
+    trained = trained or {"path": None, "tags": None, "fold": 0}
     if history is None and data is None:
         raise InputError(f"{name} was fitted without labels, so relevance is unknown; name a labeled data set with --data.")
-    dataset = load_dataset(data or trained["path"], data_dir=data_dir, progress=progress)
+    if trained["path"] is None and data is None:
+        raise InputError(f"{name} was trained on a data set without a name or folder; pass the data set again.")
+    dataset = as_dataset(trained["path"] if data is None else data, data_dir=data_dir, progress=progress)
+    history = history or {"dataset": None, "protocol": None, "seed": 0}
+    is_same = data is None or (isinstance(data, Dataset) and dataset.name == history.get("dataset"))
     dataset = dataset.with_frequent_tags(trained["tags"]) if trained["tags"] else dataset
-    history = history or {"protocol": None, "seed": 0}
-    protocol = protocol or (history["protocol"] if data is None else None)
-    return dataset, make_split(
-        dataset, protocol, seed=history["seed"], fold=trained["fold"] if fold is None else fold, validation="none"
-    )
+    protocol = protocol or (history["protocol"] if is_same else None)
+    if fold is None:
+        fold = trained["fold"] if protocol == history["protocol"] else 0
+    return dataset, make_split(dataset, protocol, seed=history["seed"], fold=fold, validation="none")

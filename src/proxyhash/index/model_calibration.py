@@ -38,7 +38,7 @@ def calibrate_model(
     if encoder.folder != model:
         raise InputError(f"{model} is the copy of a shared model; save it to a folder of your own and calibrate that.")
     history, trained_on = encoder.metadata.get("protocol", {}), encoder.metadata.get("data", {})
-    if data is None and "path" not in trained_on:
+    if data is None and trained_on.get("path") is None:
         raise InputError(f"{model} does not say what it was trained with; name the data with --data.")
     dataset = load_dataset(data or trained_on["path"], data_dir=data_dir, progress=progress)
     if data is None and trained_on.get("tags"):

@@ -1,4 +1,4 @@
-"""Soft histograms of the distances within a batch, used by MI-Hash and TALR-AP."""
+"""Soft histograms of the distances within a batch, and what MI-Hash and TALR-AP compute from them."""
 
 import torch
 from torch import Tensor
@@ -63,3 +63,58 @@ def batch_histograms(embeddings: Tensor, targets: Tensor) -> tuple[Tensor, Tenso
     similar, dissimilar = batch_pairs(targets)
     bits = embeddings.shape[1]
     return soft_histograms(distances, similar, bits), soft_histograms(distances, dissimilar, bits)
+
+
+def mutual_information(similar: Tensor, dissimilar: Tensor) -> Tensor:
+    """Return the mutual information H(D) - H(D | C) of distances D and similarity C, in nats.
+
+    Parameters
+    ----------
+    similar, dissimilar
+        Histograms (N, bins) of the distances to similar images and to dissimilar ones.
+
+    Returns
+    -------
+    Tensor
+        (N,).
+
+    Examples
+    --------
+    >>> mutual_information(torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 2.0]]))  # the distance tells all: log 2
+    tensor([0.6931])
+    """
+    total = (similar.sum(1) + dissimilar.sum(1)).clamp(min=1e-12)
+    within = (similar.sum(1) * _entropy(similar) + dissimilar.sum(1) * _entropy(dissimilar)) / total
+    return _entropy(similar + dissimilar) - within
+
+
+def _entropy(histogram: Tensor) -> Tensor:
+    probabilities = histogram / histogram.sum(1, keepdim=True).clamp(min=1e-12)
+    return -(probabilities * probabilities.clamp(min=1e-12).log()).sum(1)
+
+
+def relaxed_average_precision(similar: Tensor, dissimilar: Tensor) -> Tensor:
+    """Return AP_r = sum_d c+_d (C+_{d-1} + C+_d + 1) / (C_{d-1} + C_d + 1) / N+.
+
+    c counts all items at a distance, c+ similar ones, C and C+ are their cumulative sums. Of the exact tie-aware AP it takes
+    numerator and denominator each at the middle of a tie: exact for ties of one item, or of similar items only at the top.
+
+    Parameters
+    ----------
+    similar, dissimilar
+        Histograms (N, bins) of the distances to similar images and to dissimilar ones.
+
+    Returns
+    -------
+    Tensor
+        (N,).
+
+    Examples
+    --------
+    >>> relaxed_average_precision(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]))  # found at rank 2
+    tensor([0.5000])
+    """
+    counts = similar + dissimilar
+    ends, hits = counts.cumsum(1), similar.cumsum(1)
+    precision = (2 * hits - similar + 1) / (2 * ends - counts + 1)
+    return (similar * precision).sum(1) / similar.sum(1).clamp(min=1e-12)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy, cross_entropy, logsigmoid, normalize
 
+from proxyhash.losses.checks import check_classes
 from proxyhash.losses.pairwise import inner_products
 from proxyhash.utils.errors import InputError
 
@@ -74,7 +75,7 @@ def proxy_cross_entropy(embeddings: Tensor, labels: Tensor, proxies: Tensor, tau
     >>> proxy_cross_entropy(proxies, torch.tensor([0, 1]), proxies, tau=1.0)
     tensor(0.1269)
     """
-    _check_classes(labels, embeddings)
+    check_classes(labels, embeddings)
     return cross_entropy(proxy_logits(embeddings, proxies, tau), labels.long())
 
 
@@ -112,7 +113,7 @@ def proxy_nca(embeddings: Tensor, labels: Tensor, proxies: Tensor, tau: float) -
     >>> proxy_nca(proxies, torch.tensor([0, 1]), proxies, tau=1.0)
     tensor(-2.)
     """
-    _check_classes(labels, embeddings)
+    check_classes(labels, embeddings)
     if len(proxies) < 2:
         raise InputError("NCA compares an image's class with the others, so there must be at least 2 proxies.")
     logits, own = proxy_logits(embeddings, proxies, tau), labels.long()[:, None]
@@ -256,7 +257,8 @@ def bitwise_cross_entropy(embeddings: Tensor, target_codes: Tensor) -> Tensor:
     >>> bitwise_cross_entropy(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 1.0]]))
     tensor(0.3466)
     """
-    return binary_cross_entropy(((embeddings + 1) / 2).clamp(0, 1), (target_codes + 1) / 2)
+    with torch.autocast(embeddings.device.type, enabled=False):  # which refuses this loss in half precision
+        return binary_cross_entropy(((embeddings + 1) / 2).clamp(0, 1), (target_codes + 1) / 2)
 
 
 def polarization_loss(embeddings: Tensor, target_codes: Tensor, margin: float) -> Tensor:
@@ -287,12 +289,3 @@ def polarization_loss(embeddings: Tensor, target_codes: Tensor, margin: float) -
 def _on_sphere(rows: Tensor) -> Tensor:
     """Return `rows` (N, d) scaled to the norm of proxies, sqrt(d)."""
     return normalize(rows.to(torch.promote_types(rows.dtype, torch.float32))) * math.sqrt(rows.shape[1])
-
-
-def _check_classes(labels: Tensor, embeddings: Tensor) -> None:
-    """Raise unless `labels` (N,) are integers, one for each row of `embeddings` (N, d)."""
-    if labels.shape != embeddings.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
-        raise InputError(
-            f"Labels must be one class number for each of {len(embeddings)} images, "
-            f"not {labels.dtype} of shape {tuple(labels.shape)}."
-        )

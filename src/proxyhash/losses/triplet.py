@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid
 
-from proxyhash.losses.pairwise import hamming_distances, similar_pairs
+from proxyhash.losses.pairwise import hamming_distances, inner_products, similar_pairs
 from proxyhash.utils.errors import InputError
 
 DEFAULT_MARGIN = 0.0625  # as a fraction of the code
@@ -193,7 +193,7 @@ def similarity_levels(targets: Tensor, *, graded: bool = False) -> Tensor:
     """
     levels = similar_pairs(targets).long()
     if graded and targets.ndim == 2:
-        levels = (targets @ targets.T).long()
+        levels = inner_products(targets.float(), targets.float()).long()
     return levels.fill_diagonal_(-1)
 
 

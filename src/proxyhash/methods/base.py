@@ -141,15 +141,15 @@ class HashingMethod(nn.Module, ABC):
         An instance of the registered settings class.
     """
 
+    checkpoint_names: Mapping[str, str] = {}  # by tensor: its name in checkpoints, so that those of all releases can be read
     settings: Any
     samples_per_class: int  # images of one class in a batch; 0: random batches
 
     def __init__(self, data: TrainingData, settings: MethodSettings) -> None:
         super().__init__()
         self.settings = settings
-        self.register_load_state_dict_pre_hook(  # type: ignore[no-untyped-call]
-            lambda _, state, prefix, *__: upgrade_method_tensors(state, prefix)
-        )
+        self.register_state_dict_post_hook(_to_checkpoint_names)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_from_checkpoint_names)  # type: ignore[no-untyped-call]
         # An image with several tags belongs to no single class.
         self.samples_per_class = 0 if data.has_tags else getattr(settings, "samples_per_class", 0)
 
@@ -193,6 +193,20 @@ class HashingMethod(nn.Module, ABC):
     def proxies(self) -> ProxySet | None:
         """Return the proxies, if the method has any."""
         return None
+
+
+def _to_checkpoint_names(method: nn.Module, state: dict[str, Any], prefix: str, _: object) -> None:
+    assert isinstance(method, HashingMethod)
+    for name, stored in method.checkpoint_names.items():
+        state[prefix + stored] = state.pop(prefix + name)
+
+
+def _from_checkpoint_names(method: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
+    assert isinstance(method, HashingMethod)
+    upgrade_method_tensors(state, prefix)
+    for name, stored in method.checkpoint_names.items():
+        if prefix + stored in state:
+            state[prefix + name] = state.pop(prefix + stored)
 
 
 class Encoder(Protocol):

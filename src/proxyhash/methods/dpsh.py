@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from proxyhash.losses import batch_pairs, inner_products, masked_mean, pair_nll, quantization_loss
-from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace
+from proxyhash.losses import PairwiseLoss, quantization_loss
+from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.registry import register_method
 
 
@@ -38,9 +38,11 @@ class Dpsh(HashingMethod):
 
     settings: DpshSettings
 
+    def __init__(self, data: TrainingData, settings: DpshSettings) -> None:
+        super().__init__(data, settings)
+        self.pairs = PairwiseLoss()
+
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        theta = inner_products(embeddings, embeddings) / 2
-        similar, dissimilar = batch_pairs(targets)
-        loss = masked_mean(pair_nll(theta, similar), similar | dissimilar)
-        return loss + self.settings.quantization * quantization_loss(embeddings)
+        pairs: Tensor = self.pairs(embeddings, targets)
+        return pairs + self.settings.quantization * quantization_loss(embeddings)

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from proxyhash.losses import batch_pairs, inner_products, masked_mean, pair_nll
+from proxyhash.losses import PairwiseLoss
 from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.coordinate_descent import cyclic_descent
 from proxyhash.methods.registry import register_method
@@ -54,13 +54,13 @@ class Dsdh(HashingMethod):
 
     def __init__(self, data: TrainingData, settings: DsdhSettings) -> None:
         super().__init__(data, settings)
+        self.pairs = PairwiseLoss()
         self.labels = data.require_labels().one_hot()
         self.register_buffer("codes", torch.zeros(len(self.labels), data.bits))
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:
         """Return the loss of a batch."""
-        similar, dissimilar = batch_pairs(targets)
-        pairs = masked_mean(pair_nll(inner_products(embeddings, embeddings) / 2, similar), similar | dissimilar)
+        pairs: Tensor = self.pairs(embeddings, targets)
         known = self.codes[indices]
         codes = torch.where(known == 0, torch.where(embeddings >= 0, 1.0, -1.0), known)
         return pairs + self.settings.quantization * (embeddings - codes).square().mean()

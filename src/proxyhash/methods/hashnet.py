@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from proxyhash.losses import batch_pairs, inner_products, masked_mean, pair_nll
+from proxyhash.losses import PairwiseLoss
 from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.registry import register_method
 from proxyhash.models.heads import Head, HeadConfig, LinearHead
@@ -41,6 +41,7 @@ class HashNet(HashingMethod):
 
     def __init__(self, data: TrainingData, settings: HashNetSettings) -> None:
         super().__init__(data, settings)
+        self.pairs = PairwiseLoss(settings.slope / data.bits, balanced=True)
         self.register_buffer("beta", torch.ones(()))
         self.register_buffer("epochs", torch.zeros(()))
 
@@ -50,11 +51,8 @@ class HashNet(HashingMethod):
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        h = torch.tanh(self.beta * embeddings)
-        theta = self.settings.slope / embeddings.shape[1] * inner_products(h, h)
-        similar, dissimilar = batch_pairs(targets)
-        losses = pair_nll(theta, similar)
-        return masked_mean(losses, similar) + masked_mean(losses, dissimilar)
+        loss: Tensor = self.pairs(torch.tanh(self.beta * embeddings), targets)
+        return loss
 
     def on_epoch_end(self, embed: Callable[[], Tensor], head: Head) -> None:  # noqa: ARG002
         """Make the tanh steeper."""

@@ -2,11 +2,10 @@
 
 from math import sqrt
 
-import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from proxyhash.losses import cosine_cross_entropy
+from proxyhash.losses import CosineProxyLoss
 from proxyhash.methods.base import HashingMethod, MethodSettings, TrainingData
 from proxyhash.methods.registry import register_method
 from proxyhash.proxies import ProxySet, design_proxies
@@ -21,20 +20,20 @@ class Mdsh(HashingMethod):
     less.
     """
 
-    centers: Tensor
-
     def __init__(self, data: TrainingData, settings: MethodSettings) -> None:
         super().__init__(data, settings)
         self.designed = design_proxies(data.num_classes, data.bits, "code", seed=data.seed, progress=data.progress)
-        self.register_buffer("centers", torch.from_numpy(self.designed.weights.copy()))
+        self.loss = CosineProxyLoss(self.designed, tau=sqrt(data.bits))
+        self.checkpoint_names = {"loss.proxies": "centers"}
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        return cosine_cross_entropy(embeddings, targets, self.centers, sqrt(embeddings.shape[1]))
+        loss: Tensor = self.loss(embeddings, targets)
+        return loss
 
     def scores(self, embeddings: Tensor) -> Tensor:
         """Return the cosines (N, C)."""
-        return normalize(embeddings) @ normalize(self.centers).T
+        return normalize(embeddings) @ normalize(self.loss.proxies).T
 
     def proxies(self) -> ProxySet:
         """Return the centers."""

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from proxyhash.losses import batch_histograms, masked_mean
-from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace
+from proxyhash.losses import MutualInformationLoss
+from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.registry import register_method
 
 
@@ -30,19 +30,11 @@ class MiHash(HashingMethod):
 
     settings: MiHashSettings
 
+    def __init__(self, data: TrainingData, settings: MiHashSettings) -> None:
+        super().__init__(data, settings)
+        self.loss = MutualInformationLoss()
+
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch; queries with only similar or only dissimilar images are left out."""
-        similar, dissimilar = batch_histograms(embeddings, targets)
-        return -masked_mean(mutual_information(similar, dissimilar), (similar.sum(1) > 0) & (dissimilar.sum(1) > 0))
-
-
-def mutual_information(similar: Tensor, dissimilar: Tensor) -> Tensor:
-    """Return H(D) - H(D | C) (N,) in nats from the histograms (N, bins) of both kinds."""
-    total = (similar.sum(1) + dissimilar.sum(1)).clamp(min=1e-12)
-    within = (similar.sum(1) * _entropy(similar) + dissimilar.sum(1) * _entropy(dissimilar)) / total
-    return _entropy(similar + dissimilar) - within
-
-
-def _entropy(histogram: Tensor) -> Tensor:
-    probabilities = histogram / histogram.sum(1, keepdim=True).clamp(min=1e-12)
-    return -(probabilities * probabilities.clamp(min=1e-12).log()).sum(1)
+        loss: Tensor = self.loss(embeddings, targets)
+        return loss

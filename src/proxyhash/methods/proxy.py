@@ -7,20 +7,20 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.losses import (
-    balanced_binary_cross_entropy,
-    bitwise_cross_entropy,
-    cosine_cross_entropy,
-    hamming_triplet,
-    margin_in_bits,
-    proxy_cross_entropy,
+    BitwiseProxyLoss,
+    CosineProxyLoss,
+    HammingTripletLoss,
+    ProxyLoss,
+    ProxyNCALoss,
+    TagProxyLoss,
     proxy_logits,
-    proxy_nca,
     tag_frequencies,
 )
+from proxyhash.losses.proxy_modules import TAU_OF_CLASSES, TAU_OF_TAGS, LossAroundProxies
 from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.registry import register_method
 from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
@@ -29,7 +29,6 @@ from proxyhash.proxies.quality import measure_quality
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
-TAU_OF_CLASSES, TAU_OF_TAGS = 6.0, 0.5
 SAMPLES_PER_CLASS, SAMPLES_PER_CLASS_FINETUNED = 4, 2
 
 
@@ -77,7 +76,7 @@ class JointSettings(ProxySettings):
     distance_share: float | None = None  # minimum distance as a share of that of `code`; None: 0.5
 
 
-_BY_CLASS = {"softmax": proxy_cross_entropy, "nca": proxy_nca, "cosine": cosine_cross_entropy}
+_BY_CLASS = {"softmax": ProxyLoss, "nca": ProxyNCALoss, "cosine": CosineProxyLoss}
 
 
 class ProxyMethod(HashingMethod):
@@ -89,7 +88,6 @@ class ProxyMethod(HashingMethod):
 
     kind: ClassVar[str]  # of proxies
     settings: ProxySettings
-    frequencies: Tensor
 
     def __init__(self, data: TrainingData, settings: ProxySettings) -> None:
         super().__init__(data, settings)
@@ -98,26 +96,25 @@ class ProxyMethod(HashingMethod):
         _check_loss(settings.loss, self.designed, tags=data.has_tags)
         if not settings.triplet:
             self.samples_per_class = 0
-        self.weights = nn.Parameter(torch.from_numpy(self.designed.weights.copy()), requires_grad=self.designed.trainable)
-        frequencies = tag_frequencies(torch.from_numpy(data.require_labels().values)) if data.has_tags else torch.zeros(0)
-        self.register_buffer("frequencies", frequencies)
+        self.loss = _build_loss(data, settings, self.designed)
+        self.triplet_loss = HammingTripletLoss(settings.margin)
+        self.checkpoint_names = {"loss.proxies": "weights"}
+        if data.has_tags:
+            self.checkpoint_names["loss.frequencies"] = "frequencies"
+        else:
+            self.register_buffer("frequencies", torch.zeros(0))  # checkpoints have it
+
+    @property
+    def weights(self) -> Tensor:
+        """Return the proxies w (C, bits)."""
+        return self.loss.proxies
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the joint loss, eq. (jointloss); with lambda = 0 it is the proxy loss."""
-        settings = self.settings
-        loss = self._proxy_loss(embeddings, targets)
-        if settings.triplet:
-            margin = margin_in_bits(settings.margin, embeddings.shape[1])
-            loss = loss + settings.triplet * hamming_triplet(embeddings, targets, margin)
+        loss: Tensor = self.loss(embeddings, targets)
+        if self.settings.triplet:
+            loss = loss + self.settings.triplet * self.triplet_loss(embeddings, targets)
         return loss
-
-    def _proxy_loss(self, embeddings: Tensor, targets: Tensor) -> Tensor:
-        tau, weights = self.tau, self.weights
-        if len(self.frequencies):
-            return balanced_binary_cross_entropy(embeddings, targets, weights, self.frequencies, tau)
-        if self.settings.loss == "bits":
-            return bitwise_cross_entropy(embeddings, weights[targets.long()])
-        return _BY_CLASS[self.settings.loss](embeddings, targets, weights, tau)
 
     def scores(self, embeddings: Tensor) -> Tensor:
         """Return the logits (N, C): the nearest proxy has the highest."""
@@ -153,6 +150,15 @@ def _design(kind: str, data: TrainingData, settings: ProxySettings) -> ProxySet:
     return design_proxies(
         data.num_classes, data.bits, kind, similarity, data.seed, distance_share=share, progress=data.progress
     )
+
+
+def _build_loss(data: TrainingData, settings: ProxySettings, proxies: ProxySet) -> LossAroundProxies:
+    if data.has_tags:
+        frequencies = tag_frequencies(torch.from_numpy(data.require_labels().values))
+        return TagProxyLoss(proxies, frequencies, tau=settings.tau)
+    if settings.loss == "bits":
+        return BitwiseProxyLoss(proxies)
+    return _BY_CLASS[settings.loss](proxies, tau=settings.tau)
 
 
 def _check_values(settings: ProxySettings) -> float:

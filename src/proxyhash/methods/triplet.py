@@ -5,10 +5,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from proxyhash.losses import hamming_triplet, margin_in_bits
+from proxyhash.losses import HammingTripletLoss
 from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.registry import register_method
-from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
 
@@ -31,17 +30,17 @@ class Triplet(HashingMethod):
     """Hamming triplet loss, section 4.4: the paper's ablation compares it with the joint loss.
 
     The loss is the mean of log(1 + exp(m + d_H(x, x+) - d_H(x, x-))) over all triplets of a batch, see
-    `proxyhash.losses.hamming_triplet`.
+    `proxyhash.losses.HammingTripletLoss`.
     """
 
     settings: TripletSettings
 
     def __init__(self, data: TrainingData, settings: TripletSettings) -> None:
         super().__init__(data, settings)
-        if settings.margin is not None and settings.margin < 0:
-            raise InputError("The margin may not be negative.")
+        self.loss = HammingTripletLoss(settings.margin)
         check_int("samples_per_class", settings.samples_per_class, 2)
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        return hamming_triplet(embeddings, targets, margin_in_bits(self.settings.margin, embeddings.shape[1]))
+        loss: Tensor = self.loss(embeddings, targets)
+        return loss

@@ -43,7 +43,7 @@ class Gallery:
 def load_gallery(model: Path, *, data_dir: Path | None = None, progress: Progress = no_progress) -> Gallery:
     """Make the gallery of the model in a folder, on the data set that it was trained with."""
     hasher = Hasher.load(model)
-    if hasher.metadata.get("protocol") is None and "data" in hasher.metadata:  # fitted without labels
+    if hasher.metadata.get("protocol") is None and hasher.metadata.get("data", {}).get("path"):  # fitted without labels
         dataset = load_dataset(hasher.metadata["data"]["path"], data_dir=data_dir, progress=progress)
         return make_gallery(hasher, dataset, None, progress=progress)
     return make_gallery(hasher, *load_eval_data(hasher, data_dir=data_dir, progress=progress), progress=progress)

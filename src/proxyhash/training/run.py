@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from proxyhash.data import Dataset, Split, list_datasets, load_dataset, make_split
+from proxyhash.data import DataLike, Dataset, Split, as_dataset, list_datasets, make_split
 from proxyhash.methods import get_method
 from proxyhash.models.device import find_device
 from proxyhash.models.hasher import Hasher
@@ -92,7 +92,7 @@ def train_models(
     hashers = train_hashers(
         dataset,
         split,
-        replace(config, data=_absolute(config.data)),
+        replace(config, data=absolute_data(config.data)),
         run_folder(output),
         resume=resume,
         distributed=distributed,
@@ -107,19 +107,27 @@ def train_models(
 
 
 def load_training_data(
-    config: TrainConfig, *, strict: bool = False, data_dir: Path | None = None, progress: Progress = no_progress
+    config: TrainConfig,
+    data: DataLike | None = None,
+    *,
+    strict: bool = False,
+    data_dir: Path | None = None,
+    progress: Progress = no_progress,
 ) -> tuple[Dataset, Split | None]:
-    """Return the data set of a configuration and its split, which is None if all images are learned from without labels."""
-    if config.data is None:
+    """Return the data set and its split, which is None if all images are learned from without labels.
+
+    `data` replaces that of the configuration.
+    """
+    data = config.data if data is None else data
+    if data is None:
         raise InputError("Say what to learn from: the name of a data set, or a folder.")
-    dataset = load_dataset(config.data, data_dir=data_dir, strict=strict, progress=progress)
+    dataset = as_dataset(data, data_dir=data_dir, strict=strict, progress=progress)
     if config.tags is not None:
         dataset = dataset.with_frequent_tags(config.tags)
     trains = get_method(config.method).trains
     if dataset.labels is None and trains:
-        raise InputError(
-            f"{config.data} has no labels to learn from; without them use --method itq, or proxyhash quickstart."
-        )
+        name = config.data or dataset.name
+        raise InputError(f"{name} has no labels to learn from; without them use --method itq, or proxyhash quickstart.")
     if not trains and (config.protocol == "none" or dataset.labels is None):
         return dataset, None
     split = make_split(dataset, config.protocol, seed=config.seed, fold=config.fold, validation=config.validation)
@@ -143,6 +151,6 @@ def run_folder(output: Path) -> Path:
     return output.with_name(f"{output.name}.run")
 
 
-def _absolute(data: str | None) -> str | None:
+def absolute_data(data: str | None) -> str | None:
     """Return the name of a data set, or the absolute path of a folder: the model may be used from elsewhere."""
     return data if data is None or data in list_datasets() else str(Path(data).resolve())

@@ -34,22 +34,30 @@ def class_balanced_batches(
     images, so a smaller class repeats images. Fewer than P groups, drawn at random, are left out of an epoch. A batch holds
     two groups of a class only if the class has more groups than there are batches.
     """
+    batches = count_balanced_batches(labels, batch_size, samples_per_class)
+    together = batch_size // samples_per_class
+    groups, classes = _group_by_class(np.asarray(labels), samples_per_class, random)
+    dealt = random.permutation(len(groups))[: batches * together]
+    piles = _stack_by_class(classes[dealt], batches)
+    return [groups[dealt[chosen]].ravel() for chosen in _deal_batches(piles, batches, together, random)]
+
+
+def count_balanced_batches(labels: ArrayLike, batch_size: int, samples_per_class: int) -> int:
+    """Return the number of batches of `class_balanced_batches`; labels and sizes that give none are errors."""
     samples_per_class = check_int("samples_per_class", samples_per_class, minimum=2)
     batch_size = check_int("batch_size", batch_size, minimum=samples_per_class)
     if batch_size % samples_per_class:
         raise InputError(
             f"A batch of {batch_size} images cannot hold {samples_per_class} of each class: make it a multiple."
         )
-    groups, classes = _group_by_class(_check_labels(labels), samples_per_class, random)
-    together = batch_size // samples_per_class
-    batches = len(groups) // together
+    _, counts = np.unique(_check_labels(labels), return_counts=True)
+    groups = int((-(-counts // samples_per_class)).sum())
+    batches = groups // (batch_size // samples_per_class)
     if batches == 0:
         raise InputError(
-            f"{len(groups)} groups of {samples_per_class} images do not fill a batch of {batch_size}: make it smaller."
+            f"{groups} groups of {samples_per_class} images do not fill a batch of {batch_size}: make it smaller."
         )
-    dealt = random.permutation(len(groups))[: batches * together]
-    piles = _stack_by_class(classes[dealt], batches)
-    return [groups[dealt[chosen]].ravel() for chosen in _deal_batches(piles, batches, together, random)]
+    return batches
 
 
 def _check_labels(labels: ArrayLike) -> NDArray[np.generic]:

@@ -8,7 +8,10 @@ from torch import Tensor, nn
 
 from proxyhash.codes import binarize
 from proxyhash.codes.adc import weighted_hamming_tables
+from proxyhash.codes.bits import MAX_BITS
 from proxyhash.models.heads.base import DEFAULT_HEAD, Floats, Head, HeadConfig, hidden_layers, register_head
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.validation import check_int
 
 MIN_SLICE = 50  # hidden units that each bit of a `DividedHead` reads at least, as the authors have it
 SATURATION = 0.4  # epsilon of `DividedHead`: a sigmoid farther than this from 1/2 counts as 0 or 1
@@ -31,17 +34,60 @@ class LinearHead(Head):
 
 @register_head(DEFAULT_HEAD)
 class HashHead(LinearHead):
-    """nu = tanh(L'q + b), the paper's head, for features q (N, in_features).
+    """The paper's head, nu = tanh(L'q + b): features q (N, in_features) to embeddings nu (N, bits) from -1 to 1.
+
+    `encode` returns the codes of embeddings, their signs.
+
+    Parameters
+    ----------
+    in_features
+        The number of features; or a `HeadConfig`, which has all sizes.
+    bits
+        The length of the codes.
+    hidden_dim
+        Units of a hidden layer with batch normalization and ReLU; 0 for none, as in the paper.
+    dropout
+        The dropout rate before the last layer.
+
+    Raises
+    ------
+    InputError
+        For sizes that are no positive whole numbers, and a dropout outside 0 to 1.
 
     Examples
     --------
-    >>> HashHead(HeadConfig(4, bits=8))(torch.zeros(3, 4)).shape
-    torch.Size([3, 8])
+    >>> import torch
+    >>> from proxyhash import HashHead
+    >>> head = HashHead(512, bits=32)
+    >>> embeddings = head(torch.zeros(3, 512))
+    >>> embeddings.shape, head.encode(embeddings.detach().numpy()).shape  # 32 bits are four bytes
+    (torch.Size([3, 32]), (3, 4))
     """
+
+    def __init__(
+        self, in_features: int | HeadConfig, bits: int | None = None, *, hidden_dim: int = 0, dropout: float = 0.0
+    ) -> None:
+        if isinstance(in_features, HeadConfig):
+            if bits is not None or hidden_dim or dropout:
+                raise InputError("A HeadConfig has all sizes of a head; give either it or the sizes.")
+            super().__init__(in_features)
+        else:
+            super().__init__(_check_config(in_features, bits, hidden_dim, dropout))
 
     def forward(self, features: Tensor) -> Tensor:
         """Return nu (N, bits), from -1 to 1."""
         return torch.tanh(self.layers(features))
+
+
+def _check_config(in_features: int, bits: int | None, hidden_dim: int, dropout: float) -> HeadConfig:
+    if not 0 <= dropout < 1:
+        raise InputError(f"dropout must be at least 0 and below 1, not {dropout}.")
+    return HeadConfig(
+        check_int("in_features", in_features, 1),
+        check_int("bits", bits, 1, MAX_BITS),
+        check_int("hidden_dim", hidden_dim, 0),
+        dropout,
+    )
 
 
 @register_head("weighted")
