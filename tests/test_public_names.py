@@ -24,11 +24,12 @@ PUBLIC = {
     ),
     "list_kinds": "()",
     "tag_similarity": "(tags)",
+    "wrap_backbone": "(module, *, image_size, mean, std, num_features)",
 }
 METHODS = {
     "Hasher": (
-        "bits classify embed embed_batches embed_pixels encode encode_queries features head head_forward load "
-        "nearest_proxies pixel_spec save use_onnx"
+        "backbone bits classify embed embed_batches embed_pixels encode encode_queries features head head_forward load "
+        "nearest_proxies pixel_spec push_to_hub save use_onnx"
     ),
     "Index": (
         "add bits calibration close code folder_sync generation hasher info item list_items model open range_search remove "

@@ -10,6 +10,7 @@ from proxyhash.utils.errors import InputError, ProxyhashWarning
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
+    from proxyhash.models.backbones import wrap_backbone
     from proxyhash.models.hasher import Hasher
     from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
 
@@ -25,9 +26,14 @@ __all__ = [
     "design_proxies",
     "list_kinds",
     "tag_similarity",
+    "wrap_backbone",
 ]
 
-_MODULES = {"Hasher": "proxyhash.models.hasher", "Index": "proxyhash.index"}  # the others are in proxyhash.proxies
+_MODULES = {  # the others are in proxyhash.proxies
+    "Hasher": "proxyhash.models.hasher",
+    "Index": "proxyhash.index",
+    "wrap_backbone": "proxyhash.models.backbones",
+}
 
 
 def __getattr__(name: str) -> Any:

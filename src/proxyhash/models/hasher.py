@@ -1,5 +1,6 @@
 """Trained networks that encode images, and their folders."""
 
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,18 +18,30 @@ from proxyhash.data.images import ArrayImages, FileImages, Images, Indices
 from proxyhash.data.pixel_spec import PixelSpec
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
-from proxyhash.models.backbones import create_backbone
+from proxyhash.models.backbones import Backbone, BackboneConfig, create_backbone
+from proxyhash.models.backbones.wrapped import (
+    MODULE_PREFIX,
+    MissingBackbone,
+    ModuleLike,
+    WrappedBackbone,
+    class_name,
+    how_to_pass,
+    restore_backbone,
+)
 from proxyhash.models.card import write_card
+from proxyhash.models.device import module_device
 from proxyhash.models.heads import ConcatHeads, Head, Queries, create_head, describe_head
-from proxyhash.models.hub import local_folder
+from proxyhash.models.hub import local_folder, push_folder
 from proxyhash.models.network import HashNetwork
 from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnx_available
 from proxyhash.models.onnx_export import export_onnx
-from proxyhash.models.probe import compare_onnx, probe_pixels, write_probe
+from proxyhash.models.probe import are_close, compare_onnx, probe_pixels, read_probe, write_probe
 from proxyhash.models.runtime import InferenceBackend, TorchBackend, run_inference, run_pixels
 from proxyhash.models.storage import (
+    BACKBONE_CONFIG,
     CONFIG,
     FORMAT,
+    MAX_IMAGE_SIZE,
     ONNX,
     PROBE,
     PROXIES,
@@ -44,6 +57,7 @@ from proxyhash.utils.config import check_table, from_mapping
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 from proxyhash.utils.formats import RELEASE, REQUIRES, dump_json
 from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.validation import check_int
 
 ImagesLike = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
 """A collection of images, bytes (N, side, side, 3), a file, or several files."""
@@ -101,6 +115,11 @@ class Hasher:
     def bits(self) -> int:
         """Return the length of the codes."""
         return self.head.config.bits
+
+    @property
+    def backbone(self) -> Backbone:
+        """Return the backbone, which maps normalized images to features."""
+        return self.network.features.backbone
 
     @property
     def head(self) -> Head:
@@ -196,7 +215,7 @@ class Hasher:
 
     def head_forward(self, features: Floats) -> Floats:
         """Return the embeddings (N, bits) of features q (N, in_features)."""
-        device = next(self.network.parameters()).device
+        device = module_device(self.network)
         with torch.inference_mode():
             embeddings: Floats = self.head(torch.from_numpy(np.array(features)).to(device)).cpu().numpy()
             return embeddings
@@ -220,17 +239,63 @@ class Hasher:
     def save(self, folder: Path) -> None:
         """Write the model, its card and, with onnxruntime, its ONNX file to a folder, which is replaced as a whole."""
         check_replaceable(folder)
+        if isinstance(self.backbone, MissingBackbone):
+            self.backbone(torch.empty(0))  # it raises what to pass: its weights were not read
         with atomic_folder(folder) as temporary:
             save_file(_plain_tensors(self.network), temporary / WEIGHTS)
             if self.proxies is not None:
                 self.proxies.save(temporary / PROXIES)
             self.use_onnx(temporary / ONNX)
-            if self.onnx is not None:
+            if self.onnx is not None or isinstance(self.backbone, WrappedBackbone):
                 write_probe(temporary / PROBE, TorchBackend(self.network)(probe_pixels(self.transform.size)))
             sums = {file.name: checksum(file, "sha256") for file in sorted(temporary.iterdir())}
             (temporary / CONFIG).write_text(dump_json(self._config(sums)), encoding="utf-8")
             write_card(temporary)
         self.folder = folder
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+        commit_message: str | None = None,
+    ) -> str:
+        """Upload the model, its card and its ONNX file to the Hugging Face Hub, in one commit.
+
+        A hasher that was saved or loaded pushes its folder as it is, with the metrics and the calibration that were added to
+        it; another one is saved to a temporary folder first.
+
+        Parameters
+        ----------
+        repo_id
+            The repository OWNER/NAME, which is created if it does not exist.
+        private
+            Whether a new repository is private; None for the default of the owner.
+        token
+            An access token; None for that of `hf auth login` or `HF_TOKEN`.
+        commit_message
+            The title of the commit.
+
+        Returns
+        -------
+        str
+            The commit, for `Hasher.load(repo_id, revision=commit)`.
+
+        Raises
+        ------
+        InputError
+            If the Hub refuses the upload or cannot be reached.
+        """
+        options: dict[str, Any] = {"private": private, "token": token, "message": commit_message}
+        if self.folder is not None:
+            return push_folder(self.folder, repo_id, **options)
+        with tempfile.TemporaryDirectory(prefix="proxyhash-") as temporary:
+            try:
+                self.save(Path(temporary) / "model")
+                return push_folder(Path(temporary) / "model", repo_id, **options)
+            finally:
+                self.folder = None
 
     def use_onnx(self, path: Path) -> None:
         """Write an ONNX file and encode with it from now on, if onnxruntime is installed and can run the network."""
@@ -245,16 +310,39 @@ class Hasher:
         self.onnx = OnnxBackend(path)
 
     @classmethod
-    def load(cls, model: str | Path, device: str = "cpu", *, revision: str | None = None) -> Self:
+    def load(
+        cls,
+        model: str | Path,
+        device: str = "cpu",
+        *,
+        revision: str | None = None,
+        backbone: ModuleLike | None = None,
+    ) -> Self:
         """Read a folder that `save` wrote; it gives the same codes as before.
 
-        `OWNER/NAME@COMMIT`, or `OWNER/NAME` with the commit as `revision`, is a repository of the Hugging Face Hub.
+        Parameters
+        ----------
+        model
+            The folder. `OWNER/NAME@COMMIT`, or `OWNER/NAME` with the commit as `revision`, is a repository of the Hugging
+            Face Hub.
+        device
+            cpu or cuda.
+        revision
+            The commit of a repository.
+        backbone
+            The network of a model that was trained with `wrap_backbone`: an instance, which is copied and gets the saved
+            weights, or a class or function that makes one. Without it, such a model still encodes by its ONNX file.
+
+        Raises
+        ------
+        InputError
+            If the folder is not a whole model, or if the network is needed and missing, or another one.
         """
         folder = local_folder(model, revision)
         config = read_config(folder)
         check_files(folder, config.get("sha256"))
         try:
-            transform, network = _read_transform(config, folder), _read_network(config, folder)
+            transform, network = _read_transform(config, folder), _read_network(config, folder, backbone)
             names, metadata = _read_names(config, folder), _read_metadata(config, folder)
         except (OSError, SafetensorError, ValueError, *_WRONG_CONTENT) as error:
             if isinstance(error, InputError):
@@ -269,7 +357,7 @@ class Hasher:
         return {
             "format": FORMAT,
             REQUIRES: RELEASE,
-            "backbone": self.network.features.backbone.config.name,
+            **_backbone_settings(self.backbone),
             "head": describe_head(self.head),
             "transform": asdict(self.transform),
             "class_names": self.class_names,
@@ -278,9 +366,9 @@ class Hasher:
         }
 
     def _backend(self) -> InferenceBackend:
-        """Return onnxruntime on a CPU, if there is an ONNX file, or else torch."""
-        on_cpu = next(self.network.parameters()).device.type == "cpu"
-        return self.onnx if on_cpu and self.onnx is not None else TorchBackend(self.network)
+        """Return onnxruntime on a CPU, or without the network, if there is an ONNX file, or else torch."""
+        preferred = module_device(self.network).type == "cpu" or isinstance(self.backbone, MissingBackbone)
+        return self.onnx if preferred and self.onnx is not None else TorchBackend(self.network)
 
     def _run(
         self, images: Images, backend: InferenceBackend, skipped: SkippedItems | None, progress: Progress, width: int
@@ -324,7 +412,7 @@ def _read_metadata(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     return dict(metadata)
 
 
-def _read_network(config: dict[str, Any], folder: Path) -> HashNetwork:
+def _read_network(config: dict[str, Any], folder: Path, given: ModuleLike | None) -> HashNetwork:
     """Return the network with its weights; a head that the weights cannot fill is refused before memory is allocated."""
     if not isinstance(config["backbone"], str):
         raise InputError(f"{folder / CONFIG}: backbone must be a name.")
@@ -333,10 +421,58 @@ def _read_network(config: dict[str, Any], folder: Path) -> HashNetwork:
         needed = sum(tensor.numel() for tensor in create_head(config["head"]).state_dict().values())
     if needed > sum(tensor.numel() for tensor in weights.values()):
         raise InputError(f"{folder / CONFIG} describes a larger head than {WEIGHTS} holds.")
-    network = HashNetwork(create_backbone(config["backbone"], pretrained=False), create_head(config["head"]))
+    network = HashNetwork(_read_backbone(config, folder, given), create_head(config["head"]))
     _check_tensors(weights, network.state_dict(), folder / WEIGHTS)
-    network.load_state_dict(weights)
+    backbone = network.features.backbone
+    if isinstance(backbone, MissingBackbone):
+        weights = {name: tensor for name, tensor in weights.items() if name.startswith("head.")}
+    if isinstance(backbone, WrappedBackbone):
+        _load_wrapped(network.eval(), weights, folder, image_size(config, folder))
+    else:
+        network.load_state_dict(weights)
     return network.eval()
+
+
+def _backbone_settings(backbone: Backbone) -> dict[str, Any]:
+    """Return the name of a backbone and, for a network of the user, its input and its number of features."""
+    name, config = backbone.config.name, backbone.config
+    if not isinstance(backbone, WrappedBackbone):
+        return {"backbone": name}
+    fields = ("image_size", "mean", "std", "num_features")
+    return {"backbone": name, BACKBONE_CONFIG: {field: getattr(config, field) for field in fields}}
+
+
+def _read_backbone(config: dict[str, Any], folder: Path, given: ModuleLike | None) -> Backbone:
+    name = config["backbone"]
+    if not name.startswith(MODULE_PREFIX):
+        if given is not None:
+            raise InputError(f"{folder} has the backbone {name}, which is known by its name; leave backbone= out.")
+        return create_backbone(name, pretrained=False)
+    settings = config[BACKBONE_CONFIG]
+    check_table(f"{folder / CONFIG}: {BACKBONE_CONFIG}", settings)
+    described = from_mapping(BackboneConfig, {**settings, "name": name}, owner=f"{folder / CONFIG}: {BACKBONE_CONFIG}")
+    check_int(f"{folder / CONFIG}: image_size", described.image_size, 1, MAX_IMAGE_SIZE)
+    if given is not None:
+        return restore_backbone(given, described)
+    if (folder / ONNX).is_file() and is_onnx_available():
+        return MissingBackbone(described)
+    raise InputError(f"{folder} has a network of your own, {class_name(described)}; pass it: {how_to_pass(described)}.")
+
+
+def _load_wrapped(network: HashNetwork, weights: dict[str, torch.Tensor], folder: Path, size: int) -> None:
+    """Load the weights into a network of the user, and check that it gives the outputs of the one that was saved."""
+    backbone = network.features.backbone
+    assert isinstance(backbone, WrappedBackbone)
+    name = type(backbone.module).__name__
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split()).replace("features.backbone.module.", "")[:200].rstrip(".")
+        raise InputError(f"{name} does not fit the weights in {folder}, pass it as it was trained: {reason}.") from error
+    if (folder / PROBE).is_file():
+        outputs = TorchBackend(network)(probe_pixels(size))
+        if not are_close(outputs, read_probe(folder / PROBE)):
+            raise InputError(f"{name} gives other outputs than the network in {folder}; pass it as it was trained.")
 
 
 def _check_tensors(weights: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], path: Path) -> None:
@@ -355,11 +491,19 @@ def _load_onnx(folder: Path, size: int, network: HashNetwork) -> OnnxBackend:
 
 
 def _plain_tensors(network: HashNetwork) -> dict[str, torch.Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    """Return the weights as safetensors takes them: contiguous, and tied ones as copies."""
+    tensors: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in network.state_dict().items():
+        plain = tensor.detach().cpu().contiguous()
+        storage = plain.untyped_storage().data_ptr()
+        tensors[name] = plain.clone() if storage in seen else plain
+        seen.add(storage)
+    return tensors
 
 
 def concat_hashers(hashers: Sequence[Hasher]) -> Hasher:
     """Return one hasher with the embeddings of several side by side; they must share a backbone and a transform."""
     first = hashers[0]
-    network = HashNetwork(first.network.features.backbone, ConcatHeads([hasher.head for hasher in hashers]))
+    network = HashNetwork(first.backbone, ConcatHeads([hasher.head for hasher in hashers]))
     return Hasher(network.eval(), first.transform, metadata=first.metadata)

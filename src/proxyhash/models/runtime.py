@@ -12,6 +12,7 @@ from proxyhash.data.images import Images, Indices
 from proxyhash.data.loader import load_batches
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
+from proxyhash.models.device import module_device
 from proxyhash.models.onnx_backend import Floats
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
@@ -32,7 +33,7 @@ class TorchBackend:
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network.eval()
-        self.device = next(network.parameters()).device
+        self.device = module_device(network)
 
     def __call__(self, pixels: Floats) -> Floats:
         """Run the network without a graph; convolutions like their channels last in memory."""

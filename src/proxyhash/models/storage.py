@@ -23,6 +23,7 @@ FORMATS = (FORMAT, "proxyhash.hasher/2", MODEL_FORMAT)
 CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"
 PROBE = "probe.safetensors"  # outputs of the network, to check the ONNX file
 CALIBRATION = "calibration.json"  # the precision of matches by distance
+BACKBONE_CONFIG = "backbone_config"  # key of config.json: input and features of a wrapped network
 METRICS = "metrics.json"  # metrics on held-out queries, if they were saved
 CARD = "README.md"
 LISTED = (WEIGHTS, PROXIES, ONNX, PROBE)  # files with a checksum in config.json
@@ -86,6 +87,8 @@ def fingerprint(folder: Path) -> str:
     try:
         config = read_config(folder)
         hashed = {**model_fingerprint_fields(config), "weights": config["sha256"][WEIGHTS]}
+        if BACKBONE_CONFIG in config:  # only models of wrapped networks have it
+            hashed[BACKBONE_CONFIG] = config[BACKBONE_CONFIG]
         return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:16]
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _unreadable(folder, error) from error
