@@ -1,16 +1,20 @@
 """Cache of the features q(x) of data sets on disk."""
 
+import atexit
 import hashlib
 import json
+import shutil
+import tempfile
 import zlib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data.dataset import Dataset
+from proxyhash.data.images import SESSION
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones.base import Backbone
@@ -60,7 +64,9 @@ def cached_features(
     outputs for two fixed images than before: its code may have changed.
     """
     name = f"{dataset.name}-{backbone.config.name.replace('/', '-')}-{transform.size}"
-    entry = (folder or cache_root() / "features") / f"{name}-{_key(dataset, backbone, transform)[:16]}"
+    fingerprint = dataset.images.fingerprint()
+    folder = folder or (_session_folder() if fingerprint.startswith(SESSION) else cache_root() / "features")
+    entry = folder / f"{name}-{_key(fingerprint, backbone, transform)[:16]}"
     if isinstance(backbone, WrappedBackbone):
         _check_outputs(backbone, transform.size, entry)
     if not (entry / "features.npy").is_file():
@@ -69,6 +75,14 @@ def cached_features(
     for index in np.flatnonzero(~features.readable):
         dataset.skipped.add("unreadable image", dataset.images.key(int(index)))
     return features
+
+
+@cache
+def _session_folder() -> Path:
+    """Return a folder for features of images whose content is not known; it is deleted at exit."""
+    folder = Path(tempfile.mkdtemp(prefix="proxyhash-features-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _read(entry: Path, shape: tuple[int, int]) -> CachedFeatures:
@@ -198,14 +212,14 @@ def _note(mark: Path, done: int) -> None:
         temporary.write_text(json.dumps({"done": done}))
 
 
-def _key(dataset: Dataset, backbone: Backbone, transform: Transform) -> str:
+def _key(fingerprint: str, backbone: Backbone, transform: Transform) -> str:
     seen = (
         transform.side,
         transform.fit,
         feature_cache_crop(transform.crop),
         transform.size,
     )  # all that matters without augmentation
-    digest = hashlib.sha256(f"{FORMAT};{dataset.images.fingerprint()};{seen};".encode())
+    digest = hashlib.sha256(f"{FORMAT};{fingerprint};{seen};".encode())
     if isinstance(backbone, WrappedBackbone):
         digest.update(f"{backbone.config};{backbone.module};".encode())
     for name, tensor in backbone.state_dict().items():

@@ -236,8 +236,9 @@ class Hasher:
         nearest: Indices = np.argmax(embeddings @ self.proxies.weights.T, axis=1)
         return nearest
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
         """Write the model, its card and, with onnxruntime, its ONNX file to a folder, which is replaced as a whole."""
+        folder = Path(folder)
         check_replaceable(folder)
         if isinstance(self.backbone, MissingBackbone):
             self.backbone(torch.empty(0))  # it raises what to pass: its weights were not read
