@@ -1,5 +1,6 @@
 """Networks of the user as backbones: wrapped, trained, saved, loaded again, and exported."""
 
+import json
 import shutil
 import warnings
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from helpers.models import rewrite_json
 from proxyhash import Hasher, Index, InputError, ProxyhashWarning, wrap_backbone
 from proxyhash.cli.app import main
 from proxyhash.data import Dataset, load_dataset, make_split
@@ -163,6 +165,7 @@ def test_it_trains_saves_and_loads_and_the_module_stays(finetune: bool, tmp_path
     assert evaluate_hasher(trained, digits(), make_split(digits())).map > 0.2  # 0.1 by chance
     codes = trained.encode(pixels())
     trained.save(tmp_path / "model")
+    assert 'Hasher.load("FOLDER", backbone=SmallNet(...))' in (tmp_path / "model" / "README.md").read_text()
     fresh = SmallNet()
     for given in (fresh, SmallNet, lambda: SmallNet(24), wrap_backbone(SmallNet(), image_size=16)):
         loaded = Hasher.load(tmp_path / "model", backbone=given)
@@ -191,6 +194,26 @@ def test_loading_needs_the_same_network(tmp_path: Path) -> None:
     named = Path(shutil.copytree(folder, tmp_path / "named"))
     named.joinpath("probe.safetensors").unlink()  # a copy without the probe is not checked, but loads
     assert Hasher.load(named, backbone=SmallNet()).bits == 8
+
+
+@pytest.mark.usefixtures("no_onnx")
+def test_a_changed_description_of_the_network_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    train(wrapped()).save(folder)
+    content = json.loads((folder / "config.json").read_text())
+    described = content["backbone_config"]
+    changes: dict[str, Any] = {
+        "backbone_config must be a table": 3,
+        "Expected `float`, got `str`": described | {"mean": ["a", 1, 1]},
+        "has no setting 'code'": described | {"code": "import os"},
+        "image_size must be": described | {"image_size": 10**9},
+        "SmallNet gives 24 features, and the model has 25": described | {"num_features": 25},
+        "gives other outputs than the network": described | {"std": [1, 1, 1]},
+    }
+    for message, change in changes.items():
+        rewrite_json(folder / "config.json", backbone_config=change)
+        with pytest.raises(InputError, match=message):
+            Hasher.load(folder, backbone=SmallNet())
 
 
 def test_a_named_backbone_takes_no_module(model: Path) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from proxyhash.models.storage import CALIBRATION, CARD, METRICS, read_config
+from proxyhash.models.storage import CALIBRATION, CARD, METRICS, MODULE_PREFIX, read_config
 from proxyhash.utils import legacy_names
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError, ProxyhashWarning
@@ -169,6 +169,8 @@ def _how_to_use(config: Mapping[str, Any]) -> Iterator[str]:
     yield "```python"
     yield "from proxyhash import Hasher"
     yield ""
-    yield 'hasher = Hasher.load("FOLDER")  # or "OWNER/NAME@COMMIT" of the Hugging Face Hub'
+    kind, _, network = str(config["backbone"]).partition("/")
+    passed = f", backbone={network}(...)" if f"{kind}/" == MODULE_PREFIX and network.isidentifier() else ""
+    yield f'hasher = Hasher.load("FOLDER"{passed})  # or "OWNER/NAME@COMMIT" of the Hugging Face Hub'
     yield f'hasher.encode(["photo.jpg"])  # (1, {-(-config["head"]["bits"] // 8)}) packed bits'
     yield "```"

@@ -20,7 +20,6 @@ from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones import Backbone, BackboneConfig, create_backbone
 from proxyhash.models.backbones.wrapped import (
-    MODULE_PREFIX,
     MissingBackbone,
     ModuleLike,
     WrappedBackbone,
@@ -42,6 +41,7 @@ from proxyhash.models.storage import (
     CONFIG,
     FORMAT,
     MAX_IMAGE_SIZE,
+    MODULE_PREFIX,
     ONNX,
     PROBE,
     PROXIES,

@@ -23,6 +23,7 @@ FORMATS = (FORMAT, "proxyhash.hasher/2", MODEL_FORMAT)
 CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"
 PROBE = "probe.safetensors"  # outputs of the network, to check the ONNX file
 CALIBRATION = "calibration.json"  # the precision of matches by distance
+MODULE_PREFIX = "module/"  # of the names of wrapped networks, which no registered backbone has
 BACKBONE_CONFIG = "backbone_config"  # key of config.json: input and features of a wrapped network
 METRICS = "metrics.json"  # metrics on held-out queries, if they were saved
 CARD = "README.md"

@@ -10,11 +10,10 @@ from torch import Tensor, nn
 
 from proxyhash.models.backbones.base import Backbone, BackboneConfig, PerChannel
 from proxyhash.models.device import module_device
-from proxyhash.models.storage import MAX_IMAGE_SIZE
+from proxyhash.models.storage import MAX_IMAGE_SIZE, MODULE_PREFIX
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
-MODULE_PREFIX = "module/"  # of the names of wrapped networks, which no registered backbone has
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # as torchvision and timm have them
 
 ModuleLike = nn.Module | Callable[[], nn.Module]
