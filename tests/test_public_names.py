@@ -31,6 +31,7 @@ PUBLIC = {
     "losses": None,
     "tag_similarity": "(tags)",
     "train": "(data, bits, method, **options, *, run_dir, resume, strict, data_dir, progress, report)",
+    "wrap_backbone": "(module, *, image_size, mean, std, num_features)",
 }
 LOSSES = {
     "AveragePrecisionLoss": "()",
@@ -49,8 +50,8 @@ LOSSES = {
 METHODS = {
     "ClassBalancedBatchSampler": "set_epoch",
     "Hasher": (
-        "bits classify embed embed_batches embed_pixels encode encode_queries features head head_forward load "
-        "nearest_proxies pixel_spec save use_onnx"
+        "backbone bits classify embed embed_batches embed_pixels encode encode_queries features head head_forward load "
+        "nearest_proxies pixel_spec push_to_hub save use_onnx"
     ),
     "Index": (
         "add bits calibration close code folder_sync generation hasher info item list_items model open range_search remove "

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from proxyhash import losses
     from proxyhash.evaluation.api import evaluate
     from proxyhash.index import Index
+    from proxyhash.models.backbones import wrap_backbone
     from proxyhash.models.hasher import Hasher
     from proxyhash.models.heads import HashHead
     from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
@@ -35,6 +36,7 @@ __all__ = [
     "losses",
     "tag_similarity",
     "train",
+    "wrap_backbone",
 ]
 
 _MODULES = {  # the others are in proxyhash.proxies
@@ -44,6 +46,7 @@ _MODULES = {  # the others are in proxyhash.proxies
     "Index": "proxyhash.index",
     "evaluate": "proxyhash.evaluation.api",
     "train": "proxyhash.training.api",
+    "wrap_backbone": "proxyhash.models.backbones",
 }
 
 

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from proxyhash.data.images import ArrayImages, FileImages
     from proxyhash.data.load import DataLike, as_dataset, load_dataset
     from proxyhash.data.protocols import Split, default_protocol, get_protocol, list_protocols, make_split
+    from proxyhash.data.readers.hugging_face import from_hugging_face
+    from proxyhash.data.readers.map_style import from_torch
     from proxyhash.data.skipped import SkippedItems
+    from proxyhash.data.torch_dataset import TorchDataset
     from proxyhash.labels import ClassLabels, TagLabels
 
 __all__ = [
@@ -25,8 +28,11 @@ __all__ = [
     "SkippedItems",
     "Split",
     "TagLabels",
+    "TorchDataset",
     "as_dataset",
     "default_protocol",
+    "from_hugging_face",
+    "from_torch",
     "get_dataset_info",
     "get_protocol",
     "list_datasets",
@@ -44,7 +50,10 @@ _MODULES = {
     "FileImages": "proxyhash.data.images",
     "SkippedItems": "proxyhash.data.skipped",
     "TagLabels": "proxyhash.labels",
+    "TorchDataset": "proxyhash.data.torch_dataset",
     "as_dataset": "proxyhash.data.load",
+    "from_hugging_face": "proxyhash.data.readers.hugging_face",
+    "from_torch": "proxyhash.data.readers.map_style",
     "get_dataset_info": "proxyhash.data.catalog",
     "list_datasets": "proxyhash.data.catalog",
     "load_dataset": "proxyhash.data.load",

@@ -80,9 +80,7 @@ def decode_image(
             if min_side is not None:
                 image.draft("RGB", (min_side, min_side))
             image.load()
-            upright = _UPRIGHT.get(_orientation(image))
-            rgb = _rgb(image)
-            return rgb if upright is None else rgb.transpose(upright)
+            return upright_rgb(image)
     except FileNotFoundError:
         raise UnreadableImageError(called, "is not there") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -90,7 +88,14 @@ def decode_image(
     except Exception as error:  # damaged bytes make decoders raise nearly anything: struct.error, SyntaxError, IndexError
         if _is_empty(path):
             raise UnreadableImageError(called, "is empty", EMPTY) from None
-        raise UnreadableImageError(called, f"cannot be decoded as an image ({_reason(error)})") from error
+        raise UnreadableImageError(called, f"cannot be decoded as an image ({describe_error(error)})") from error
+
+
+def upright_rgb(image: Image.Image) -> Image.Image:
+    """Return a decoded image of any mode as an upright one of mode RGB."""
+    upright = _UPRIGHT.get(_orientation(image))
+    rgb = _rgb(image)
+    return rgb if upright is None else rgb.transpose(upright)
 
 
 def decode_pixels(path: Path | NamedBytes) -> Pixels:
@@ -154,7 +159,8 @@ def _is_empty(path: Path | BinaryIO) -> bool:
         return False
 
 
-def _reason(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
+    """Return what a decoder complains about, in a few words."""
     if isinstance(error, UnidentifiedImageError):
         return "its format is not recognized"
     text = " ".join((getattr(error, "strerror", None) or str(error)).split()) or type(error).__name__

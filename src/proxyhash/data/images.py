@@ -15,6 +15,7 @@ from proxyhash.data.decoding import Fit, Pixels, decode_crop, decode_pixels, dec
 from proxyhash.utils.errors import InputError
 
 Indices = NDArray[np.int64]
+SESSION = "session-"  # start of fingerprints of images whose content is not known: they hold for this process only
 
 
 class Images(Protocol):
@@ -45,7 +46,7 @@ class Images(Protocol):
         ...
 
     def fingerprint(self) -> str:
-        """Return digits that change when an image does, as a key for caches."""
+        """Return digits that change when an image does, as a key for caches; see `SESSION`."""
         ...
 
 

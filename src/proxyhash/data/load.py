@@ -2,11 +2,14 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 from proxyhash.data.catalog import DATASETS, DatasetInfo, get_dataset_info
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.locations import fetch_folder
 from proxyhash.data.readers.folder import load_folder
+from proxyhash.data.readers.hugging_face import from_hugging_face, is_hugging_face
+from proxyhash.data.readers.map_style import from_torch
 from proxyhash.data.readers.metadata import METADATA, load_metadata
 from proxyhash.data.readers.nuswide import load_nuswide
 from proxyhash.data.readers.published import load_cifar, load_digits, load_ilsvrc
@@ -16,20 +19,21 @@ from proxyhash.utils.validation import shorten
 
 
 def load_dataset(
-    name_or_path: str | Path,
+    name_or_path: str | Path | Any,
     *,
     data_dir: Path | None = None,
     strict: bool = False,
     fetch: bool = True,
     progress: Progress = no_progress,
 ) -> Dataset:
-    """Return a data set by name, or from a folder of images.
+    """Return a data set by name, from a folder of images, or from a dataset of torch or of Hugging Face.
 
     Parameters
     ----------
     name_or_path
         One of `list_datasets()`, or a folder of images with or without a metadata.csv. A known name is never a folder;
-        `digits/` and a `Path` always are.
+        `digits/` and a `Path` always are. Other objects are read by `from_hugging_face` or `from_torch` with their defaults;
+        a `Dataset` is returned as it is.
     data_dir
         The first folder to search for a named data set; then `PROXYHASH_DATA` and the cache folder.
     strict
@@ -50,6 +54,12 @@ def load_dataset(
     >>> len(digits), digits.kind, len(digits.class_names)
     (1797, 'classes', 10)
     """
+    if isinstance(name_or_path, Dataset):
+        return name_or_path
+    if is_hugging_face(name_or_path):
+        return from_hugging_face(name_or_path, strict=strict)
+    if not isinstance(name_or_path, (str, os.PathLike)):
+        return from_torch(name_or_path, strict=strict, progress=progress)
     name = str(name_or_path)
     if isinstance(name_or_path, str) and name in DATASETS:
         return _load_named(DATASETS[name], data_dir, strict, fetch, progress)

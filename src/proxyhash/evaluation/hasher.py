@@ -17,6 +17,7 @@ from proxyhash.evaluation.embeddings import binarization_errors, nearest_proxy_a
 from proxyhash.evaluation.metrics import DEFAULT_KS, precision_recall_curve
 from proxyhash.evaluation.results import Metric, PrecisionRecallCurve
 from proxyhash.labels import ClassLabels
+from proxyhash.models.backbones.wrapped import MissingBackbone
 from proxyhash.models.card import refresh_card
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
@@ -218,8 +219,8 @@ def embed_split(
     needed = np.union1d(split.query, split.database)
     embeddings = np.zeros((len(dataset), hasher.head.out_features), np.float32)
     readable = np.ones(len(dataset), bool)
-    if not hasher.metadata.get("config", {}).get("finetune", True):
-        backbone, transform = hasher.network.features.backbone, hasher.transform
+    backbone, transform = hasher.backbone, hasher.transform
+    if not hasher.metadata.get("config", {}).get("finetune", True) and not isinstance(backbone, MissingBackbone):
         features = context.main_process_first(lambda: cached_features(dataset, backbone, transform, progress=progress))
         for chunk in np.array_split(needed, 1 + len(needed) // CHUNK_SIZE):
             embeddings[chunk] = hasher.head_forward(features.values[chunk])

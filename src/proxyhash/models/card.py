@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from proxyhash.models.storage import CALIBRATION, CARD, METRICS, read_config, takes_vectors
+from proxyhash.models.storage import CALIBRATION, CARD, METRICS, MODULE_PREFIX, read_config, takes_vectors
 from proxyhash.utils import legacy_names
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError, ProxyhashWarning
@@ -193,7 +193,9 @@ def _how_to_use(config: Mapping[str, Any]) -> Iterator[str]:
     yield "```python"
     yield "from proxyhash import Hasher"
     yield ""
-    yield 'hasher = Hasher.load("FOLDER")  # or "OWNER/NAME@COMMIT" of the Hugging Face Hub'
+    kind, _, network = str(config.get("backbone")).partition("/")
+    passed = f", backbone={network}(...)" if f"{kind}/" == MODULE_PREFIX and network.isidentifier() else ""
+    yield f'hasher = Hasher.load("FOLDER"{passed})  # or "OWNER/NAME@COMMIT" of the Hugging Face Hub'
     inputs = "vectors" if takes_vectors(config) else '["photo.jpg"]'
     count = "N" if takes_vectors(config) else "1"
     yield f"hasher.encode({inputs})  # ({count}, {-(-config['head']['bits'] // 8)}) packed bits"

@@ -1,6 +1,13 @@
 """Device that networks run on."""
 
+from itertools import chain
+from typing import TYPE_CHECKING
+
 from proxyhash.utils.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 
 def find_device(name: str | None = None, local_rank: int | None = None) -> str:
@@ -38,3 +45,19 @@ def find_device(name: str | None = None, local_rank: int | None = None) -> str:
     except (RuntimeError, AssertionError):
         raise InputError(f"There is no device {name} here; try cpu.") from None
     return name
+
+
+def module_device(module: "nn.Module") -> "torch.device":
+    """Return the device of a network's parameters or buffers; one without any is on the CPU.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> module_device(nn.Flatten())
+    device(type='cpu')
+    """
+    import torch
+
+    for tensor in chain(module.parameters(), module.buffers()):
+        return tensor.device
+    return torch.device("cpu")

@@ -1,23 +1,31 @@
 """Cache of the features q(x) of data sets on disk."""
 
+import atexit
 import hashlib
 import json
+import shutil
+import tempfile
 import zlib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.data.dataset import Dataset
+from proxyhash.data.images import SESSION
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones.base import Backbone
+from proxyhash.models.backbones.wrapped import WrappedBackbone
+from proxyhash.models.device import module_device
 from proxyhash.models.network import NormalizedBackbone
 from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnx_available
 from proxyhash.models.onnx_export import export_onnx
+from proxyhash.models.probe import are_close, probe_pixels, read_probe, write_probe
 from proxyhash.models.runtime import InferenceBackend, run_inference
+from proxyhash.models.storage import PROBE
 from proxyhash.models.torch_backend import TorchBackend
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
@@ -52,16 +60,30 @@ def cached_features(
 ) -> CachedFeatures:
     """Return the features of all images of a data set, from the cache if possible.
 
-    The key of an entry is a hash of the weights, the images and the transform. An interrupted extraction is resumed.
+    The key of an entry is a hash of the weights, the images and the transform. An interrupted extraction is resumed. For a
+    network of the user, the key also covers its printed structure, and an entry is replaced if the network gives other
+    outputs for two fixed images than before: its code may have changed.
     """
     name = f"{dataset.name}-{backbone.config.name.replace('/', '-')}-{transform.size}"
-    entry = (folder or cache_root() / "features") / f"{name}-{_key(dataset, backbone, transform)[:16]}"
+    fingerprint = dataset.images.fingerprint()
+    folder = folder or (_session_folder() if fingerprint.startswith(SESSION) else cache_root() / "features")
+    entry = folder / f"{name}-{_key(fingerprint, backbone, transform)[:16]}"
+    if isinstance(backbone, WrappedBackbone):
+        _check_outputs(backbone, transform.size, entry)
     if not (entry / "features.npy").is_file():
         _extract(dataset, backbone, transform, entry, progress)
     features = _read(entry, (len(dataset), backbone.config.num_features))
     for index in np.flatnonzero(~features.readable):
         dataset.skipped.add("unreadable image", dataset.images.key(int(index)))
     return features
+
+
+@cache
+def _session_folder() -> Path:
+    """Return a folder for features of images whose content is not known; it is deleted at exit."""
+    folder = Path(tempfile.mkdtemp(prefix="proxyhash-features-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _read(entry: Path, shape: tuple[int, int]) -> CachedFeatures:
@@ -111,12 +133,28 @@ def _write_checksums(entry: Path) -> None:
         temporary.write_text(dump_json({"format": CHECKSUMS_FORMAT, REQUIRES: RELEASE, "crc32": sums}))
 
 
-def _extract(dataset: Dataset, backbone: Backbone, transform: Transform, entry: Path, progress: Progress) -> None:
-    """Fill `features.part` batch by batch, save the progress, and rename it at the end."""
+def _check_outputs(backbone: WrappedBackbone, size: int, entry: Path) -> None:
+    """Empty an entry unless its probe holds the outputs of this network."""
+    outputs = TorchBackend(NormalizedBackbone(backbone))(probe_pixels(size))
+    if (entry / PROBE).is_file() and are_close(outputs, read_probe(entry / PROBE)):
+        return
+    _make_folder(entry)
+    for name in (*ARRAYS, CHECKSUMS, "features.part", "progress.json"):
+        (entry / name).unlink(missing_ok=True)
+    with atomic_write(entry / PROBE) as temporary:
+        write_probe(temporary, outputs)
+
+
+def _make_folder(entry: Path) -> None:
     try:
         entry.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"Cannot keep features in {entry}: {error.strerror}.") from error
+
+
+def _extract(dataset: Dataset, backbone: Backbone, transform: Transform, entry: Path, progress: Progress) -> None:
+    """Fill `features.part` batch by batch, save the progress, and rename it at the end."""
+    _make_folder(entry)
     part, mark = entry / "features.part", entry / "progress.json"
     values, begun = _part(part, mark, (len(dataset), backbone.config.num_features))
     outputs = run_inference(
@@ -160,7 +198,7 @@ def _part(part: Path, mark: Path, shape: tuple[int, int]) -> tuple[np.memmap[tup
 
 def _runner(backbone: Backbone, image_size: int, entry: Path) -> InferenceBackend:
     network = NormalizedBackbone(backbone)
-    on_cpu = next(backbone.parameters()).device.type == "cpu"
+    on_cpu = module_device(backbone).type == "cpu"
     if not (on_cpu and is_onnx_available()):
         return TorchBackend(network)
     try:
@@ -175,14 +213,16 @@ def _note(mark: Path, done: int) -> None:
         temporary.write_text(json.dumps({"done": done}))
 
 
-def _key(dataset: Dataset, backbone: Backbone, transform: Transform) -> str:
+def _key(fingerprint: str, backbone: Backbone, transform: Transform) -> str:
     seen = (
         transform.side,
         transform.fit,
         feature_cache_crop(transform.crop),
         transform.size,
     )  # all that matters without augmentation
-    digest = hashlib.sha256(f"{FORMAT};{dataset.images.fingerprint()};{seen};".encode())
+    digest = hashlib.sha256(f"{FORMAT};{fingerprint};{seen};".encode())
+    if isinstance(backbone, WrappedBackbone):
+        digest.update(f"{backbone.config};{backbone.module};".encode())
     for name, tensor in backbone.state_dict().items():
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())

@@ -1,5 +1,6 @@
 """Trained networks that encode images, and their folders."""
 
+import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -8,17 +9,24 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from proxyhash.codes.bits import Packed
 from proxyhash.data.images import Indices
 from proxyhash.data.transforms import Transform
-from proxyhash.models.backbones import create_backbone
+from proxyhash.models.backbones import Backbone
+from proxyhash.models.backbones.wrapped import (
+    MissingBackbone,
+    ModuleLike,
+    WrappedBackbone,
+)
 from proxyhash.models.card import write_card
+from proxyhash.models.device import module_device
 from proxyhash.models.encoder import Encoder, ImagesLike, as_images
-from proxyhash.models.heads import ConcatHeads, Head, Queries, create_head, describe_head
-from proxyhash.models.hub import local_folder
+from proxyhash.models.heads import ConcatHeads, Head, Queries, describe_head
+from proxyhash.models.hub import local_folder, push_folder
 from proxyhash.models.network import HashNetwork
+from proxyhash.models.network_files import backbone_settings, read_network
 from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnx_available, is_onnxruntime_available
 from proxyhash.models.onnx_export import export_onnx
 from proxyhash.models.probe import compare_onnx, probe_pixels, write_probe
@@ -97,6 +105,11 @@ class Hasher(Encoder):
         return self.head.config.bits
 
     @property
+    def backbone(self) -> Backbone:
+        """Return the backbone, which maps normalized images to features."""
+        return self.network.features.backbone
+
+    @property
     def head(self) -> Head:
         """Return the head, which maps features to embeddings."""
         return self.network.head
@@ -121,7 +134,7 @@ class Hasher(Encoder):
 
     def head_forward(self, features: Floats) -> Floats:
         """Return the embeddings (N, bits) of features q (N, in_features)."""
-        device = next(self.network.parameters()).device
+        device = module_device(self.network)
         with torch.inference_mode():
             embeddings: Floats = self.head(torch.from_numpy(np.array(features)).to(device)).cpu().numpy()
             return embeddings
@@ -142,9 +155,12 @@ class Hasher(Encoder):
         nearest: Indices = np.argmax(embeddings @ self.proxies.weights.T, axis=1)
         return nearest
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
         """Write the model, its card and, with onnxruntime, its ONNX file to a folder, which is replaced as a whole."""
+        folder = Path(folder)
         check_replaceable(folder)
+        if isinstance(self.backbone, MissingBackbone):
+            self.backbone(torch.empty(0))  # it raises what to pass: its weights were not read
         with atomic_folder(folder) as temporary:
             save_file(_plain_tensors(self.network), temporary / WEIGHTS)
             if self.proxies is not None:
@@ -158,8 +174,52 @@ class Hasher(Encoder):
     def _save_onnx(self, folder: Path) -> None:
         """Write the ONNX file and its probe, if onnxruntime is installed and can run the network."""
         self.use_onnx(folder / ONNX)
-        if self.onnx is not None:
+        if self.onnx is not None or isinstance(self.backbone, WrappedBackbone):
             write_probe(folder / PROBE, TorchBackend(self.network)(probe_pixels(self.transform.size)))
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+        commit_message: str | None = None,
+    ) -> str:
+        """Upload the model, its card and its ONNX file to the Hugging Face Hub, in one commit.
+
+        A hasher that was saved or loaded pushes its folder as it is, with the metrics and the calibration that were added to
+        it; another one is saved to a temporary folder first.
+
+        Parameters
+        ----------
+        repo_id
+            The repository OWNER/NAME, which is created if it does not exist.
+        private
+            Whether a new repository is private; None for the default of the owner.
+        token
+            An access token; None for that of `hf auth login` or `HF_TOKEN`.
+        commit_message
+            The title of the commit.
+
+        Returns
+        -------
+        str
+            The commit, for `Hasher.load(repo_id, revision=commit)`.
+
+        Raises
+        ------
+        InputError
+            If the Hub refuses the upload or cannot be reached.
+        """
+        options: dict[str, Any] = {"private": private, "token": token, "message": commit_message}
+        if self.folder is not None:
+            return push_folder(self.folder, repo_id, **options)
+        with tempfile.TemporaryDirectory(prefix="proxyhash-") as temporary:
+            try:
+                self.save(Path(temporary) / "model")
+                return push_folder(Path(temporary) / "model", repo_id, **options)
+            finally:
+                self.folder = None
 
     def use_onnx(self, path: Path) -> None:
         """Write an ONNX file and encode with it from now on, if onnxruntime is installed and can run the network."""
@@ -174,11 +234,35 @@ class Hasher(Encoder):
         self.onnx = OnnxBackend(path)
 
     @classmethod
-    def load(cls, model: str | Path, device: str = "cpu", *, revision: str | None = None) -> Self:
+    def load(
+        cls,
+        model: str | Path,
+        device: str = "cpu",
+        *,
+        revision: str | None = None,
+        backbone: ModuleLike | None = None,
+    ) -> Self:
         """Read a folder that `save` wrote; it gives the same codes as before.
 
         A folder that `proxyhash fit` wrote gives a `VectorHasher`, whose input is vectors.
-        `OWNER/NAME@COMMIT`, or `OWNER/NAME` with the commit as `revision`, is a repository of the Hugging Face Hub.
+
+        Parameters
+        ----------
+        model
+            The folder. `OWNER/NAME@COMMIT`, or `OWNER/NAME` with the commit as `revision`, is a repository of the Hugging
+            Face Hub.
+        device
+            cpu or cuda.
+        revision
+            The commit of a repository.
+        backbone
+            The network of a model that was trained with `wrap_backbone`: an instance, which is copied and gets the saved
+            weights, or a class or function that makes one. Without it, such a model still encodes by its ONNX file.
+
+        Raises
+        ------
+        InputError
+            If the folder is not a whole model, or if the network is needed and missing, or another one.
         """
         folder = local_folder(model, revision)
         config = read_config(folder)
@@ -187,7 +271,7 @@ class Hasher(Encoder):
             names, metadata = read_class_names(config, folder), read_metadata(config, folder)
             if takes_vectors(config):
                 return _load_vector_hasher(config, folder, device)  # type: ignore[return-value]
-            transform, network = read_transform(config, folder), _read_network(config, folder)
+            transform, network = read_transform(config, folder), read_network(config, folder, backbone)
         proxies = ProxySet.load(folder / PROXIES) if PROXIES in config["sha256"] else None
         has_onnx = (folder / ONNX).is_file() and is_onnxruntime_available()
         onnx = _load_onnx(folder, transform.size, network) if has_onnx else None
@@ -197,7 +281,7 @@ class Hasher(Encoder):
         return {
             "format": FORMAT,
             REQUIRES: RELEASE,
-            "backbone": self.network.features.backbone.config.name,
+            **backbone_settings(self.backbone),
             "head": describe_head(self.head),
             "transform": asdict(self.transform),
             "class_names": self.class_names,
@@ -206,39 +290,15 @@ class Hasher(Encoder):
         }
 
     def _backend(self) -> InferenceBackend:
-        """Return onnxruntime on a CPU, if there is an ONNX file, or else torch."""
-        on_cpu = next(self.network.parameters()).device.type == "cpu"
-        return self.onnx if on_cpu and self.onnx is not None else TorchBackend(self.network)
+        """Return onnxruntime on a CPU, or without the network, if there is an ONNX file, or else torch."""
+        preferred = module_device(self.network).type == "cpu" or isinstance(self.backbone, MissingBackbone)
+        return self.onnx if preferred and self.onnx is not None else TorchBackend(self.network)
 
 
 def _load_vector_hasher(config: dict[str, Any], folder: Path, device: str) -> Hasher:
     from proxyhash.models.vector_hasher import VectorHasher  # a subclass of Hasher
 
     return VectorHasher.from_config(config, folder, device)
-
-
-def _read_network(config: dict[str, Any], folder: Path) -> HashNetwork:
-    """Return the network with its weights; a head that the weights cannot fill is refused before memory is allocated."""
-    if not isinstance(config["backbone"], str):
-        raise InputError(f"{folder / CONFIG}: backbone must be a name.")
-    weights = load_file(folder / WEIGHTS)
-    with torch.device("meta"):
-        needed = sum(tensor.numel() for tensor in create_head(config["head"]).state_dict().values())
-    if needed > sum(tensor.numel() for tensor in weights.values()):
-        raise InputError(f"{folder / CONFIG} describes a larger head than {WEIGHTS} holds.")
-    network = HashNetwork(create_backbone(config["backbone"], pretrained=False), create_head(config["head"]))
-    check_tensors(weights, network.state_dict(), folder / WEIGHTS)
-    network.load_state_dict(weights)
-    return network.eval()
-
-
-def check_tensors(weights: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], path: Path) -> None:
-    """Raise for numbers that `load_state_dict` would take over: of another type, infinite or NaN."""
-    for name, tensor in weights.items():
-        if name in expected and tensor.is_floating_point() != expected[name].is_floating_point():
-            raise InputError(f"{path} is not a network of this model: {name} has the type {tensor.dtype}.")
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            raise InputError(f"{path} holds numbers that are not finite, in {name}; train the model again.")
 
 
 def _load_onnx(folder: Path, size: int, network: HashNetwork) -> OnnxBackend:
@@ -248,11 +308,19 @@ def _load_onnx(folder: Path, size: int, network: HashNetwork) -> OnnxBackend:
 
 
 def _plain_tensors(network: HashNetwork) -> dict[str, torch.Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    """Return the weights as safetensors takes them: contiguous, and tied ones as copies."""
+    tensors: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in network.state_dict().items():
+        plain = tensor.detach().cpu().contiguous()
+        storage = plain.untyped_storage().data_ptr()
+        tensors[name] = plain.clone() if storage in seen else plain
+        seen.add(storage)
+    return tensors
 
 
 def concat_hashers(hashers: Sequence[Hasher]) -> Hasher:
     """Return one hasher with the embeddings of several side by side; they must share a backbone and a transform."""
     first = hashers[0]
-    network = HashNetwork(first.network.features.backbone, ConcatHeads([hasher.head for hasher in hashers]))
+    network = HashNetwork(first.backbone, ConcatHeads([hasher.head for hasher in hashers]))
     return Hasher(network.eval(), first.transform, metadata=first.metadata)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from proxyhash.models.device import module_device
 from proxyhash.models.onnx_backend import Floats, OnnxBackend
 from proxyhash.models.torch_backend import TorchBackend
 from proxyhash.utils.atomic_io import atomic_write
@@ -29,7 +30,9 @@ def export_onnx(network: nn.Module, path: Path, image_size: int, *, output: str 
 
 
 def _write(network: nn.Module, path: Path, image_size: int, output: str) -> None:
-    example = torch.zeros(2, 3, image_size, image_size, device=next(network.parameters()).device)
+    example = torch.zeros(2, 3, image_size, image_size, device=module_device(network))
+    with torch.inference_mode():
+        network(example)  # a network that cannot run says so itself; the exporter would wrap its error
     with _quiet():
         try:
             program = torch.onnx.export(

@@ -47,6 +47,17 @@ def read_probe(path: Path) -> Floats:
     return outputs
 
 
+def are_close(found: Floats, expected: Floats) -> bool:
+    """Return whether outputs differ by rounding only.
+
+    >>> are_close(np.ones((2, 4), np.float32), np.full((2, 4), 1.0001, np.float32))
+    True
+    """
+    scale = max(1.0, float(np.abs(expected).max()))
+    # A NaN is not close, so the comparison is for outputs that are.
+    return found.shape == expected.shape and bool(np.abs(found - expected).max() <= TOLERANCE * scale)
+
+
 def check_onnx(folder: Path, network: Callable[[Floats], Floats] | None = None) -> None:
     """Raise an `InputError` unless the files of a model are intact and its ONNX file gives the network's outputs.
 
@@ -81,9 +92,7 @@ def compare_onnx(
         found = np.asarray(onnx(pixels))
     except Exception as error:  # onnxruntime raises many types of errors for a graph that does not fit
         raise InputError(f"{folder / ONNX} cannot be run: {' '.join(str(error).split())[:200]}; {ADVICE}.") from error
-    scale = max(1.0, float(np.abs(expected).max()))
-    # A NaN is not close, so the comparison is for outputs that are.
-    if found.shape != expected.shape or not np.abs(found - expected).max() <= TOLERANCE * scale:
+    if not are_close(found, expected):
         raise InputError(f"{folder / ONNX} does not give the outputs of this model; {ADVICE}.")
 
 

@@ -30,6 +30,8 @@ VECTOR_FORMAT = "proxyhash.vector-hasher/1"  # of a model whose input is vectors
 CONFIG, WEIGHTS, PROXIES, ONNX = "config.json", "model.safetensors", "proxies.safetensors", "model.onnx"
 PROBE = "probe.safetensors"  # outputs of the network, to check the ONNX file
 CALIBRATION = "calibration.json"  # the precision of matches by distance
+MODULE_PREFIX = "module/"  # of the names of wrapped networks, which no registered backbone has
+BACKBONE_CONFIG = "backbone_config"  # key of config.json: input and features of a wrapped network
 METRICS = "metrics.json"  # metrics on held-out queries, if they were saved
 CARD = "README.md"
 LISTED = (WEIGHTS, PROXIES, ONNX, PROBE)  # files with a checksum in config.json
@@ -138,6 +140,8 @@ def fingerprint(folder: Path) -> str:
         else:
             fields = model_fingerprint_fields(config)
         hashed = {**fields, "weights": config["sha256"][WEIGHTS]}
+        if BACKBONE_CONFIG in config:  # only models of wrapped networks have it
+            hashed[BACKBONE_CONFIG] = config[BACKBONE_CONFIG]
         return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:16]
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _unreadable(folder, error) from error

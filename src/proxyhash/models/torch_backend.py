@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from proxyhash.models.device import module_device
 from proxyhash.models.onnx_backend import Floats
 
 
@@ -11,7 +12,7 @@ class TorchBackend:
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network.eval()
-        self.device = next(network.parameters()).device
+        self.device = module_device(network)
 
     def __call__(self, pixels: Floats) -> Floats:
         """Run the network without a graph; convolutions like their channels last in memory."""

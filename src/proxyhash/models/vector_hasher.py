@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from proxyhash.codes import binarize, pack
 from proxyhash.codes.bits import Packed
 from proxyhash.data.vectors.rows import VectorRows
-from proxyhash.models.hasher import Hasher, check_tensors
+from proxyhash.models.hasher import Hasher
 from proxyhash.models.heads import Head, Queries, create_head, describe_head
 from proxyhash.models.heads.linear import LinearHead
 from proxyhash.models.network import HashNetwork
+from proxyhash.models.network_files import check_tensors
 from proxyhash.models.storage import CONFIG, PROXIES, VECTOR_FORMAT, WEIGHTS, read_class_names, read_metadata
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.errors import InputError

@@ -14,6 +14,7 @@ from proxyhash.data.images import Images, Indices, is_in_memory
 from proxyhash.data.loader import load_batches
 from proxyhash.data.transforms import Transform, default_transform, draw_augment_params, get_transform
 from proxyhash.models.backbones.base import Backbone
+from proxyhash.models.backbones.wrapped import WrappedBackbone
 from proxyhash.training.config import OptimConfig
 
 SMALL_IMAGE_SIZE = 112  # Size for fine-tuning on small images: a quarter of the work of 224 pixels.
@@ -81,6 +82,8 @@ def resolve_transform(
 
 def _default_image_size(dataset: Dataset, backbone: Backbone, finetune: bool) -> int:
     size, pretrained = backbone.config.image_size, backbone.config.pretrained_on is not None
+    if isinstance(backbone, WrappedBackbone):  # the caller of `wrap_backbone` has chosen it
+        return size
     stored = dataset.images.pixels_in_memory(np.zeros(1, np.int64)) if is_in_memory(dataset.images) else None
     if stored is None or (pretrained and not finetune):
         return size

@@ -1,6 +1,7 @@
 """Training of hashers on a data set."""
 
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,11 +16,12 @@ from proxyhash.codes import pack
 from proxyhash.data import Dataset, Split
 from proxyhash.data.images import Indices
 from proxyhash.data.protocols.split import drop_indices
-from proxyhash.data.transforms import Transform
+from proxyhash.data.transforms import Transform, get_transform
 from proxyhash.labels import ClassLabels, Labels
 from proxyhash.methods import LinearEncoder, TrainingData, build_method, get_method
 from proxyhash.models.backbones import create_backbone, pretraining_data
 from proxyhash.models.backbones.base import Backbone
+from proxyhash.models.backbones.wrapped import WrappedBackbone, class_name, copy_backbone, weights_checksum
 from proxyhash.models.device import find_device
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
@@ -33,7 +35,7 @@ from proxyhash.training.model import MultiHeadModel
 from proxyhash.training.trainer import Metrics, Trainer, TrainSubset
 from proxyhash.training.validation import EvalSubset, compute_validation_metrics
 from proxyhash.utils.distributed import DistributedContext, init_distributed
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import InputError, ProxyhashWarning
 from proxyhash.utils.memory import keep_freed_memory
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -47,6 +49,7 @@ def train_hashers(
     run_dir: Path | None = None,
     *,
     resume: bool = False,
+    backbone_module: Backbone | None = None,
     distributed: DistributedContext | None = None,
     progress: Progress = no_progress,
     report: Callable[[Metrics], None] = lambda _: None,
@@ -69,6 +72,8 @@ def train_hashers(
         Folder for settings, log and checkpoints; None for a temporary one, from which nothing can be resumed.
     resume
         Continue from the last checkpoint in `run_dir`.
+    backbone_module
+        A network of your own, as `wrap_backbone` returns it, in place of `config.backbone`. A copy of it is trained.
     distributed
         Processes that share the training; None for those that torchrun started.
     progress
@@ -99,7 +104,8 @@ def train_hashers(
     info = get_method(config.method)
     if split is None and info.learns_from != "nothing":
         raise InputError(f"{info.title} learns from labels, and {dataset.name} is used without.")
-    job = _prepare(dataset, split, config, distributed or init_distributed(), progress)
+    backbone, config = _build_backbone(config, backbone_module)
+    job = _prepare(dataset, split, config, backbone, distributed or init_distributed(), progress)
     if not info.trains:
         return _fit_hashers(job)
     with _run_folder(run_dir) as folder:
@@ -138,12 +144,35 @@ class _Job:
         return Hasher(HashNetwork(backbone, head).cpu().eval().float(), self.transform, names, metadata=metadata, **options)
 
 
+def _build_backbone(config: TrainConfig, module: Backbone | None) -> tuple[Backbone, TrainConfig]:
+    """Return the backbone, and the configuration as it is recorded: with the name of the backbone and the sizes it takes."""
+    if module is None:
+        pretrained = config.pretrained and pretraining_data(config.backbone) is not None
+        return create_backbone(config.backbone, pretrained=pretrained, seed=config.seed), config
+    if not isinstance(module, WrappedBackbone):
+        raise InputError("backbone_module takes what wrap_backbone(module, image_size=...) returns.")
+    backbone, size = copy_backbone(module), config.image_size or module.config.image_size
+    if not module.accepts(size):
+        raise InputError(f"{class_name(module.config)} takes no images of {size} pixels.")
+    smallest = get_transform("small", size).resized(config.optim.resize_factor(0)).size
+    if config.finetune and not module.accepts(smallest):
+        text = (
+            f"takes no images of {smallest} pixels, so progressive_resize is 1 instead of {config.optim.progressive_resize}"
+        )
+        warnings.warn(f"{class_name(module.config)} {text}.", ProxyhashWarning, 3)
+        config = replace(config, optim=replace(config.optim, progressive_resize=1.0))
+    return backbone, replace(config, backbone=module.config.name)
+
+
 def _prepare(
-    dataset: Dataset, split: Split | None, config: TrainConfig, distributed: DistributedContext, progress: Progress
+    dataset: Dataset,
+    split: Split | None,
+    config: TrainConfig,
+    backbone: Backbone,
+    distributed: DistributedContext,
+    progress: Progress,
 ) -> _Job:
     device = torch.device(find_device(config.device))
-    pretrained = config.pretrained and pretraining_data(config.backbone) is not None
-    backbone = create_backbone(config.backbone, pretrained=pretrained, seed=config.seed)
     transform = resolve_transform(dataset, backbone, config.image_size, config.transform, finetune=config.finetune)
     backbone.eval().to(device)
     features = distributed.main_process_first(lambda: cached_features(dataset, backbone, transform, progress=progress))
@@ -196,7 +225,9 @@ def _train_network(
             "without labels: --method itq --protocol none."
         )
     model = _build_model(job)
-    settings = {"config": config.weight_settings(), "protocol": split.as_dict()}
+    settings: dict[str, Any] = {"config": config.weight_settings(), "protocol": split.as_dict()}
+    if isinstance(job.backbone, WrappedBackbone):  # its name does not say what it starts from
+        settings["backbone_weights"] = weights_checksum(job.backbone)
     job.distributed.main_process_first(lambda: checkpoints.start(settings, resume=resume))
     source: InputSource = FeatureSource(job.features)
     if config.finetune:

@@ -17,5 +17,14 @@ from proxyhash.models.backbones.base import (
     pretraining_data,
     register_backbone,
 )
+from proxyhash.models.backbones.wrapped import wrap_backbone
 
-__all__ = ["Backbone", "BackboneConfig", "create_backbone", "list_backbones", "pretraining_data", "register_backbone"]
+__all__ = [
+    "Backbone",
+    "BackboneConfig",
+    "create_backbone",
+    "list_backbones",
+    "pretraining_data",
+    "register_backbone",
+    "wrap_backbone",
+]
