@@ -13,6 +13,7 @@ from proxyhash.index import Index
 from proxyhash.index.folder_sync import add_folder
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.model_store import model_dir
+from proxyhash.models.encoder import Encoder
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.onnx_encoder import OnnxEncoder
 from proxyhash.utils.errors import InputError, MissingPackageError
@@ -33,13 +34,12 @@ def without_torch(program: str, *arguments: object) -> None:
 
 def test_the_encoder_needs_no_torch_and_the_hasher_is_a_network(index: LocalIndex, photos: Path) -> None:
     files = sorted(photos.rglob("*.png"))
-    encoder = index.encoder
+    encoder: Encoder = index.encoder
     assert isinstance(encoder, OnnxEncoder)
     assert index.encoder is encoder
     hasher = index.hasher
-    assert isinstance(hasher, Hasher)
     assert index.hasher is hasher
-    assert index.encoder is hasher  # a hasher encodes as well
+    assert isinstance(index.encoder, Hasher)  # a hasher encodes as well
     np.testing.assert_array_equal(encoder.encode(files), hasher.encode(files))
 
 
@@ -68,7 +68,6 @@ def test_a_damaged_onnx_file_is_an_error_and_nothing_is_created(model: Path, tmp
 
 
 def test_a_damaged_copy_is_found_by_a_search(index: LocalIndex, photos: Path) -> None:
-    index.close()
     assert index.model is not None
     path = model_dir(index.folder, index.model) / "model.onnx"
     path.write_bytes(path.read_bytes()[:-1])
@@ -82,7 +81,7 @@ def test_without_torch_and_an_onnx_file_the_error_says_what_to_install(
     assert index.model is not None
     (model_dir(index.folder, index.model) / "model.onnx").unlink()
     for name in list(sys.modules):
-        if name == "proxyhash.models.hasher" or name == "torch":
+        if name in ("proxyhash.models.hasher", "torch"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(index, "_encoder", None)
