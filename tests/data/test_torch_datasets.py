@@ -263,7 +263,9 @@ def test_our_images_for_torch_are_those_of_our_loader(kind: str, transform: Tran
     indices = np.array([7, 2, 4])
     (expected,) = load_batches(dataset.images, [indices], transform)
     view = TorchDataset(dataset, indices, transform)
-    torch.testing.assert_close(torch.stack([view[position][0] for position in range(3)]), torch.from_numpy(expected.images).contiguous())
+    torch.testing.assert_close(
+        torch.stack([view[position][0] for position in range(3)]), torch.from_numpy(expected.images).contiguous()
+    )
     assert [view[position][1] for position in range(3)] == dataset.require_classes().values[indices].tolist()
     draws = draw_augment_params(len(dataset), 0, 0)
     (expected,) = load_batches(dataset.images, [indices], view.transform, augment_params=draws)
@@ -271,7 +273,7 @@ def test_our_images_for_torch_are_those_of_our_loader(kind: str, transform: Tran
     for position, index in enumerate(indices):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(torch, "rand", lambda *_, index=index: torch.from_numpy(draws[[index]]))
-            torch.testing.assert_close(augmented[position][0], expected.images[position].contiguous())
+            torch.testing.assert_close(augmented[position][0], torch.from_numpy(expected.images)[position].contiguous())
 
 
 def test_it_works_in_a_data_loader_with_workers() -> None:

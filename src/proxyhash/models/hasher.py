@@ -83,6 +83,7 @@ class Hasher(Encoder):
     Examples
     --------
     >>> from proxyhash.data.transforms import get_transform
+    >>> from proxyhash.models.backbones import create_backbone
     >>> from proxyhash.models.heads import HashHead, HeadConfig
     >>> network = HashNetwork(create_backbone("convnet", pretrained=False), HashHead(HeadConfig(256, bits=16))).eval()
     >>> hasher = Hasher(network, get_transform("small", 16))
