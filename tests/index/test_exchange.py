@@ -128,7 +128,7 @@ def test_npz_has_codes_and_labels_that_can_be_evaluated(tmp_path: Path) -> None:
 def test_key_that_numpy_would_change_is_refused(tmp_path: Path) -> None:
     with Index.open(tmp_path / "i", bits=8) as index:
         index.add(codes_of(1, 8, 0), ["a\0"])
-        with pytest.raises(InputError, match="choose another format than .npz"):
+        with pytest.raises(InputError, match=r"choose another format than \.npz"):
             index.export_file(tmp_path / "out.npz")
         assert not (tmp_path / "out.npz").exists()
 

@@ -27,9 +27,8 @@ def read_extracted(kind: str, path: Path, bits: int | None) -> Iterator[CodeCont
 
     Keys and labels are in the file of items beside it. Without that, a key is the name of the file and the id.
     """
-    with tempfile.TemporaryDirectory(
-        prefix="proxyhash-", ignore_cleanup_errors=True
-    ) as folder:  # Windows keeps mapped files
+    # Windows cannot delete a file that is still mapped.
+    with tempfile.TemporaryDirectory(prefix="proxyhash-", ignore_cleanup_errors=True) as folder:
         stated = _extract(kind, path, Path(folder))
         ids = np.load(Path(folder) / "ids.npy")
         codes = np.load(Path(folder) / "codes.npy", mmap_mode="r" if len(ids) else None)
