@@ -72,7 +72,7 @@ def test_clusters_become_inverted_lists_with_the_same_centroids(tmp_path: Path) 
         index.export_file(tmp_path / "out.faiss")
         engine = faiss.read_index_binary(str(tmp_path / "out.faiss"))
         assert isinstance(engine, faiss.IndexBinaryIVF)
-        coarse = faiss.downcast_IndexBinary(engine.quantizer)
+        coarse: Any = faiss.downcast_IndexBinary(engine.quantizer)
         np.testing.assert_array_equal(faiss.vector_to_array(coarse.xb).reshape(-1, 8), centroids)
         engine.nprobe = engine.nlist
         queries = codes_of(20, 60, 5)
@@ -123,6 +123,14 @@ def test_npz_has_codes_and_labels_that_can_be_evaluated(tmp_path: Path) -> None:
         file = read_code_file(tmp_path / "out.npz", ("codes", "labels"))
         assert file.labels is not None
         assert (file.label_names, file.labels.tolist()) == (["cat", "dog"], [[0, 0], [1, 0], [1, 1]])
+
+
+def test_key_that_numpy_would_change_is_refused(tmp_path: Path) -> None:
+    with Index.open(tmp_path / "i", bits=8) as index:
+        index.add(codes_of(1, 8, 0), ["a\0"])
+        with pytest.raises(InputError, match=r"choose another format than \.npz"):
+            index.export_file(tmp_path / "out.npz")
+        assert not (tmp_path / "out.npz").exists()
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -189,7 +197,8 @@ def test_export_is_one_state_while_another_process_writes(tmp_path: Path) -> Non
         index.add(np.zeros((count, 8), np.uint8), [str(key) for key in range(count)])
         writer = subprocess.Popen([sys.executable, "-m", "helpers.exchange", "write", str(tmp_path / "i"), str(count)])
         try:
-            states, deadline = set(), time.monotonic() + 60
+            states: set[bytes] = set()
+            deadline = time.monotonic() + 60
             while len(states) < 5 and time.monotonic() < deadline:
                 index.export_file(tmp_path / "out.parquet")
                 codes = pq.read_table(tmp_path / "out.parquet").column("code").to_pylist()

@@ -1,7 +1,6 @@
 """Content of an index or of a file of codes, read in batches, and its checksums."""
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,6 +16,17 @@ from proxyhash.utils.progress import Progress
 
 FORMAT = "proxyhash.items/1"
 BATCH_SIZE = 65_536  # items that are read from a file at a time
+
+
+_encode_lines = msgspec.json.Encoder().encode_lines
+
+
+class ItemLine(msgspec.Struct):
+    """One item in JSON: key, labels, and the file that it was encoded from."""
+
+    key: str
+    labels: tuple[str, ...] = ()
+    path: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +114,7 @@ class ContentDigest:
     def add(self, batch: CodeBatch) -> bytes:
         """Add a batch, and return its items as JSON Lines."""
         rows = zip(batch.keys, batch.labels, batch.paths, strict=True)
-        lines = "".join(
-            json.dumps({"key": key, "labels": labels, "path": path}, ensure_ascii=False) + "\n" for key, labels, path in rows
-        ).encode()
+        lines = _encode_lines([ItemLine(*row) for row in rows])
         self._count += len(batch)
         self._items.update(lines)
         self._codes.update(batch.codes.tobytes())

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
 from proxyhash.index.exchange import extract
-from proxyhash.index.exchange.content import BATCH_SIZE, CodeBatch, CodeContent, resolve_bits
-from proxyhash.index.exchange.item_lines import ItemLine, item_lines_path, read_header, read_items
+from proxyhash.index.exchange.content import BATCH_SIZE, CodeBatch, CodeContent, ItemLine, resolve_bits
+from proxyhash.index.exchange.item_lines import item_lines_path, read_header, read_items
 from proxyhash.utils.errors import InputError
 
 EXTRAS = {"faiss": "approximate", "usearch": "usearch"}
@@ -27,7 +27,8 @@ def read_extracted(kind: str, path: Path, bits: int | None) -> Iterator[CodeCont
 
     Keys and labels are in the file of items beside it. Without that, a key is the name of the file and the id.
     """
-    with tempfile.TemporaryDirectory(prefix="proxyhash-") as folder:
+    # Windows cannot delete a file that is still mapped.
+    with tempfile.TemporaryDirectory(prefix="proxyhash-", ignore_cleanup_errors=True) as folder:
         stated = _extract(kind, path, Path(folder))
         ids = np.load(Path(folder) / "ids.npy")
         codes = np.load(Path(folder) / "codes.npy", mmap_mode="r" if len(ids) else None)
@@ -37,7 +38,6 @@ def read_extracted(kind: str, path: Path, bits: int | None) -> Iterator[CodeCont
         else:
             own_bits = stated if kind == "usearch" else None  # faiss has whole bytes only
             yield _with_ids_as_keys(path, ids, codes, resolve_bits(path, codes.shape[1], own_bits, bits))
-        del codes  # before its file is deleted, which Windows needs
 
 
 def _extract(kind: str, path: Path, folder: Path) -> int:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from proxyhash.index.exchange.content import BATCH_SIZE, CodeBatch, CodeContent, ContentDigest, ContentHeader
+from proxyhash.index.exchange.content import BATCH_SIZE, CodeBatch, CodeContent, ContentDigest, ContentHeader, ItemLine
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.json_lines import dump_json_line, parse_json_line
@@ -19,14 +19,6 @@ from proxyhash.utils.json_lines import dump_json_line, parse_json_line
 SUFFIX = ".items.jsonl"
 _HEADER_BYTES = 512  # room for the header, which is written last and padded with spaces
 _MAX_LINE_BYTES = 16 << 20
-
-
-class ItemLine(msgspec.Struct):
-    """One line: key, labels, and the file that the item was encoded from."""
-
-    key: str
-    labels: tuple[str, ...] = ()
-    path: str | None = None
 
 
 def item_lines_path(path: Path) -> Path:
