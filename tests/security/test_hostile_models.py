@@ -4,6 +4,7 @@ import json
 import pickle
 import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from onnx import TensorProto, helper
 
 from helpers.models import make_model, relist, rewrite_json
 from proxyhash.models.hasher import Hasher
+from proxyhash.models.onnx_encoder import OnnxEncoder
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.errors import InputError
 
@@ -31,9 +33,13 @@ def model(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved, tmp_path / "model"))
 
 
-def assert_refused(model: Path) -> None:
+Load = Callable[[Path], object]
+with_and_without_torch = pytest.mark.parametrize("load", [Hasher.load, OnnxEncoder.load], ids=["Hasher", "OnnxEncoder"])
+
+
+def assert_refused(model: Path, load: Load = Hasher.load) -> None:
     with pytest.raises(InputError) as error:
-        Hasher.load(model)
+        load(model)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 1000
 
@@ -109,26 +115,29 @@ def test_values_of_the_wrong_type_are_refused(model: Path, field: str, value: ob
     assert_refused(model)
 
 
-def test_an_onnx_file_that_is_not_listed_is_refused(model: Path) -> None:
+@with_and_without_torch
+def test_an_onnx_file_that_is_not_listed_is_refused(load: Load, model: Path) -> None:
     sums = json.loads((model / "config.json").read_text())["sha256"]
     rewrite_json(model / "config.json", sha256={name: value for name, value in sums.items() if name != "model.onnx"})
     with pytest.raises(InputError, match=r"model.onnx is not listed in config.json; delete the file, or save the"):
-        Hasher.load(model)
+        load(model)
 
 
-def test_an_onnx_file_of_another_model_is_refused(model: Path, tmp_path: Path) -> None:
+@with_and_without_torch
+def test_an_onnx_file_of_another_model_is_refused(load: Load, model: Path, tmp_path: Path) -> None:
     other = make_model(8, 1, tmp_path / "other")
     shutil.copy(other / "model.onnx", model / "model.onnx")
     with pytest.raises(InputError, match=r"model.onnx is damaged: its checksum differs."):
-        Hasher.load(model)
+        load(model)
     relist(model, "model.onnx")
     with pytest.raises(InputError, match=r"model.onnx does not give the outputs of this model"):
-        Hasher.load(model)
+        load(model)
 
 
 @pytest.mark.parametrize("where", ["initializer", "constant", "nested graph"])
 @pytest.mark.parametrize("location", ["../secret.bin", "/etc/passwd", "secret.bin", ""])
-def test_an_onnx_file_that_reads_another_file_is_refused(model: Path, where: str, location: str) -> None:
+@with_and_without_torch
+def test_an_onnx_file_that_reads_another_file_is_refused(load: Load, model: Path, where: str, location: str) -> None:
     for folder in (model, model.parent):
         (folder / "secret.bin").write_bytes(np.zeros(16, np.float32).tobytes())
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2, 8], data_location=TensorProto.EXTERNAL)
@@ -136,7 +145,37 @@ def test_an_onnx_file_that_reads_another_file_is_refused(model: Path, where: str
     (model / "model.onnx").write_bytes(graph_with(tensor, where).SerializeToString())
     relist(model, "model.onnx")
     with pytest.raises(InputError, match="refers to another file, which is not allowed"):
-        Hasher.load(model)
+        load(model)
+
+
+@with_and_without_torch
+@pytest.mark.parametrize("where", ["initializer", "constant", "nested graph"])
+def test_an_external_tensor_without_a_location_is_refused(load: Load, model: Path, where: str) -> None:
+    """Such a file does not hold the bytes by which references are found; onnxruntime reads nothing for it."""
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2, 8], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="offset", value="0")
+    content = graph_with(tensor, where).SerializeToString()
+    assert b"location" not in content
+    (model / "model.onnx").write_bytes(content)
+    relist(model, "model.onnx")
+    assert_refused(model, load)
+
+
+@with_and_without_torch
+def test_the_word_location_in_a_name_is_allowed(load: Load, model: Path) -> None:
+    network = onnx.load(model / "model.onnx")
+    network.graph.doc_string = "location"
+    (model / "model.onnx").write_bytes(network.SerializeToString())
+    relist(model, "model.onnx")
+    load(model)
+
+
+@with_and_without_torch
+def test_another_format_of_onnxruntime_is_refused(load: Load, model: Path) -> None:
+    """Its own format starts with these bytes; references in it are not looked for."""
+    (model / "model.onnx").write_bytes(b"\x24\0\0\0ORTM" + bytes(100))
+    relist(model, "model.onnx")
+    assert_refused(model, load)
 
 
 def graph_with(tensor: TensorProto, where: str) -> onnx.ModelProto:
@@ -157,14 +196,16 @@ def graph_with(tensor: TensorProto, where: str) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\x08\x07", b"\x0a" * 10_000])
-def test_an_onnx_file_that_is_none_is_refused(model: Path, content: bytes) -> None:
+@with_and_without_torch
+def test_an_onnx_file_that_is_none_is_refused(load: Load, model: Path, content: bytes) -> None:
     (model / "model.onnx").write_bytes(content)
     relist(model, "model.onnx")
-    assert_refused(model)
+    assert_refused(model, load)
 
 
 @pytest.mark.parametrize("output", [[1, 8], [2, 7], [2, 8, 1]])
-def test_an_onnx_file_with_another_output_is_refused(model: Path, output: list[int]) -> None:
+@with_and_without_torch
+def test_an_onnx_file_with_another_output_is_refused(load: Load, model: Path, output: list[int]) -> None:
     zeros = helper.make_tensor("zeros", TensorProto.FLOAT, output, np.zeros(output).ravel())
     info = helper.make_tensor_value_info("nu", TensorProto.FLOAT, output)
     pixels = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["n", 3, 16, 16])
@@ -172,4 +213,4 @@ def test_an_onnx_file_with_another_output_is_refused(model: Path, output: list[i
     content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10).SerializeToString()
     (model / "model.onnx").write_bytes(content)
     relist(model, "model.onnx")
-    assert_refused(model)
+    assert_refused(model, load)
