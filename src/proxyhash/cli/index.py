@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from rich.table import Table
 
 from proxyhash.cli.output import SafeConsole, cell, print_line, print_result
-from proxyhash.cli.parameters import Flag, Int, Json
+from proxyhash.cli.parameters import Device, Flag, Int, Json
 from proxyhash.cli.progress import counting_bar, progress_bars
 from proxyhash.utils.errors import DamagedError, InputError
 from proxyhash.utils.progress import Progress, no_progress
@@ -34,6 +34,7 @@ def add(
     model: Path | None = None,
     prefix: str = "",
     prune: Annotated[bool, Flag] = False,
+    device: Device = "auto",
     strict: Annotated[bool, Flag] = False,
     json_: Json = False,
 ) -> None:
@@ -57,6 +58,8 @@ def add(
         A prefix of the keys, which are otherwise paths inside the folder; needed for a second folder with the same names.
     prune
         Also remove items of this folder whose files are gone.
+    device
+        auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
     strict
         Stop at the first image that cannot be read, instead of leaving it out.
     json_
@@ -66,7 +69,7 @@ def add(
     from proxyhash.index.folder_sync import add_folder
 
     skipped = SkippedItems(strict)
-    with open_index(index_, model) as opened, counting_bar("encoding", "images") as on_progress:
+    with open_index(index_, model, device=device) as opened, counting_bar("encoding", "images") as on_progress:
         done = add_folder(opened, folder, skipped, prefix=prefix, prune=prune, on_progress=on_progress)
         total = len(opened)
     left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
@@ -306,6 +309,7 @@ def upgrade(
     *,
     model: Path,
     drop_unreadable: Annotated[bool, Flag] = False,
+    device: Device = "auto",
     json_: Json = False,
 ) -> None:
     """Encode everything again with another model, beside the active codes, which are then replaced in one step.
@@ -320,6 +324,8 @@ def upgrade(
         The folder of the new model.
     drop_unreadable
         Remove items whose images cannot be read any more, instead of stopping.
+    device
+        auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
     json_
         Print JSON.
     """
@@ -329,7 +335,8 @@ def upgrade(
 
     skipped = SkippedItems()
     with open_local_index(index_) as opened, counting_bar("encoding", "images") as on_progress:
-        moved = upgrade_index(opened, load_hasher(model), skipped, drop_unreadable=drop_unreadable, on_progress=on_progress)
+        hasher = load_hasher(model, device)
+        moved = upgrade_index(opened, hasher, skipped, drop_unreadable=drop_unreadable, on_progress=on_progress)
     left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
     facts = {"moved": moved, "skipped": skipped.as_dict()}
     print_result(facts, *left_out, f"{index_}: {moved:,} items have codes of the new model.", as_json=json_)
@@ -420,6 +427,7 @@ def calibrate(
     data: str | None = None,
     protocol: str | None = None,
     data_dir: Path | None = None,
+    device: Device = "auto",
     json_: Json = False,
 ) -> None:
     """Measure the precision of matches by distance, on the validation images of a model, and store it with the model.
@@ -436,13 +444,15 @@ def calibrate(
         Another protocol.
     data_dir
         Where to look for a named data set first.
+    device
+        auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
     json_
         Print JSON: the expected precision at every distance.
     """
     from proxyhash.index.model_calibration import calibrate_model
 
     with progress_bars() as progress:
-        found = calibrate_model(model, data, protocol, data_dir, progress)
+        found = calibrate_model(model, data, protocol, data_dir, progress, device=device)
     pairs, radius = int(found.pairs.sum()), found.radius()
     shares = [f"{bits:>4} bits  {100 * found.precision[bits]:.1f} % same label" for bits in _some(len(found.precision))]
     print_result(
@@ -462,11 +472,11 @@ def _print_rows(rows: list[tuple[str, str]]) -> None:
     SafeConsole(highlight=False).print(table)
 
 
-def open_index(location: str | Path, model: Path | None = None, bits: int | None = None) -> "Index":
+def open_index(location: str | Path, model: Path | None = None, bits: int | None = None, *, device: str = "cpu") -> "Index":
     """Open an index, or create one for a model or for codes of some bits."""
     from proxyhash.index import Index
 
-    return Index.open(location, model=model, bits=bits)
+    return Index.open(location, model=model, bits=bits, device=device)
 
 
 def open_local_index(location: str | Path, progress: Progress = no_progress) -> "LocalIndex":

@@ -29,12 +29,13 @@ def calibrate_model(
     progress: Progress = no_progress,
     *,
     embed_batches: "EmbedBatches | None" = None,
+    device: str = "cpu",
 ) -> Calibration:
     """Calibrate the model in a folder on its protocol's validation set, store the calibration there, and return it.
 
     `embed_batches` replaces that of the hasher; it must give embeddings with the same signs.
     """
-    hasher = load_hasher(model)
+    hasher = load_hasher(model, device)
     if hasher.folder != model:
         raise InputError(f"{model} is the copy of a shared model; save it to a folder of your own and calibrate that.")
     history, trained_on = hasher.metadata.get("protocol", {}), hasher.metadata.get("data", {})

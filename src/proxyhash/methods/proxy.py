@@ -100,7 +100,7 @@ class ProxyMethod(HashingMethod):
             self.samples_per_class = 0
         self.weights = nn.Parameter(torch.from_numpy(self.designed.weights.copy()), requires_grad=self.designed.trainable)
         frequencies = tag_frequencies(torch.from_numpy(data.require_labels().values)) if data.has_tags else torch.zeros(0)
-        self.register_buffer("frequencies", frequencies)
+        self.register_buffer("frequencies", frequencies.float())  # mps has no double precision
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the joint loss, eq. (jointloss); with lambda = 0 it is the proxy loss."""

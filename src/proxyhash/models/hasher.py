@@ -19,6 +19,7 @@ from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.card import write_card
+from proxyhash.models.device import find_device
 from proxyhash.models.heads import ConcatHeads, Head, Queries, create_head, describe_head
 from proxyhash.models.hub import local_folder
 from proxyhash.models.network import HashNetwork
@@ -246,10 +247,12 @@ class Hasher:
 
     @classmethod
     def load(cls, model: str | Path, device: str = "cpu", *, revision: str | None = None) -> Self:
-        """Read a folder that `save` wrote; it gives the same codes as before.
+        """Read a folder that `save` wrote; on the CPU it gives the same codes as before.
 
         `OWNER/NAME@COMMIT`, or `OWNER/NAME` with the commit as `revision`, is a repository of the Hugging Face Hub.
+        `device` is a name as `find_device` takes it, such as cuda or auto.
         """
+        device = find_device(device)
         folder = local_folder(model, revision)
         config = read_config(folder)
         check_files(folder, config.get("sha256"))

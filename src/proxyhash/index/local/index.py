@@ -41,8 +41,16 @@ Result = TypeVar("Result")
 class LocalIndex(Index):
     """An index in a folder of this machine. Several processes may have it open; one writes at a time."""
 
-    def __init__(self, folder: Path, store: Store, hasher: "Hasher | None" = None, *, item_cache_size: int = 0) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        store: Store,
+        hasher: "Hasher | None" = None,
+        *,
+        item_cache_size: int = 0,
+        device: str = "cpu",
+    ) -> None:
+        self.folder, self.device = folder, device
         self.store = store
         self.snapshots = SnapshotCache(store)
         self.filters = FilterCache(store, self.snapshots)
@@ -59,6 +67,7 @@ class LocalIndex(Index):
         model: "str | Path | Hasher | None" = None,
         bits: int | None = None,
         item_cache_size: int = 0,
+        device: str = "cpu",
         progress: Progress = no_progress,
     ) -> "LocalIndex":
         """Open the index in a folder, or create one there; see `Index.open`.
@@ -67,16 +76,17 @@ class LocalIndex(Index):
         `progress` is called while a file of an older release is migrated.
         """
         if (folder / FILE).is_file() and not _is_unfinished(folder / FILE):
-            index = cls(folder, Store(folder / FILE, progress=progress), item_cache_size=item_cache_size)
+            store = Store(folder / FILE, progress=progress)
+            index = cls(folder, store, item_cache_size=item_cache_size, device=device)
             index._check(model, bits)
             return index
         if model is None and bits is None:
             raise InputError(f"There is no index at {folder}; to make one, say which model or how many bits it is for.")
-        return cls._create(folder, model, bits)
+        return cls._create(folder, model, bits, device)
 
     @classmethod
-    def _create(cls, folder: Path, model: "str | Path | Hasher | None", bits: int | None) -> "LocalIndex":
-        hasher = None if model is None else load_hasher(model)
+    def _create(cls, folder: Path, model: "str | Path | Hasher | None", bits: int | None, device: str) -> "LocalIndex":
+        hasher = None if model is None else load_hasher(model, device)
         bits = code_length(hasher, bits)
         if folder.is_dir() and any(not _is_own_file(child.name) for child in folder.iterdir()):
             raise InputError(f"{folder} holds other things than an index; choose another folder.")
@@ -88,7 +98,7 @@ class LocalIndex(Index):
         sha256 = None if name is None else config_sha256(model_dir(folder, name))
         if _is_unfinished(folder / FILE):  # release 0.1 left such files when the disk was full
             (folder / FILE).unlink()
-        created = cls(folder, Store.create(folder / FILE, bits, name, sha256), hasher)
+        created = cls(folder, Store.create(folder / FILE, bits, name, sha256), hasher, device=device)
         if (created.model, created.bits) != (name, bits):
             raise InputError(
                 f"Another process has just created {folder} for another model or code length; choose another folder."
@@ -100,7 +110,7 @@ class LocalIndex(Index):
             raise InputError(f"{self.folder} is an index of {self.bits} bits, not {bits}.")
         if model is None:
             return
-        hasher = load_hasher(model)
+        hasher = load_hasher(model, self.device)
         folder = hasher.folder
         if folder is None or fingerprint(folder) != self.model:
             advice = "leave --model out, or run: proxyhash index upgrade"
@@ -130,7 +140,7 @@ class LocalIndex(Index):
             folder = model_dir(self.folder, info.model)
             try:
                 check_model(folder, info)
-                self._hasher, self._hasher_of = load_hasher(folder), info.model
+                self._hasher, self._hasher_of = load_hasher(folder, self.device), info.model
             except InputError:
                 if self.model == info.model:
                     raise

@@ -49,19 +49,21 @@ class MilvusIndex(Index):
     that encodes, which keeps a copy in its cache folder.
     """
 
-    def __init__(self, location: Location, client: Any, meta: CollectionMeta, hasher: "Hasher | None" = None) -> None:
+    def __init__(
+        self, location: Location, client: Any, meta: CollectionMeta, hasher: "Hasher | None" = None, *, device: str = "cpu"
+    ) -> None:
         self.location, self.client, self.meta = location, client, meta
-        self._hasher = hasher
+        self._hasher, self.device = hasher, device
         self._item_ids = ItemIdGenerator()
         self._requests = CollectionSearch(client, location)
 
     @classmethod
     def open_address(
-        cls, address: str, *, model: "str | Path | Hasher | None" = None, bits: int | None = None
+        cls, address: str, *, model: "str | Path | Hasher | None" = None, bits: int | None = None, device: str = "cpu"
     ) -> "MilvusIndex":
         """Open the index at an address, or create one there; see `Index.open`."""
         location = parse_location(address)
-        hasher = None if model is None else load_hasher(model)
+        hasher = None if model is None else load_hasher(model, device)
         name = None if hasher is None else copy_model(hasher, cache_root())
         client = collection.connect(location)
         try:
@@ -74,7 +76,7 @@ class MilvusIndex(Index):
         except BaseException:
             client.close()
             raise
-        return cls(location, client, meta, hasher)
+        return cls(location, client, meta, hasher, device=device)
 
     @property
     def bits(self) -> int:
@@ -97,7 +99,7 @@ class MilvusIndex(Index):
                 raise InputError(
                     f"{self.location} has codes of model {self.model}, which is not on this machine; give --model."
                 )
-            self._hasher = load_hasher(folder)
+            self._hasher = load_hasher(folder, self.device)
         return self._hasher
 
     @property
