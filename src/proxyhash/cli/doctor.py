@@ -84,7 +84,8 @@ def _check_rows(report: "SelfCheckReport") -> Iterator[tuple[str, str]]:
 def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     machine, caches = found["machine"], found["caches"]
     yield "versions", ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    yield "machine", f"{machine['system']}, {machine['processor']}, {machine['memory_gib']} GiB"
+    memory = "" if machine["memory_gib"] is None else f", {machine['memory_gib']} GiB"
+    yield "machine", f"{machine['system']}, {machine['processor']}{memory}"
     yield "devices", ", ".join(found["devices"]) or "none: networks need torch"
     limits = "".join(f", {name}={value}" for name, value in found["threads"].items() if name != "cores")
     yield "threads", f"{found['threads']['cores']} cores{limits}"

@@ -79,7 +79,7 @@ class CheckpointManager:
             for name in (SETTINGS, CHECKPOINT, BEST, LOG):  # the settings first: without them, there is no run to resume
                 (self.path / name).unlink(missing_ok=True)
             with atomic_write(self.path / SETTINGS) as temporary:
-                temporary.write_text(dump_json({"format": FORMAT, REQUIRES: RELEASE, **settings}))
+                temporary.write_text(dump_json({"format": FORMAT, REQUIRES: RELEASE, **settings}), encoding="utf-8")
 
     def save(self, state: TrainerState) -> None:
         """Write a checkpoint atomically."""
