@@ -235,7 +235,7 @@ def test_a_failed_run_leaves_the_good_model(tmp_path: Path, capsys: pytest.Captu
         ("train digits --finetune --backbone-lr 0 -o new", "backbone_lr is the learning rate of fine-tuning"),
         ("train digits --backbone-lr 0.1 -o new", "backbone_lr is the learning rate of fine-tuning"),
         ("train digits --tags 3 -o new", "digits has no tags to choose the most frequent from."),
-        ("train digits --device tpu -o new", "There is no device tpu here; try cpu."),
+        ("train digits --device tpu -o new", "There is no device tpu; choose auto, cpu, cuda, cuda:1 or mps."),
         ("train digits --tensorboard file -o new", "Cannot write file"),
         ("train digits --backbone convnet --bits 2 -o new", "10 classes cannot have different codes of 2 bits"),
         ("encode absent other -o codes.npz", "absent is not a model: it has no config.json."),

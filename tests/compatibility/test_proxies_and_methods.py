@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def test_methods_are_fitted_as_before() -> None:
     features, labels = expected["features"], expected["labels"]
     optim = OptimConfig.frozen(epochs=3, batch_size=20, hidden_dim=8, lr=0.02)
     for name, score in scores.items():
-        settings: dict[str, float] = {"anchors": 12} if name in ("ksh", "sdh") else {}
+        settings: dict[str, Any] = {"anchors": 12} if name in ("ksh", "sdh") else {}
         settings |= JOINT if name == "joint" else {}
         encoder = fit_method(name, TrainingData.from_arrays(8, features, labels, seed=1), optim, **settings)
         if name in EIGENVECTORS and not same_processor():

@@ -24,11 +24,11 @@ from proxyhash.data.transforms import get_transform
 from proxyhash.methods import TrainingData, build_method
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.network import HeadConfig, NormalizedBackbone
-from proxyhash.training.checkpoint import CheckpointManager
+from proxyhash.training.checkpoint import CheckpointManager, TrainerState
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import FeatureSource, ImageSource, InputSource
 from proxyhash.training.model import MultiHeadModel
-from proxyhash.training.trainer import Trainer, TrainSubset
+from proxyhash.training.trainer import LossReader, Trainer, TrainSubset
 from proxyhash.training.validation import EvalSubset, compute_validation_metrics
 from proxyhash.utils.distributed import DistributedContext, init_distributed
 from proxyhash.utils.errors import ProxyhashWarning
@@ -44,9 +44,9 @@ class RecordingTrainer(Trainer):
 
     losses: list[float] = field(default_factory=list)
 
-    def _step(self, model: MultiHeadModel, optimizer: torch.optim.Optimizer, batch: Indices, inputs: Tensor) -> float:
-        self.losses.append(super()._step(model, optimizer, batch, inputs))
-        return self.losses[-1]
+    def _step(self, state: TrainerState, batch: Indices, inputs: Tensor, losses: LossReader) -> None:
+        super()._step(state, batch, inputs, losses)
+        self.losses.append(float(losses._pending[-1][0]))
 
 
 @dataclass

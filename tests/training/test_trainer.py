@@ -262,3 +262,28 @@ def test_second_ctrl_c_interrupts_at_once() -> None:
             signal.raise_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_run_with_mixed_precision_resumes_bit_exactly(tmp_path: Path, precision: str) -> None:
+    def trainer(folder: Path) -> RecordingTrainer:
+        made = small_trainer(folder, checkpoint_seconds=1e-9)
+        made.precision = precision  # type: ignore[assignment]
+        return made
+
+    whole = trainer(tmp_path / "whole")
+    expected = whole.fit()
+    stopped = trainer(tmp_path / "stopped")
+    fail_at(stopped, 7, torch.OutOfMemoryError("CUDA out of memory."))
+    with pytest.raises(TrainingStoppedError):
+        stopped.fit()
+    resumed = trainer(tmp_path / "stopped")
+    assert same_weights(resumed.fit(), expected)
+    assert len(resumed.losses) == STEPS - 7
+    assert whole.losses != small_losses(tmp_path / "float32")
+
+
+def small_losses(folder: Path) -> list[float]:
+    trainer = small_trainer(folder)
+    trainer.fit()
+    return trainer.losses

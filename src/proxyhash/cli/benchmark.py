@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,7 +9,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from proxyhash.cli.output import SafeConsole, cell, print_line, print_result, status_console
-from proxyhash.cli.parameters import Flag, Int, Json
+from proxyhash.cli.parameters import Device, Flag, Int, Json
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import check_writable
 from proxyhash.utils.errors import InputError
@@ -39,6 +38,7 @@ def benchmark(
     tuned: Path | None = None,
     data_dir: Path | None = None,
     models: Path | None = None,
+    device: Device = "auto",
     rerun_stale: Annotated[bool, Flag] = False,
     json_: Json = False,
     output: Annotated[Path, Parameter(alias="-o")],
@@ -87,6 +87,8 @@ def benchmark(
         The first place to look for a named data set.
     models
         Save the trained models in this folder.
+    device
+        auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
     rerun_stale
         Compute results again that are marked as out of date.
     json_
@@ -98,7 +100,14 @@ def benchmark(
     given |= {"protocol": protocol, "folds": _numbers("folds", folds), "tags": tags, "backbone": backbone}
     given |= {"image_size": image_size, "finetune": finetune or None, "eval_on": eval_on}
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs, batch_size)
-    records = run_shown(grid, output, tuned=tuned, data_dir=data_dir, models=models, rerun_stale=rerun_stale)
+    run: dict[str, Any] = {
+        "tuned": tuned,
+        "data_dir": data_dir,
+        "models": models,
+        "device": device,
+        "rerun_stale": rerun_stale,
+    }
+    records = run_shown(grid, output, **run)
     if json_:
         print(json.dumps([asdict(record) for record in records], indent=1))
         return
@@ -112,6 +121,7 @@ def run_shown(
     tuned: Path | None = None,
     data_dir: Path | None = None,
     models: Path | None = None,
+    device: str | None = None,
     rerun_stale: bool = False,
 ) -> "list[Record]":
     """Run a grid, with tuned settings if there are any; show progress and a line for each new record."""
@@ -127,8 +137,8 @@ def run_shown(
         console.print(_line(record))
 
     with progress_bars() as progress:
-        run = partial(run_grid, folder=output, data_dir=data_dir, models=models, rerun_stale=rerun_stale)
-        runs = [run(each, progress=progress, report=report) for each in grids]
+        options: dict[str, Any] = {"data_dir": data_dir, "models": models, "device": device, "rerun_stale": rerun_stale}
+        runs = [run_grid(each, output, **options, progress=progress, report=report) for each in grids]
     return [record for records in runs for record in records]
 
 
@@ -144,6 +154,7 @@ def tune(
     epochs: Int | None = None,
     recipe: Path | None = None,
     data_dir: Path | None = None,
+    device: Device = "auto",
     json_: Json = False,
     output: Annotated[Path, Parameter(alias="-o")],
 ) -> None:
@@ -175,6 +186,8 @@ def tune(
         A .toml file with any of this; options override it.
     data_dir
         The first place to look for a named data set.
+    device
+        auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
     bits
         The code length to tune at, or several with commas: then the mean mAP decides.
     json_
@@ -191,7 +204,8 @@ def tune(
     check_writable(output / TUNED_FILE)
     console = status_console(stderr=True)
     with progress_bars() as progress:
-        found = choose(grid, output, data_dir=data_dir, progress=progress, report=lambda r: console.print(_line(r)))
+        options: dict[str, Any] = {"data_dir": data_dir, "device": device, "progress": progress}
+        found = choose(grid, output, **options, report=lambda record: console.print(_line(record)))
     chosen = {
         path.name: {row: {"label": each.label, "optim": dict(each.optim)} for row, each in best.items()}
         for path, best in found.items()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from proxyhash.cli.output import print_result
-from proxyhash.cli.parameters import Flag, Int, Json
+from proxyhash.cli.parameters import Device, Flag, Int, Json
 from proxyhash.cli.progress import counting_bar, progress_bars
 from proxyhash.utils.atomic_io import check_writable
 from proxyhash.utils.errors import InputError
@@ -30,7 +30,7 @@ def encode(
     shards: Path | None = None,
     shard_size: Int | None = None,
     strict: Annotated[bool, Flag] = False,
-    device: str | None = None,
+    device: Device = "auto",
     json_: Json = False,
 ) -> None:
     """Turn images or vectors into codes: an .npz file with the arrays codes (packed), keys and bits, or shards of them.
@@ -59,7 +59,7 @@ def encode(
     strict
         Stop at the first image that cannot be read, instead of leaving it out.
     device
-        cpu or cuda; by default what there is, and with several processes on a machine a GPU each.
+        auto (a GPU if there is one, with several processes a GPU each), cpu, cuda, cuda:1 or mps.
     json_
         Print JSON: how much was written, and what was left out.
     """
@@ -77,15 +77,14 @@ def encode(
     print_result({**facts, "skipped": skipped.as_dict()}, *left_out, summary, as_json=json_)
 
 
-def _encode_file(model: Path, images: Path, output: Path, skipped: "SkippedItems", device: str | None) -> Said:
+def _encode_file(model: Path, images: Path, output: Path, skipped: "SkippedItems", device: str) -> Said:
     from proxyhash.codes.files import write_code_file
     from proxyhash.data import FileImages
-    from proxyhash.models.device import find_device
     from proxyhash.models.hasher import Hasher
     from proxyhash.models.vector_hasher import VectorHasher
 
     check_writable(output)
-    hasher = Hasher.load(model, find_device(device))
+    hasher = Hasher.load(model, device)
     if isinstance(hasher, VectorHasher):
         return _encode_vectors(hasher, images, output)
     with progress_bars() as progress:
@@ -124,18 +123,15 @@ def _list_images(folder: Path, skipped: "SkippedItems", progress: Progress) -> "
     return FileImages(images.root, [images.names[number] for number in utf8_names(images.names, skipped)])
 
 
-def _encode_shards(
-    model: Path, images: Path, folder: Path, size: int | None, skipped: "SkippedItems", device: str | None
-) -> Said:
+def _encode_shards(model: Path, images: Path, folder: Path, size: int | None, skipped: "SkippedItems", device: str) -> Said:
     from proxyhash.data.shards import SHARD_SIZE, list_shards
     from proxyhash.models.code_shards import encode_shards
-    from proxyhash.models.device import find_device
     from proxyhash.models.hasher import Hasher
     from proxyhash.models.vector_hasher import VectorHasher
 
     rank = get_process_rank()
     check_writable(folder / "shard")
-    hasher = Hasher.load(model, find_device(device, rank.local))
+    hasher = Hasher.load(model, device)
     if isinstance(hasher, VectorHasher):
         raise InputError(f"{model} encodes vectors, which go to one file: -o FILE.npz.")
     shards = list_shards(images, SHARD_SIZE if size is None else size, skipped)

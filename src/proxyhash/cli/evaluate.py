@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 from rich.table import Table
 
 from proxyhash.cli.output import SafeConsole, cell, print_line
-from proxyhash.cli.parameters import Flag, Int, Json
+from proxyhash.cli.parameters import Device, Flag, Int, Json
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.process_rank import get_process_rank
@@ -99,6 +99,7 @@ def model(
     protocol: str | None = None,
     fold: Int | None = None,
     data_dir: Path | None = None,
+    device: Device = "auto",
     save: Annotated[bool, Flag] = False,
     json_: Json = False,
 ) -> None:
@@ -118,6 +119,8 @@ def model(
         Another fold of a transfer protocol.
     data_dir
         Folder to look for a named data set first.
+    device
+        auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
     save
         Write metrics.json to the folder of the model; its card shows them.
     json_
@@ -127,7 +130,7 @@ def model(
     from proxyhash.models.hasher import Hasher
     from proxyhash.utils.distributed import init_distributed
 
-    context, hasher = init_distributed(), Hasher.load(model_)
+    context, hasher = init_distributed(), Hasher.load(model_, device)
     if save and hasher.folder != model_:
         raise InputError(f"{model_} is the copy of a shared model; save it to a folder of your own to save metrics with it.")
     with progress_bars(enabled=context.is_main_process) as progress:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from proxyhash.cli.output import print_result
-from proxyhash.cli.parameters import Int, Json, parse_bits
+from proxyhash.cli.parameters import Device, Int, Json, parse_bits
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
 
@@ -33,6 +33,7 @@ def fit(
     lr: float | None = None,
     hidden_dim: Int | None = None,
     seed: Int = 0,
+    device: Device = "auto",
     json_: Json = False,
     output: Annotated[Path, Parameter(alias="-o")],
 ) -> None:
@@ -79,6 +80,8 @@ def fit(
         Units of the hidden layer, for methods that train, 0 for none; by default 2048.
     seed
         Seed of every random draw.
+    device
+        auto (a GPU if there is one), cpu, cuda, cuda:1 or mps, for methods that train.
     json_
         Print JSON: the models with their configuration.
     output
@@ -101,7 +104,7 @@ def fit(
         raise InputError(f"{get_method(name).title} trains no network, so {given[0]} has no effect; leave it out.")
     options: dict[str, Any] = {"method": name, "settings": settings, "optim": OptimConfig.frozen(**changes)}
     with progress_bars() as progress:
-        options |= {"labels": known, "normalize": normalize, "seed": seed, "progress": progress}
+        options |= {"labels": known, "normalize": normalize, "seed": seed, "device": device, "progress": progress}
         hashers = [fit_vectors(file.rows(), length, **options) for length in lengths]
     for hasher, folder in zip(hashers, folders, strict=True):
         hasher.save(folder)

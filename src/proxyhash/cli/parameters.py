@@ -5,6 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, Token
 
+from proxyhash.models.device import check_device_name
 from proxyhash.utils.errors import InputError
 
 Flag = Parameter(negative=())
@@ -20,6 +21,13 @@ def _parse_int(_: type, tokens: Sequence[Token]) -> int:
     except ValueError:
         raise InputError(f"it must be a whole number, not {tokens[0].value}.") from None
 
+
+def _parse_device(_: type, tokens: Sequence[Token]) -> str:
+    return check_device_name(tokens[0].value)
+
+
+Device = Annotated[str, Parameter(converter=_parse_device)]
+"""The name of a device. `find_device` finds the device itself, where a model is loaded, so that torch loads only then."""
 
 Int = Annotated[int, Parameter(converter=_parse_int)]
 """An integer. Cyclopts would round 2.5 to 2; here it is an error."""

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from proxyhash.cli.output import StepTimer, cell, print_result, status_console
-from proxyhash.cli.parameters import Int, Json
+from proxyhash.cli.parameters import Device, Int, Json
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
 
@@ -25,6 +25,7 @@ def quickstart(
     bits: Int | None = None,
     backbone: str | None = None,
     epochs: Int | None = None,
+    device: Device = "auto",
     json_: Json = False,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
 ) -> None:
@@ -46,12 +47,15 @@ def quickstart(
         The backbone; by default chosen by the size of the images and the installed weights.
     epochs
         Epochs of training; by default chosen by the number of images.
+    device
+        auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
     json_
         Print JSON: summary, config, commands and metrics.
     output
         The folder for everything; by default NAME-quickstart in the current folder.
     """
     from proxyhash.data import list_datasets, load_dataset
+    from proxyhash.models.device import find_device
     from proxyhash.quickstart import OutputPaths, Overrides, choose_config, quickstart_steps, summarize
     from proxyhash.quickstart.run import STATE_FILE, check_output_folder, run_steps
     from proxyhash.quickstart.summary import fingerprint
@@ -59,13 +63,14 @@ def quickstart(
 
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}; quickstart takes a folder of your own images.")
+    find_device(device)  # one that is not there is an error before anything is written
     output = output or Path(f"{folder.resolve().name}-quickstart")
     check_output_folder(folder, output)
     check_writable(output / STATE_FILE)
     with progress_bars() as progress:
         dataset = load_dataset(folder.resolve(), progress=progress)  # a path, never the name of a known data set
     summary = summarize(dataset)
-    config = choose_config(summary, Overrides(bits, backbone, epochs))
+    config = choose_config(summary, Overrides(bits, backbone, epochs, device))
     paths = OutputPaths(str(folder.resolve() if str(folder) in list_datasets() else folder), output)
     steps = quickstart_steps(config, paths)
     console = status_console(enabled=not json_)

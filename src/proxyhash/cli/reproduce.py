@@ -9,7 +9,7 @@ from rich.table import Table
 
 from proxyhash.cli.benchmark import print_table, run_shown
 from proxyhash.cli.output import SafeConsole, print_result
-from proxyhash.cli.parameters import Flag, Int, Json
+from proxyhash.cli.parameters import Device, Flag, Int, Json
 from proxyhash.utils.errors import InputError
 
 
@@ -24,6 +24,7 @@ def reproduce(
     tuned: Path | None = None,
     data_dir: Path | None = None,
     models: Path | None = None,
+    device: Device = "auto",
     rerun_stale: Annotated[bool, Flag] = False,
     json_: Json = False,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
@@ -53,6 +54,8 @@ def reproduce(
         The first place to look for a named data set.
     models
         Save the trained models in this folder.
+    device
+        auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
     rerun_stale
         Compute results again that are marked as out of date.
     json_
@@ -72,7 +75,14 @@ def reproduce(
     changes: dict[str, Any] = {"dataset": dataset, "tags": tags, "seeds": seeds}
     grid = replace(grid, **{key: value for key, value in changes.items() if value is not None})
     folder = output or Path("results") / find_recipe(name).stem
-    records = run_shown(grid, folder, tuned=tuned, data_dir=data_dir, models=models, rerun_stale=rerun_stale)
+    run: dict[str, Any] = {
+        "tuned": tuned,
+        "data_dir": data_dir,
+        "models": models,
+        "device": device,
+        "rerun_stale": rerun_stale,
+    }
+    records = run_shown(grid, folder, **run)
     page = folder / "report.html"
     write_page(compare(records), page, title=f"Experiment {name}")
     if not json_:

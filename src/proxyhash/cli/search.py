@@ -10,7 +10,7 @@ from rich.table import Table
 
 from proxyhash.cli.index.opening import open_index
 from proxyhash.cli.output import SafeConsole, cell
-from proxyhash.cli.parameters import Int, Json
+from proxyhash.cli.parameters import Device, Int, Json
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def search(
     threshold: float = 0.5,
     show: Path | None = None,
     model: Path | None = None,
+    device: Device = "auto",
     json_: Json = False,
 ) -> None:
     """Search an index with images, or with items that are in it.
@@ -67,12 +68,14 @@ def search(
         Draw the matches, as a .png or .jpg file.
     model
         The model of an index on a server, if it was never given on this machine; an index in a folder has its own.
+    device
+        cpu, cuda, cuda:1 or mps; auto is the CPU, which encodes a few images before a GPU has started.
     json_
         Print JSON instead of tables.
     """
     if not images and not key:
         raise InputError("Search with images, or with --key and the key of an item.")
-    with open_index(index_, model) as index:
+    with open_index(index_, model, device="cpu" if device == "auto" else device) as index:
         find = _finder(index, k, radius, label or None, nprobe, threshold)
         found = find(list(images), rerank) if images else []
         found += _find_keys(index, key, find)

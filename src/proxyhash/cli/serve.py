@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from proxyhash.cli.output import is_quiet, print_line
-from proxyhash.cli.parameters import Int
+from proxyhash.cli.parameters import Device, Int
+from proxyhash.models.device import find_device
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 
 
@@ -29,6 +30,7 @@ def serve(
     http: Literal["httptools", "h11"] = "httptools",
     threshold: float = 0.5,
     decoders: Int = 2,
+    device: Device = "auto",
     open_: Annotated[bool, Parameter(name="--open", negative=())] = False,
 ) -> None:
     """Serve an index: a page to search it in a browser, and a JSON API, described at /docs.
@@ -71,6 +73,8 @@ def serve(
         The expected precision below which there is no match, where the model was calibrated.
     decoders
         Number of processes that decode images.
+    device
+        Where uploaded images are encoded: auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
     open_
         Open the page in the browser.
     """
@@ -85,8 +89,10 @@ def serve(
     except ModuleNotFoundError as error:
         raise InputError(f"The service needs {error.name}: pip install 'proxyhash[serve]'.") from None
     _check_numbers(port, workers, decoders, threshold)
+    if device != "auto":
+        find_device(device)  # one that is not there is an error before anything is announced
     hosts, origins = frozenset(name.lower() for name in allow_host), frozenset(map(check_origin, allow_origin))
-    settings = Settings(read_token(token_file), hosts, origins, threshold, Limits(decoders=decoders))
+    settings = Settings(read_token(token_file), hosts, origins, threshold, Limits(decoders=decoders), device)
     config = ServerConfig(
         host=host,
         port=port,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from proxyhash.cli.output import print_result, status_console
-from proxyhash.cli.parameters import Flag, Int, Json, parse_bits
+from proxyhash.cli.parameters import Device, Flag, Int, Json, parse_bits
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
 
@@ -42,7 +42,8 @@ def train(
     freeze_bn: bool | None = None,
     seed: Int | None = None,
     data_dir: Path | None = None,
-    device: str | None = None,
+    device: Device | None = None,
+    precision: Literal["float32", "bfloat16", "float16"] | None = None,
     tensorboard: Path | None = None,
     resume: Annotated[bool, Flag] = False,
     strict: Annotated[bool, Flag] = False,
@@ -127,7 +128,9 @@ def train(
     data_dir
         Folder to look for a named data set first.
     device
-        cpu or cuda; by default a GPU if there is one.
+        auto (the default: a GPU if there is one), cpu, cuda, cuda:1 or mps.
+    precision
+        Precision of the forward pass; by default bfloat16 or float16 on a CUDA GPU, and float32 elsewhere.
     tensorboard
         Folder for the metrics of each epoch, for TensorBoard.
     resume
@@ -152,7 +155,7 @@ def train(
         "pretrained": pretrained,
     }
     options |= {"finetune": finetune, "image_size": image_size, "transform": transform, "protocol": protocol, "fold": fold}
-    options |= {"validation": validation, "tags": tags, "seed": seed, "device": device}
+    options |= {"validation": validation, "tags": tags, "seed": seed, "device": device, "precision": precision}
     settings = {"triplet": triplet, "tau": tau, "margin": margin}
     optim: dict[str, Any] = {
         "epochs": epochs,

@@ -15,6 +15,7 @@ from proxyhash.experiments.records import Record
 from proxyhash.experiments.runner import TrialRunner
 from proxyhash.experiments.trial import Trial
 from proxyhash.methods import get_method
+from proxyhash.models.device import find_device
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -25,6 +26,7 @@ def run_grid(
     *,
     data_dir: Path | None = None,
     models: Path | None = None,
+    device: str | None = None,
     rerun_stale: bool = False,
     progress: Progress = no_progress,
     report: Callable[[Record], None] = lambda _: None,
@@ -41,6 +43,8 @@ def run_grid(
         The first place to look for a named data set.
     models
         Save the trained models in this folder, one folder per record.
+    device
+        Where networks run, see `find_device`; None for a GPU if there is one.
     rerun_stale
         Run trials again whose records are marked as stale.
     progress
@@ -73,7 +77,7 @@ def run_grid(
     trials = list(grid.trials())
     _check(trials, dataset)
     splits = {fold: _split(grid, dataset, fold) for fold in grid.folds}
-    runner = TrialRunner(grid, dataset, splits, folder, models, progress, rerun_stale)
+    runner = TrialRunner(grid, dataset, splits, folder, models, progress, rerun_stale, find_device(device))
     records: list[Record] = []
     for number, trial in enumerate(trials):
         progress(f"grid: {number + 1} of {len(trials)}, {trial.title()}", number / len(trials))

@@ -50,6 +50,7 @@ class TrialRunner:
     models: Path | None
     progress: Progress
     rerun_stale: bool = False
+    device: str = "cpu"
 
     @cached_property
     def store(self) -> RecordStore:
@@ -104,7 +105,7 @@ class TrialRunner:
             image_size=grid.image_size,
             optim=trial.optim,
             seed=trial.seed,
-            device="cpu",
+            device=self.device,
         )
 
     def _adopt_legacy_run(self, trial: Trial) -> None:
@@ -136,7 +137,9 @@ class TrialRunner:
         """Return the embeddings (N, outputs) of each code length, computed in one pass, and which images could be read."""
         whole = concat_hashers(hashers)
         with tempfile.TemporaryDirectory(prefix="proxyhash-") as folder:
-            if self.grid.finetune:  # otherwise features are in the cache
+            if self.device != "cpu":
+                whole.network.to(self.device)
+            elif self.grid.finetune:  # otherwise features are in the cache
                 whole.use_onnx(Path(folder) / "network.onnx")
             embeddings, readable = embed_split(whole, self.dataset, split, self.progress)
         ends = np.cumsum([hasher.head.out_features for hasher in hashers])
@@ -161,7 +164,7 @@ class TrialRunner:
 
     def _features(self) -> CachedFeatures:
         name = self.grid.backbone
-        backbone = create_backbone(name, pretrained=pretraining_data(name) is not None).eval()
+        backbone = create_backbone(name, pretrained=pretraining_data(name) is not None).eval().to(self.device)
         transform = resolve_transform(self.dataset, backbone, self.grid.image_size)
         return cached_features(self.dataset, backbone, transform, progress=self.progress)
 
@@ -182,4 +185,8 @@ class TrialRunner:
 
     def _record(self, trial: Trial, bits: int, metrics: dict[str, Any], seconds: dict[str, float]) -> Record:
         settings = self._data(), self._protocols[trial.fold], self._trial(trial)
-        return Record(*settings, bits, metrics, seconds, versions(), machine())
+        return Record(*settings, bits, metrics, seconds, versions(), self._machine())
+
+    def _machine(self) -> dict[str, Any]:
+        """Return the machine, with the device if that is not its CPU."""
+        return machine() if self.device == "cpu" else {**machine(), "device": self.device}

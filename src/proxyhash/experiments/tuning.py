@@ -50,6 +50,7 @@ def tune(
     folder: Path,
     *,
     data_dir: Path | None = None,
+    device: str | None = None,
     progress: Progress = no_progress,
     report: Callable[[Record], None] = lambda _: None,
 ) -> dict[Path, dict[str, Candidate]]:
@@ -65,6 +66,8 @@ def tune(
         Where records and tuned settings are written. Rows that an earlier call tuned stay in its files.
     data_dir
         The first place to look for a named data set.
+    device
+        Where networks run, see `find_device`; None for a GPU if there is one.
     progress
         Called with a description and the fraction done.
     report
@@ -76,7 +79,7 @@ def tune(
         The best candidate of each row, by the file it is written to: one file, or one per fold.
     """
     dataset = load_dataset(grid.dataset, data_dir=data_dir, progress=progress)
-    run = partial(run_grid, folder=folder, data_dir=data_dir, progress=progress, report=report)
+    run = partial(run_grid, folder=folder, data_dir=data_dir, device=device, progress=progress, report=report)
     best = {}
     for fold in grid.folds:
         path = folder / (TUNED_FOLD_FILE.format(fold) if _has_folds(grid, dataset) else TUNED_FILE)

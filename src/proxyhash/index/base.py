@@ -57,7 +57,13 @@ class Index(ABC):
     """
 
     @staticmethod
-    def open(location: str | Path, *, model: "str | Path | Encoder | None" = None, bits: int | None = None) -> "Index":
+    def open(
+        location: str | Path,
+        *,
+        model: "str | Path | Encoder | None" = None,
+        bits: int | None = None,
+        device: str = "cpu",
+    ) -> "Index":
         """Open the index at a location, or create one there.
 
         Parameters
@@ -68,6 +74,8 @@ class Index(ABC):
             Model that encodes images, needed to create an index for images. An existing index keeps its model.
         bits
             Length of the codes, needed to create an index without a model.
+        device
+            Where the model encodes images: cpu, cuda, cuda:N, mps, or auto for a GPU if there is one.
 
         Returns
         -------
@@ -89,10 +97,10 @@ class Index(ABC):
         if isinstance(location, str) and is_milvus(location):
             from proxyhash.index.milvus.index import MilvusIndex
 
-            return MilvusIndex.open_address(location, model=model, bits=bits)
+            return MilvusIndex.open_address(location, model=model, bits=bits, device=device)
         from proxyhash.index.local.index import LocalIndex
 
-        return LocalIndex.open_folder(Path(location), model=model, bits=bits)
+        return LocalIndex.open_folder(Path(location), model=model, bits=bits, device=device)
 
     @property
     @abstractmethod

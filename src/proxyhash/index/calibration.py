@@ -59,7 +59,7 @@ class Calibration:
         model = fingerprint(folder) if (folder / CONFIG).is_file() else None
         values = {"model": model, "precision": self.precision.tolist(), "pairs": self.pairs.tolist()}
         with atomic_write(folder / FILE) as temporary:
-            temporary.write_text(dump_json({"format": FORMAT, REQUIRES: RELEASE, **values}))
+            temporary.write_text(dump_json({"format": FORMAT, REQUIRES: RELEASE, **values}), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path, bits: int) -> Self | None:

@@ -29,12 +29,13 @@ def calibrate_model(
     progress: Progress = no_progress,
     *,
     embed_batches: "EmbedBatches | None" = None,
+    device: str = "cpu",
 ) -> Calibration:
     """Calibrate the model in a folder on its protocol's validation set, store the calibration there, and return it.
 
     `embed_batches` replaces that of the model; it must give embeddings with the same signs.
     """
-    encoder = load_encoder(model)
+    encoder = load_encoder(model, device)
     if encoder.folder != model:
         raise InputError(f"{model} is the copy of a shared model; save it to a folder of your own and calibrate that.")
     history, trained_on = encoder.metadata.get("protocol", {}), encoder.metadata.get("data", {})

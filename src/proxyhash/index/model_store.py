@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from proxyhash.codes.bits import Packed, pack
 from proxyhash.index.calibration import FILE as CALIBRATION
 from proxyhash.index.local.store import VersionInfo
+from proxyhash.models.device import find_device
 from proxyhash.models.encoder import Encoder
 from proxyhash.models.hub import local_folder
 from proxyhash.models.onnx_encoder import OnnxEncoder
@@ -21,17 +22,19 @@ if TYPE_CHECKING:
 MODELS_DIR = "models"
 
 
-def load_encoder(model: Path | str | Encoder) -> Encoder:
+def load_encoder(model: Path | str | Encoder, device: str = "cpu") -> Encoder:
     """Return a model from its folder, or the model itself, if its codes are searched by Hamming distance.
 
-    Torch is not imported if the model has an ONNX file and onnxruntime is installed.
+    Torch is not imported if the device is the CPU, the model has an ONNX file and onnxruntime is installed.
     """
     if isinstance(model, OnnxEncoder):
         return model
     if isinstance(model, Encoder):
         return load_hasher(model)
     folder = local_folder(model)
-    return OnnxEncoder.load(folder) if OnnxEncoder.can_load(folder) else load_hasher(folder)
+    if find_device(device) == "cpu" and OnnxEncoder.can_load(folder):
+        return OnnxEncoder.load(folder)
+    return load_hasher(folder, device)
 
 
 def import_hasher() -> "type[Hasher]":
@@ -46,10 +49,10 @@ def import_hasher() -> "type[Hasher]":
     return Hasher
 
 
-def load_hasher(model: Path | str | Encoder) -> "Hasher":
+def load_hasher(model: Path | str | Encoder, device: str = "cpu") -> "Hasher":
     """Return a hasher from its folder, or the hasher itself, if its codes are searched by Hamming distance."""
     kind = import_hasher()
-    hasher = kind.load(model) if isinstance(model, (str, Path)) else model
+    hasher = kind.load(model, device) if isinstance(model, (str, Path)) else model
     if not isinstance(hasher, kind):
         raise InputError(f"A {type(model).__name__} is not a torch network; save it and give its folder.")
     if hasher.head.metric != "hamming":

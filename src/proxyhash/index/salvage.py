@@ -147,7 +147,10 @@ def _copy_readable(path: Path, copy: Path) -> None:
 
 def _read_at(handle: int, first: int, size: int) -> bytes:
     try:
-        return os.pread(handle, size, first)
+        if hasattr(os, "pread"):
+            return os.pread(handle, size, first)
+        os.lseek(handle, first, os.SEEK_SET)  # Windows
+        return os.read(handle, size)
     except OSError:
         if size <= _BYTES_PER_SECTOR:
             return bytes(size)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -48,7 +49,9 @@ class Drsch(HashingMethod):
 
     def __init__(self, data: TrainingData, settings: DrschSettings) -> None:
         super().__init__(data, settings)
-        self.features = data.load_features() if data.features is not None and settings.adjacency else None
+        has_features = data.features is not None and settings.adjacency
+        # Not a buffer: a moving average of the weights would copy it in every step.
+        self._features = torch.from_numpy(np.require(data.load_features(), requirements="W")) if has_features else None
         self.logits = nn.Parameter(torch.zeros(data.bits))
 
     def build_head(self, config: HeadConfig) -> WeightedHead:
@@ -65,10 +68,11 @@ class Drsch(HashingMethod):
         scaled = h * self.weights().sqrt()
         # The mean weight is 1, so that (K - scaled . scaled) / 2 is the weighted distance.
         loss = triplet_hinge(hamming_distances(scaled, scaled), similarity_levels(targets), margin)
-        if self.features is None:
+        if self._features is None:
             return loss
         similar, _ = batch_pairs(targets)
-        affinity = _affinity(torch.from_numpy(self.features[indices.cpu().numpy()]).to(h))
+        self._features = self._features.to(h.device)  # once, so that no step waits for a copy
+        affinity = _affinity(self._features[indices].to(h))
         return loss + self.settings.adjacency * masked_mean(
             affinity * torch.cdist(h, h).square() / (4 * h.shape[1]), similar
         )

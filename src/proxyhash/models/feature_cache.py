@@ -130,7 +130,7 @@ def _crc32_of_version(path: Path, _modified: int, _size: int) -> int:
 def _write_checksums(entry: Path) -> None:
     sums = {name: _crc32(entry / name) for name in ARRAYS}
     with atomic_write(entry / CHECKSUMS) as temporary:
-        temporary.write_text(dump_json({"format": CHECKSUMS_FORMAT, REQUIRES: RELEASE, "crc32": sums}))
+        temporary.write_text(dump_json({"format": CHECKSUMS_FORMAT, REQUIRES: RELEASE, "crc32": sums}), encoding="utf-8")
 
 
 def _check_outputs(backbone: WrappedBackbone, size: int, entry: Path) -> None:
@@ -177,6 +177,7 @@ def _extract(dataset: Dataset, backbone: Backbone, transform: Transform, entry: 
     values.flush()
     with atomic_write(entry / "readable.npy") as temporary, temporary.open("wb") as handle:
         np.save(handle, ~np.isnan(values[:, 0]))
+    del values  # Windows renames no file that is mapped
     part.replace(entry / "features.npy")
     _write_checksums(entry)
     mark.unlink(missing_ok=True)
@@ -186,7 +187,7 @@ def _extract(dataset: Dataset, backbone: Backbone, transform: Transform, entry: 
 def _part(part: Path, mark: Path, shape: tuple[int, int]) -> tuple[np.memmap[tuple[int, ...], np.dtype[np.float32]], int]:
     """Return the file to fill and the number of its complete rows: an interrupted one if it is valid, or a new one."""
     try:
-        done = json.loads(mark.read_text())["done"]
+        done = json.loads(mark.read_text(encoding="utf-8"))["done"]
         values = np.lib.format.open_memmap(part, mode="r+")
         if values.shape == shape and values.dtype == np.float32 and 0 <= done <= len(values):
             return values, done
@@ -210,7 +211,7 @@ def _runner(backbone: Backbone, image_size: int, entry: Path) -> InferenceBacken
 
 def _note(mark: Path, done: int) -> None:
     with atomic_write(mark) as temporary:
-        temporary.write_text(json.dumps({"done": done}))
+        temporary.write_text(json.dumps({"done": done}), encoding="utf-8")
 
 
 def _key(fingerprint: str, backbone: Backbone, transform: Transform) -> str:

@@ -21,7 +21,7 @@ from proxyhash.models.backbones.wrapped import (
     WrappedBackbone,
 )
 from proxyhash.models.card import write_card
-from proxyhash.models.device import module_device
+from proxyhash.models.device import find_device, module_device
 from proxyhash.models.encoder import Encoder, ImagesLike, as_images
 from proxyhash.models.heads import ConcatHeads, Head, Queries, describe_head
 from proxyhash.models.hub import local_folder, push_folder
@@ -243,7 +243,7 @@ class Hasher(Encoder):
         revision: str | None = None,
         backbone: ModuleLike | None = None,
     ) -> Self:
-        """Read a folder that `save` wrote; it gives the same codes as before.
+        """Read a folder that `save` wrote; on the CPU it gives the same codes as before.
 
         A folder that `proxyhash fit` wrote gives a `VectorHasher`, whose input is vectors.
 
@@ -253,7 +253,7 @@ class Hasher(Encoder):
             The folder. `OWNER/NAME@COMMIT`, or `OWNER/NAME` with the commit as `revision`, is a repository of the Hugging
             Face Hub.
         device
-            cpu or cuda.
+            A name as `find_device` takes it, such as cuda or auto.
         revision
             The commit of a repository.
         backbone
@@ -265,6 +265,7 @@ class Hasher(Encoder):
         InputError
             If the folder is not a whole model, or if the network is needed and missing, or another one.
         """
+        device = find_device(device)
         folder = local_folder(model, revision)
         config = read_config(folder)
         check_files(folder, config.get("sha256"))

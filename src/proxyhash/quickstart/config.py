@@ -26,6 +26,7 @@ class Overrides:
     bits: int | None = None
     backbone: str | None = None
     epochs: int | None = None
+    device: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class QuickstartConfig:
     ----------
     method, bits, backbone, finetune, image_size, epochs, batch_size, seed
         Options of the training; None for the default, and for methods without epochs.
+    device
+        Where networks run, see `find_device`.
     baselines
         Methods to compare with.
     calibrate
@@ -63,6 +66,7 @@ class QuickstartConfig:
     epochs: int | None = None
     batch_size: int | None = None
     seed: int = 0
+    device: str = "auto"
     baselines: tuple[str, ...] = ()
     calibrate: bool = False
     transfer: bool = False
@@ -152,6 +156,7 @@ def choose_config(summary: DatasetSummary, overrides: Overrides | None = None) -
         size,
         epochs,
         batch_size,
+        device=overrides.device,
         baselines=baselines,
         calibrate=calibrate,
         transfer=transfer,

@@ -46,7 +46,7 @@ class Pipeline:
     @property
     def hasher(self) -> Hasher:
         """Load the model."""
-        return Hasher.load(self.paths.model)
+        return Hasher.load(self.paths.model, self.config.device)
 
     def train(self, progress: Progress) -> dict[str, Any]:
         """Train the model, or fit it without labels, and save it."""
@@ -65,7 +65,12 @@ class Pipeline:
 
     def calibrate(self, progress: Progress) -> dict[str, Any]:
         """Calibrate the model on the validation images of its protocol."""
-        calibration = calibrate_model(self.paths.model, progress=progress, embed_batches=self._embed_batches(progress))
+        calibration = calibrate_model(
+            self.paths.model,
+            progress=progress,
+            embed_batches=self._embed_batches(progress),
+            device=self.config.device,
+        )
         return {"pairs": int(calibration.pairs.sum()), "radius": calibration.radius()}
 
     def compare(self, progress: Progress) -> dict[str, float]:
@@ -84,7 +89,7 @@ class Pipeline:
             progress("encoding", done / total)
 
         skipped, embed = SkippedItems(), self._embed_batches(progress)
-        with Index.open(self.paths.index, model=self.paths.model) as index:
+        with Index.open(self.paths.index, model=self.paths.model, device=self.config.device) as index:
             images = Path(self.paths.images)
             added = add_folder(index, images, skipped, prune=True, on_progress=count, embed_batches=embed)
             return {**asdict(added), "items": len(index), "skipped": skipped.as_dict()}
@@ -109,6 +114,7 @@ class Pipeline:
             image_size=config.image_size,
             optim=OptimConfig.finetune(**optim) if config.finetune else OptimConfig.frozen(**optim),
             seed=config.seed,
+            device=config.device,
         )
         (hasher,) = train_models(train_config, self.paths.model, resume=resume, progress=progress).hashers
         return {"validation": hasher.metadata.get("validation", {})}
@@ -126,7 +132,7 @@ class Pipeline:
             finetune=config.finetune,
             optim={name: value for name, value in changes.items() if value is not None},
         )
-        records = run_grid(grid, self.paths.results, progress=progress)
+        records = run_grid(grid, self.paths.results, device=config.device, progress=progress)
         return {record.trial["method"]: record.metrics["map"] for record in records}
 
     def _embed_batches(self, progress: Progress) -> EmbedBatches | None:

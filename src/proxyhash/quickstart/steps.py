@@ -49,9 +49,10 @@ def quickstart_steps(config: QuickstartConfig, paths: OutputPaths, *, title: str
     model, index, results = str(paths.model), str(paths.index), str(paths.results)
     protocol = () if config.uses_labels else ("--protocol", "none")
     seed = ("--seed", str(config.seed)) if config.seed else ()
-    options = ("--method", config.method, *_shared_options(config), *seed, *protocol)
+    device = () if config.device == "auto" else ("--device", config.device)
+    options = ("--method", config.method, *_shared_options(config), *seed, *protocol, *device)
     training = ("train", paths.images, *options, "-o", model)
-    indexing = ("index", "add", paths.images, "--model", model, "--index", index, "--prune")
+    indexing = ("index", "add", paths.images, "--model", model, "--index", index, "--prune", *device)
     gallery = ("--gallery", model, "--title", title, "-o", str(paths.report))
     if not config.uses_labels:
         return [
@@ -60,13 +61,23 @@ def quickstart_steps(config: QuickstartConfig, paths: OutputPaths, *, title: str
             Step("report", ("report", *gallery), paths.report, pipeline.report),
         ]
     methods = ",".join([*config.baselines, config.method])
-    comparing = ("benchmark", "--dataset", paths.images, "--methods", methods, *_shared_options(config), "-o", results)
+    comparing = (
+        "benchmark",
+        "--dataset",
+        paths.images,
+        "--methods",
+        methods,
+        *_shared_options(config),
+        *device,
+        "-o",
+        results,
+    )
     steps = [
         Step("training", training, paths.model, pipeline.train, pipeline.resume_training),
-        Step("evaluating", ("evaluate", "model", model, "--save"), paths.model, pipeline.evaluate),
+        Step("evaluating", ("evaluate", "model", model, "--save", *device), paths.model, pipeline.evaluate),
     ]
     if config.calibrate:
-        calibrating = ("index", "calibrate", model)
+        calibrating = ("index", "calibrate", model, *device)
         steps.append(Step("calibrating", calibrating, paths.model / CALIBRATION, pipeline.calibrate))
     steps.append(Step("comparing", comparing, paths.results, pipeline.compare))
     if config.transfer:

@@ -133,7 +133,8 @@ def bind_socket(host: str, port: int, *, listen: bool = True) -> Iterator[socket
         raise InputError(f"There is no address {host}: {getattr(error, 'strerror', None) or error}.") from error
     with listener:
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if os.name == "posix":  # on Windows it would let other programs take the port
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
             if listen:
                 listener.listen(2048)

@@ -39,7 +39,7 @@ class Service:
         # Absolute, because errors about the index are known by its location: a short name is part of many sentences.
         location = location if is_milvus(location) else str(Path(location).absolute())
         self.location, self.settings, self.metrics = location, settings, Metrics()
-        self.index = Index.open(location)  # for all but searches; it reads no codes
+        self.index = Index.open(location, device=settings.device)  # for all but searches; it reads no codes
         self.bodies = BodyReader(
             bytes_in_flight=limits.bytes_in_flight,
             body_seconds=limits.body_seconds,

@@ -46,6 +46,8 @@ class Settings:
         Expected precision of the nearest item below which a query has no match, where the model was calibrated.
     limits
         Limits of requests.
+    device
+        Where uploaded images are encoded: auto (a GPU if there is one), cpu, cuda, cuda:N or mps.
     """
 
     token: str | None = field(default=None, repr=False)
@@ -53,3 +55,4 @@ class Settings:
     allowed_origins: frozenset[str] = frozenset()
     threshold: float = THRESHOLD
     limits: Limits = Limits()
+    device: str = "auto"

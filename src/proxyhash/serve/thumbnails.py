@@ -79,10 +79,12 @@ def _open_inside(root: Path, path: Path) -> int:
     """Open a file below a folder. Links may lead to other files in the folder, but not out of it.
 
     The path is resolved first and then opened step by step without following links, so a link that is created in
-    between makes it fail.
+    between makes it fail. Windows cannot open files below an open folder; there the path is resolved again instead.
     """
-    folder = root.resolve(strict=True)
-    parts = path.resolve(strict=True).relative_to(folder).parts
+    folder, resolved = root.resolve(strict=True), path.resolve(strict=True)
+    parts = resolved.relative_to(folder).parts
+    if not _can_open_stepwise():
+        return _open_resolved(resolved)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for number, part in enumerate(parts):
@@ -97,3 +99,25 @@ def _open_inside(root: Path, path: Path) -> int:
         os.close(descriptor)
         raise OSError(errno.EISDIR, "a folder")
     return descriptor
+
+
+def _can_open_stepwise() -> bool:
+    return hasattr(os, "O_DIRECTORY") and hasattr(os, "O_NOFOLLOW") and os.open in os.supports_dir_fd
+
+
+def _open_resolved(path: Path) -> int:
+    """Open a path without links; raise OSError if a part of it is a link by now, or another file."""
+    flags = (getattr(os, name, 0) for name in ("O_BINARY", "O_NOINHERIT", "O_NONBLOCK"))
+    descriptor = os.open(path, os.O_RDONLY | sum(flags))
+    if not _is_open_file(descriptor, path):
+        os.close(descriptor)
+        raise OSError(errno.ELOOP, "a link was created meanwhile")
+    return descriptor
+
+
+def _is_open_file(descriptor: int, path: Path) -> bool:
+    """Return whether a path has no links, and is the file that was opened."""
+    try:
+        return path.resolve(strict=True) == path and os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False

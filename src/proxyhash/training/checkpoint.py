@@ -56,6 +56,7 @@ class TrainerState:
     optimizer: torch.optim.Optimizer
     ema: ModelEma | None = None
     progress: TrainProgress = field(default_factory=TrainProgress)
+    scaler: torch.amp.GradScaler | None = None  # of float16
 
     @property
     def eval_model(self) -> MultiHeadModel:
@@ -78,7 +79,7 @@ class CheckpointManager:
             for name in (SETTINGS, CHECKPOINT, BEST, LOG):  # the settings first: without them, there is no run to resume
                 (self.path / name).unlink(missing_ok=True)
             with atomic_write(self.path / SETTINGS) as temporary:
-                temporary.write_text(dump_json({"format": FORMAT, REQUIRES: RELEASE, **settings}))
+                temporary.write_text(dump_json({"format": FORMAT, REQUIRES: RELEASE, **settings}), encoding="utf-8")
 
     def save(self, state: TrainerState) -> None:
         """Write a checkpoint atomically."""
@@ -88,6 +89,8 @@ class CheckpointManager:
             "ema": None if state.ema is None else state.ema.state_dict(),
             "progress": vars(state.progress),
         }
+        if state.scaler is not None:
+            content["scaler"] = state.scaler.state_dict()
         self._write(CHECKPOINT, content)
 
     def restore(self, state: TrainerState) -> None:
@@ -101,6 +104,8 @@ class CheckpointManager:
             state.optimizer.load_state_dict(content["optimizer"])
             if state.ema is not None:
                 state.ema.load_state_dict(content["ema"])
+            if state.scaler is not None:
+                state.scaler.load_state_dict(content["scaler"])
             state.progress = TrainProgress(**content["progress"])
         self._drop_log_after(state.progress.epoch)
 

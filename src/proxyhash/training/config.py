@@ -8,6 +8,8 @@ from typing import Any, Literal, Self
 
 from proxyhash.codes.bits import MAX_BITS
 from proxyhash.methods import check_settings, get_method, parse_method
+from proxyhash.models.device import AUTO, check_device_name
+from proxyhash.models.precision import Precision, check_precision
 from proxyhash.utils.config import check_keys, check_table, from_mapping, read_toml
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
@@ -166,7 +168,10 @@ class TrainConfig:
     seed
         Decides every random draw.
     device
-        cpu or cuda; None for a GPU if there is one.
+        auto, cpu, cuda, cuda:N or mps; None for auto, a GPU if there is one.
+    precision
+        Precision of the forward pass in training: float32, bfloat16 or float16. Weights and the loss are float32. None for
+        bfloat16 or float16 on a CUDA GPU, and float32 elsewhere.
 
     Raises
     ------
@@ -201,12 +206,15 @@ class TrainConfig:
     optim: OptimConfig = None  # type: ignore[assignment]  # __post_init__ replaces None.
     seed: int = 0
     device: str | None = None
+    precision: Precision | None = None
 
     def __post_init__(self) -> None:
         """Fill in the optimization settings and check everything that needs no data."""
         if vars(self)["optim"] is None:
             object.__setattr__(self, "optim", _optim_preset(self.finetune))
         check_settings(self.method, self.settings)
+        check_precision(self.precision)
+        check_device_name(self.device or AUTO)
         check_int("seed", self.seed, 0)
         check_bits(self.bits)
         if not get_method(self.method).trains:
@@ -218,6 +226,8 @@ class TrainConfig:
         title, default = get_method(self.method).title, OptimConfig()
         if self.finetune:
             raise InputError(f"{title} trains no network and cannot be fine-tuned.")
+        if self.precision is not None:
+            raise InputError(f"{title} trains no network, so precision has no effect; leave it out.")
         for name, value in asdict(self.optim).items():
             if value != getattr(default, name):
                 raise InputError(f"{title} trains no network, so {name} has no effect; leave it out.")
@@ -264,7 +274,9 @@ class TrainConfig:
             "seed",
         )
         content = asdict(self)
-        return {name: content[name] for name in names if name != "optim" or get_method(self.method).trains}
+        settings = {name: content[name] for name in names if name != "optim" or get_method(self.method).trains}
+        # A default precision is not recorded, so that runs of earlier releases resume.
+        return settings if self.precision is None else {**settings, "precision": self.precision}
 
 
 def check_bits(bits: tuple[int, ...]) -> None:

@@ -11,6 +11,7 @@ from torch import nn
 from proxyhash.codes import pack
 from proxyhash.methods import Encoder, HeadEncoder, TrainingData, build_method, check_settings, get_method
 from proxyhash.methods.registry import check_data
+from proxyhash.models.device import find_device
 from proxyhash.models.heads import HeadConfig
 from proxyhash.training.checkpoint import CheckpointManager
 from proxyhash.training.config import OptimConfig
@@ -19,7 +20,9 @@ from proxyhash.training.model import MultiHeadModel
 from proxyhash.training.trainer import Trainer, TrainSubset
 
 
-def fit_method(name: str, data: TrainingData, optim: OptimConfig | None = None, **settings: Any) -> Encoder:
+def fit_method(
+    name: str, data: TrainingData, optim: OptimConfig | None = None, *, device: str = "cpu", **settings: Any
+) -> Encoder:
     """Fit a method on features.
 
     Parameters
@@ -30,6 +33,8 @@ def fit_method(name: str, data: TrainingData, optim: OptimConfig | None = None, 
         CachedFeatures, and labels if the method learns from them.
     optim
         How a head is trained, for methods that train; by default the settings for frozen features.
+    device
+        Where a head is trained, see `find_device`; methods that do not train run on the CPU.
     **settings
         Settings of the method.
 
@@ -54,10 +59,12 @@ def fit_method(name: str, data: TrainingData, optim: OptimConfig | None = None, 
     check_data(name, data)
     if info.fit is not None:
         return info.fit(data, chosen)
-    return _fit_head(name, data, settings, optim or OptimConfig.frozen())
+    return _fit_head(name, data, settings, optim or OptimConfig.frozen(), torch.device(find_device(device)))
 
 
-def _fit_head(name: str, data: TrainingData, settings: dict[str, Any], optim: OptimConfig) -> HeadEncoder:
+def _fit_head(
+    name: str, data: TrainingData, settings: dict[str, Any], optim: OptimConfig, device: torch.device
+) -> HeadEncoder:
     """Train a head on the features with the shared trainer."""
     features = data.load_features()
     with torch.random.fork_rng(devices=[]):
@@ -71,10 +78,11 @@ def _fit_head(name: str, data: TrainingData, settings: dict[str, Any], optim: Op
                 FeatureSource(features),
                 TrainSubset(np.arange(len(features)), data.require_labels().targets()),
                 CheckpointManager(Path(run), can_write=False),
+                device=device,
                 progress=data.progress,
                 seed=data.seed,
             )
-            model = trainer.fit()
+            model = trainer.fit().cpu()
     trained = model.objectives[0]
     codes = trained.training_codes()
     packed = None if codes is None else pack(codes.numpy() >= 0)

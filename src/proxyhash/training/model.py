@@ -96,8 +96,9 @@ class ModelEma(AveragedModel):
     module: MultiHeadModel
 
     def __init__(self, model: MultiHeadModel, decay: float) -> None:
-        def average(averaged: list[Tensor], current: list[Tensor], steps: Tensor | int) -> None:
-            weight = 1 - min(decay, (1 + int(steps)) / (10 + int(steps)))
+        def average(averaged: list[Tensor], current: list[Tensor], _: Tensor | int) -> None:
+            steps = int(self.n_averaged)  # on the CPU; the argument is a copy on the device, which would have to be awaited
+            weight = 1 - min(decay, (1 + steps) / (10 + steps))
             for mean, value in zip(averaged, current, strict=True):
                 mean.lerp_(value, weight)
 

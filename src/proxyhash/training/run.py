@@ -87,7 +87,7 @@ def train_models(
     """
     distributed = distributed or init_distributed()
     folders = model_folders(output, config.bits)
-    config = replace(config, device=find_device(config.device))
+    find_device(config.device)  # a device that is not there is an error before the data are read
     dataset, split = load_training_data(config, strict=strict, data_dir=data_dir, progress=progress)
     hashers = train_hashers(
         dataset,

@@ -172,7 +172,7 @@ def _prepare(
     distributed: DistributedContext,
     progress: Progress,
 ) -> _Job:
-    device = torch.device(find_device(config.device))
+    device = _find_device(config, distributed)
     transform = resolve_transform(dataset, backbone, config.image_size, config.transform, finetune=config.finetune)
     backbone.eval().to(device)
     features = distributed.main_process_first(lambda: cached_features(dataset, backbone, transform, progress=progress))
@@ -182,6 +182,14 @@ def _prepare(
         raise InputError(f"None of the images of {dataset.name} that are to be trained on can be read.")
     labels = None if split is None else _train_labels(dataset, train)
     return _Job(dataset, split, config, backbone, transform, features.values, train, labels, device, distributed, progress)
+
+
+def _find_device(config: TrainConfig, distributed: DistributedContext) -> torch.device:
+    if distributed.world_size > 1 and ":" in (config.device or ""):
+        raise InputError(
+            f"Each process of torchrun trains on a GPU of its own, not all on {config.device}: use --device cuda."
+        )
+    return torch.device(find_device(config.device))
 
 
 def _train_labels(dataset: Dataset, train: Indices) -> Labels:
@@ -247,6 +255,7 @@ def _train_network(
         job.progress,
         report,
         config.seed,
+        config.precision,
     )
     model = trainer.fit().cpu()
     trained = model.trunk.backbone if isinstance(model.trunk, NormalizedBackbone) else job.backbone
@@ -255,6 +264,8 @@ def _train_network(
         codes = method.training_codes()
         packed = None if codes is None else pack(codes.cpu().numpy() >= 0)
         hasher = job.hasher(bits, trained, head, proxies=method.proxies(), training_codes=packed)
+        if trainer.used_precision != "float32":
+            hasher.metadata["precision"] = trainer.used_precision
         hasher.metadata["validation"] = checkpoints.best_epoch_metrics(bits)
         hashers.append(hasher)
     return hashers

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from proxyhash.data.decoding import UnreadableImageError
 from proxyhash.data.images import Indices
+from proxyhash.models.precision import Precision, autocast, move_batch, training_precision
 from proxyhash.training.checkpoint import CheckpointManager, TrainerState, TrainProgress
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import InputSource
@@ -27,6 +28,8 @@ from proxyhash.utils.distributed import DistributedContext
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import generator
+
+STEPS_PER_READ = 20  # of the loss from a GPU, which waits until the GPU has done all steps before
 
 Metrics = dict[str, float]
 
@@ -72,12 +75,54 @@ class InterruptHandler:
         signal.signal(signal.SIGINT, self._previous_handler)
 
 
+class LossReader:
+    """Losses and gradient norms of steps, read from their device in groups of `steps`: each read waits for the device.
+
+    Parameters
+    ----------
+    steps
+        Steps between two reads.
+    on_invalid
+        Called with the name and the value of a number that is not finite; it raises an exception.
+    """
+
+    def __init__(self, steps: int, on_invalid: Callable[[str, float], None]) -> None:
+        self._steps, self._on_invalid = steps, on_invalid
+        self._pending: list[Tensor] = []  # of each step, the loss and perhaps the norm
+
+    def __len__(self) -> int:
+        """Return the number of steps that were not read yet."""
+        return len(self._pending)
+
+    def push(self, loss: Tensor, norm: Tensor | None) -> None:
+        """Take the numbers of a step; with groups of one step they are checked at once, before the weights change."""
+        self._pending.append(torch.stack([loss.detach()] if norm is None else [loss.detach(), norm]))
+        if self._steps == 1:
+            self._check(self._pending)
+
+    def read(self, progress: TrainProgress, *, all_steps: bool) -> None:
+        """Add the losses of the steps since the last read, if their group is complete or all steps are wanted."""
+        if len(self._pending) >= (1 if all_steps else self._steps):
+            for loss in self._check(self._pending):
+                progress.loss += loss
+            self._pending.clear()
+
+    def _check(self, steps: list[Tensor]) -> list[float]:
+        """Return the losses of steps, read in one copy."""
+        rows = torch.stack(steps).tolist()
+        for row in rows:
+            for name, value in zip(("loss", "gradient"), row, strict=False):
+                if not math.isfinite(value):
+                    self._on_invalid(name, value)
+        return [row[0] for row in rows]
+
+
 @dataclass
 class Trainer:
     """Training of a model, with a checkpoint after every epoch and every `checkpoint_seconds`.
 
     `validate` returns metrics of the weights after an epoch; the epoch with the highest "map" is used. `report` is called
-    with the metrics of every epoch.
+    with the metrics of every epoch. The loss is read from a GPU every `STEPS_PER_READ` steps, and before each checkpoint.
     """
 
     model: MultiHeadModel
@@ -91,12 +136,19 @@ class Trainer:
     progress: Progress = no_progress
     report: Callable[[Metrics], None] = lambda _: None
     seed: int = 0
+    precision: Precision | None = None
+
+    @property
+    def used_precision(self) -> Precision:
+        """Return the precision of the forward pass."""
+        return training_precision(self.device, self.precision)
 
     def fit(self) -> MultiHeadModel:
         """Train for all epochs, from the last checkpoint if there is one; return the model with the weights to use."""
         model, optim = self.model.to(self.device), self.optim
         ema = ModelEma(model, optim.ema_decay) if optim.ema_decay else None
-        state = TrainerState(model, build_optimizer(model, optim), ema)
+        scaler = torch.amp.GradScaler(self.device.type) if self.used_precision == "float16" else None
+        state = TrainerState(model, build_optimizer(model, optim), ema, scaler=scaler)
         self.checkpoints.restore(state)
         self.checkpoints.save(state)  # Whatever stops the run, it can be resumed.
         try:
@@ -119,7 +171,8 @@ class Trainer:
 
     def _train_epoch(self, state: TrainerState, interrupt: InterruptHandler) -> None:
         """Take the remaining steps of an epoch, validate and write a checkpoint."""
-        model, progress = state.model.train(), state.progress
+        progress, losses = state.progress, LossReader(self._steps_per_read(), self._stop)
+        state.model.train()
         batches = self._batches(progress.epoch)
         remaining = batches[progress.step :]
         shards = [self.train_subset.indices[self._shard(batch)] for batch in remaining]
@@ -130,13 +183,15 @@ class Trainer:
             done = (progress.epoch + progress.step / len(batches)) / self.optim.epochs
             set_lr(state.optimizer, self.optim.lr_factor(done))
             self._seed_step(progress)
-            progress.loss += self._step(model, state.optimizer, batch, shard_inputs)
+            self._step(state, batch, shard_inputs, losses)
             if state.ema is not None:
-                state.ema.update_parameters(model)
+                state.ema.update_parameters(state.model)
             progress.step, seen = progress.step + 1, seen + len(batch)
+            losses.read(progress, all_steps=progress.step == len(batches))
             progress.seconds = seconds_before + time.monotonic() - start
-            self.progress(_format_status(progress, seen / (time.monotonic() - start)), done)
+            self.progress(_format_status(progress, len(losses), seen / (time.monotonic() - start)), done)
             if interrupt.is_requested or time.monotonic() - saved > self.optim.checkpoint_seconds:
+                losses.read(progress, all_steps=True)
                 self.checkpoints.save(state)
                 saved = time.monotonic()
             interrupt.raise_if_requested(self._checkpoint_note())
@@ -147,34 +202,37 @@ class Trainer:
         self.checkpoints.save(state)
         interrupt.raise_if_requested(self._checkpoint_note())
 
-    def _step(self, model: MultiHeadModel, optimizer: torch.optim.Optimizer, batch: Indices, inputs: Tensor) -> float:
+    def _step(self, state: TrainerState, batch: Indices, inputs: Tensor, losses: LossReader) -> None:
         """Embed this process's shard of a batch, gather all embeddings, and take a step by the loss of the whole batch."""
-        inputs = inputs.to(self.device)
+        model, optimizer, scaler = state.model, state.optimizer, state.scaler
+        inputs = move_batch(inputs, self.device)
         if inputs.ndim == 4:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
+        with autocast(self.device, self.used_precision):
             shard_embeddings = model(inputs)
         embeddings = [self.distributed.all_gather(nu.float(), len(batch)) for nu in shard_embeddings]
-        targets = torch.from_numpy(self.train_subset.targets[batch]).to(self.device)
-        loss = model.loss(embeddings, targets, torch.from_numpy(batch).to(self.device))
-        value = self._check_finite("loss", loss)
+        labels = self.train_subset.targets[batch], batch
+        loss = model.loss(embeddings, *(move_batch(torch.from_numpy(values), self.device) for values in labels))
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        (loss if scaler is None else scaler.scale(loss)).backward()
         self.distributed.sum_gradients([*model.trunk.parameters(), *model.heads.parameters()])
         self.distributed.average_gradients(model.objectives.parameters())
+        if scaler is not None:
+            scaler.unscale_(optimizer)
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.optim.grad_clip or math.inf)
-        self._check_finite("gradient", norm)
-        optimizer.step()
-        return value
+        losses.push(loss, norm if scaler is None else None)  # a scaler leaves out steps whose gradient is not finite
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+            scaler.update()
 
-    def _check_finite(self, what: str, number: Tensor) -> float:
-        """Return a finite number; stop before the step if it is not finite."""
-        value = number.item()
-        if not math.isfinite(value):
-            raise TrainingStoppedError(
-                f"The {what} became {value}: start again with a lower learning rate; {self._checkpoint_note()}"
-            )
-        return value
+    def _steps_per_read(self) -> int:
+        return 1 if self.device.type == "cpu" else STEPS_PER_READ
+
+    def _stop(self, what: str, value: float) -> None:
+        message = f"The {what} became {value}: start again with a lower learning rate; {self._checkpoint_note()}"
+        raise TrainingStoppedError(message)
 
     def _seed_step(self, progress: TrainProgress) -> None:
         """Seed torch by epoch and step, so that dropout does not depend on earlier draws and resuming is exact."""
@@ -219,9 +277,10 @@ class Trainer:
         return f"the last checkpoint is in {self.checkpoints.path}."
 
 
-def _format_status(progress: TrainProgress, speed: float) -> str:
+def _format_status(progress: TrainProgress, unread: int, speed: float) -> str:
     best = f", best mAP {progress.best:.3f}" if progress.best >= 0 else ""
-    return f"training: loss {progress.loss / progress.step:.3f}{best}, {speed:,.0f} images/s"
+    loss = f"loss {progress.loss / (progress.step - unread):.3f}" if progress.step > unread else "first steps"
+    return f"training: {loss}{best}, {speed:,.0f} images/s"
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

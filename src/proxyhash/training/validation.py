@@ -10,6 +10,7 @@ from torch import Tensor
 
 from proxyhash.data.images import Indices
 from proxyhash.evaluation import binarization_errors, mean_average_precision, nearest_proxy_accuracy
+from proxyhash.models.precision import move_batch
 from proxyhash.training.inputs import InputSource
 from proxyhash.training.model import MultiHeadModel
 
@@ -35,7 +36,7 @@ def embed_subset(model: MultiHeadModel, source: InputSource, indices: Indices) -
     parts: list[list[Tensor]] = []
     batches = [indices[first : first + BATCH_SIZE] for first in range(0, len(indices), BATCH_SIZE)]
     for inputs in source.eval_batches(batches):
-        parts.append([nu.cpu() for nu in model(inputs.to(device))])
+        parts.append([nu.cpu() for nu in model(move_batch(inputs, device))])
     return [torch.cat(list(nus)).numpy() for nus in zip(*parts, strict=True)]
 
 

@@ -31,6 +31,7 @@ def fit_vectors(
     optim: OptimConfig | None = None,
     normalize: bool = True,
     seed: int = 0,
+    device: str = "cpu",
     progress: Progress = no_progress,
 ) -> VectorHasher:
     """Fit an encoder of vectors.
@@ -53,6 +54,8 @@ def fit_vectors(
         Scale vectors to length 1, now and when they are encoded, so that codes follow the cosine.
     seed
         Decides every random draw.
+    device
+        A name as `find_device` takes it, such as cuda or auto; methods that train use it.
     progress
         Called with the name of the work and the fraction that is done.
 
@@ -85,7 +88,7 @@ def fit_vectors(
     rows, labels = _labeled(rows, labels)
     data = TrainingData(bits, rows, labels, seed=seed, progress=progress)  # type: ignore[arg-type]
     progress(f"fitting {get_method(name).title}", 0.0)
-    encoder = fit_method(name, data, optim, **settings)
+    encoder = fit_method(name, data, optim, device=device, **settings)
     assert isinstance(encoder, (LinearEncoder, HeadEncoder))
     config: dict[str, Any] = {"bits": bits, "method": name, "settings": settings, "seed": seed, "normalize": normalize}
     if get_method(name).trains:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sqlite3
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,11 +17,18 @@ from tempfile import NamedTemporaryFile
 from proxyhash.utils.errors import InputError
 
 DISK_FULL_ADVICE = "no space is left on its disk; free some and run it again"
-_DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
-_NO_LINK_ERRNOS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+
+def _errnos(*names: str) -> set[int]:
+    """Return the numbers of errors that this system knows."""
+    return {getattr(errno, name) for name in names if hasattr(errno, name)}
+
+
+_DISK_FULL_ERRNOS = _errnos("ENOSPC", "EDQUOT")
+_NO_LINK_ERRNOS = _errnos("EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK")
 _MIN_FREE_BYTES = 1 << 20  # below this, a failed write is taken for a full disk
 _DISK_ERRNOS = {*_DISK_FULL_ERRNOS, errno.EIO, errno.EROFS}
-_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # of file systems that sync names by themselves
+_NO_FOLDER_SYNC = _errnos("EINVAL", "ENOTSUP", "ENOSYS")  # of file systems that sync names by themselves
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # constants of Linux
 
 
@@ -92,8 +100,8 @@ def name_new_file(temporary: Path, path: Path) -> None:
     """
     try:
         os.link(temporary, path)
-    except OSError as error:
-        if error.errno not in _NO_LINK_ERRNOS:
+    except (OSError, AttributeError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_LINK_ERRNOS:
             raise
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
@@ -161,7 +169,7 @@ def _sync_tree(folder: Path) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Sync the names of the files in a folder to disk."""
-    if os.name == "posix":  # a folder cannot be opened on Windows
+    if hasattr(os, "O_DIRECTORY"):  # a folder cannot be opened on Windows
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -222,7 +230,7 @@ def _swap(new: Path, path: Path) -> None:
 
 def _exchange(one: Path, other: Path) -> bool:
     """Exchange two folders; return False where the system cannot."""
-    exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if os.name == "posix" else None
+    exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
     if exchange is None:
         return False
     if exchange(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:

@@ -30,7 +30,7 @@ def machine() -> dict[str, Any]:
 
 def _processor() -> str:
     try:
-        names = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        names = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
         names = []
     return names[0] if names else platform.processor() or platform.machine()

@@ -75,7 +75,7 @@ def private_cache_folder() -> Path | None:
 
 
 def _is_private(folder: Path) -> bool:
-    if os.name != "posix":  # on Windows the cache is in the user's profile, which the system protects
+    if not hasattr(os, "geteuid"):  # on Windows the cache is in the user's profile, which the system protects
         return os.access(folder, os.W_OK)
     status = folder.stat()
     others_may_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -1,5 +1,6 @@
 """Advisory locks on files, which end with the process that holds them."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,15 +10,21 @@ from typing import IO
 
 from proxyhash.utils.errors import InputError
 
+_LOCK_BYTE = 1 << 30  # Windows locks bytes, and nobody else may read them: one beyond the end of our files
+
 
 @contextmanager
 def exclusive_lock(handle: IO[bytes] | FileIO) -> Iterator[None]:
     """Hold an exclusive lock on an open file, after waiting for others; closing the file releases it too."""
-    if os.name != "posix":  # Windows has no advisory locks
-        yield
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        _lock_byte(handle, wait=True)
+        try:
+            yield
+        finally:
+            _unlock_byte(handle)
         return
-    import fcntl
-
     fcntl.flock(handle, fcntl.LOCK_EX)
     try:
         yield
@@ -44,10 +51,10 @@ def try_lock(path: Path) -> Iterator[bool]:
 
 
 def _try_flock(handle: IO[bytes]) -> bool:
-    if os.name != "posix":
-        return True
-    import fcntl
-
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return _lock_byte(handle, wait=False)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -55,3 +62,43 @@ def _try_flock(handle: IO[bytes]) -> bool:
     except OSError:  # a file system without locks
         return True
     return True
+
+
+def _lock_byte(handle: IO[bytes] | FileIO, *, wait: bool) -> bool:
+    """Lock a file of Windows; return False if another process has the lock. On other systems everyone gets it."""
+    try:
+        import msvcrt
+    except ImportError:
+        return True
+    while True:
+        try:
+            with _at_lock_byte(handle) as descriptor:
+                msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError as error:
+            if not wait:
+                return False
+            if error.errno != errno.EDEADLK:  # it gives up after ten seconds
+                raise
+        else:
+            return True
+
+
+def _unlock_byte(handle: IO[bytes] | FileIO) -> None:
+    try:
+        import msvcrt
+    except ImportError:
+        return
+    with _at_lock_byte(handle) as descriptor:
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _at_lock_byte(handle: IO[bytes] | FileIO) -> Iterator[int]:
+    """Move a file to the byte that is locked, and back."""
+    descriptor = handle.fileno()
+    before = os.lseek(descriptor, 0, os.SEEK_CUR)
+    os.lseek(descriptor, _LOCK_BYTE, os.SEEK_SET)
+    try:
+        yield descriptor
+    finally:
+        os.lseek(descriptor, before, os.SEEK_SET)

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from proxyhash.cli.index.opening import open_index, open_local_index
 from proxyhash.cli.output import print_result
-from proxyhash.cli.parameters import Flag, Json
+from proxyhash.cli.parameters import Device, Flag, Json
 from proxyhash.cli.progress import counting_bar
 from proxyhash.utils.errors import InputError
 
@@ -21,6 +21,7 @@ def add(
     model: Path | None = None,
     prefix: str = "",
     prune: Annotated[bool, Flag] = False,
+    device: Device = "auto",
     strict: Annotated[bool, Flag] = False,
     json_: Json = False,
 ) -> None:
@@ -44,6 +45,8 @@ def add(
         A prefix of the keys, which are otherwise paths inside the folder; needed for a second folder with the same names.
     prune
         Also remove items of this folder whose files are gone.
+    device
+        auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
     strict
         Stop at the first image that cannot be read, instead of leaving it out.
     json_
@@ -53,7 +56,7 @@ def add(
     from proxyhash.index.folder_sync import add_folder
 
     skipped = SkippedItems(strict)
-    with open_index(index_, model) as opened, counting_bar("encoding", "images") as on_progress:
+    with open_index(index_, model, device=device) as opened, counting_bar("encoding", "images") as on_progress:
         done = add_folder(opened, folder, skipped, prefix=prefix, prune=prune, on_progress=on_progress)
         total = len(opened)
     left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
@@ -93,6 +96,7 @@ def upgrade(
     *,
     model: Path,
     drop_unreadable: Annotated[bool, Flag] = False,
+    device: Device = "auto",
     json_: Json = False,
 ) -> None:
     """Encode everything again with another model, beside the active codes, which are then replaced in one step.
@@ -107,6 +111,8 @@ def upgrade(
         The folder of the new model.
     drop_unreadable
         Remove items whose images cannot be read any more, instead of stopping.
+    device
+        auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
     json_
         Print JSON.
     """
@@ -116,7 +122,8 @@ def upgrade(
 
     skipped = SkippedItems()
     with open_local_index(index_) as opened, counting_bar("encoding", "images") as on_progress:
-        moved = upgrade_index(opened, load_encoder(model), skipped, drop_unreadable=drop_unreadable, on_progress=on_progress)
+        encoder = load_encoder(model, device)
+        moved = upgrade_index(opened, encoder, skipped, drop_unreadable=drop_unreadable, on_progress=on_progress)
     left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
     facts = {"moved": moved, "skipped": skipped.as_dict()}
     print_result(facts, *left_out, f"{index_}: {moved:,} items have codes of the new model.", as_json=json_)

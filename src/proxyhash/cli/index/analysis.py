@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from proxyhash.cli.index.opening import open_local_index
 from proxyhash.cli.output import print_line, print_result
-from proxyhash.cli.parameters import Int, Json
+from proxyhash.cli.parameters import Device, Int, Json
 from proxyhash.cli.progress import progress_bars
 
 
@@ -43,6 +43,7 @@ def calibrate(
     data: str | None = None,
     protocol: str | None = None,
     data_dir: Path | None = None,
+    device: Device = "auto",
     json_: Json = False,
 ) -> None:
     """Measure the precision of matches by distance, on the validation images of a model, and store it with the model.
@@ -59,13 +60,15 @@ def calibrate(
         Another protocol.
     data_dir
         Where to look for a named data set first.
+    device
+        auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
     json_
         Print JSON: the expected precision at every distance.
     """
     from proxyhash.index.model_calibration import calibrate_model
 
     with progress_bars() as progress:
-        found = calibrate_model(model, data, protocol, data_dir, progress)
+        found = calibrate_model(model, data, protocol, data_dir, progress, device=device)
     pairs, radius = int(found.pairs.sum()), found.radius()
     shares = [f"{bits:>4} bits  {100 * found.precision[bits]:.1f} % same label" for bits in _some(len(found.precision))]
     print_result(

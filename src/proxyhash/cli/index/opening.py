@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from proxyhash.index.local.index import LocalIndex
 
 
-def open_index(location: str | Path, model: Path | None = None, bits: int | None = None) -> "Index":
+def open_index(location: str | Path, model: Path | None = None, bits: int | None = None, *, device: str = "cpu") -> "Index":
     """Open an index, or create one for a model or for codes of some bits."""
     from proxyhash.index import Index
 
-    return Index.open(location, model=model, bits=bits)
+    return Index.open(location, model=model, bits=bits, device=device)
 
 
 def open_local_index(location: str | Path, progress: Progress = no_progress) -> "LocalIndex":

@@ -55,8 +55,16 @@ Model = TypeVar("Model", bound=Encoder)
 class LocalIndex(Index):
     """An index in a folder of this machine. Several processes may have it open; one writes at a time."""
 
-    def __init__(self, folder: Path, store: Store, encoder: "Encoder | None" = None, *, item_cache_size: int = 0) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        store: Store,
+        encoder: "Encoder | None" = None,
+        *,
+        item_cache_size: int = 0,
+        device: str = "cpu",
+    ) -> None:
+        self.folder, self.device = folder, device
         self.store = store
         self.snapshots = SnapshotCache(store)
         self.filters = FilterCache(store, self.snapshots)
@@ -73,6 +81,7 @@ class LocalIndex(Index):
         model: "str | Path | Encoder | None" = None,
         bits: int | None = None,
         item_cache_size: int = 0,
+        device: str = "cpu",
         progress: Progress = no_progress,
     ) -> "LocalIndex":
         """Open the index in a folder, or create one there; see `Index.open`.
@@ -81,16 +90,17 @@ class LocalIndex(Index):
         `progress` is called while a file of an older release is migrated.
         """
         if (folder / FILE).is_file() and not _is_unfinished(folder / FILE):
-            index = cls(folder, Store(folder / FILE, progress=progress), item_cache_size=item_cache_size)
+            store = Store(folder / FILE, progress=progress)
+            index = cls(folder, store, item_cache_size=item_cache_size, device=device)
             index._check(model, bits)
             return index
         if model is None and bits is None:
             raise InputError(f"There is no index at {folder}; to make one, say which model or how many bits it is for.")
-        return cls._create(folder, model, bits)
+        return cls._create(folder, model, bits, device)
 
     @classmethod
-    def _create(cls, folder: Path, model: "str | Path | Encoder | None", bits: int | None) -> "LocalIndex":
-        encoder = None if model is None else load_encoder(model)
+    def _create(cls, folder: Path, model: "str | Path | Encoder | None", bits: int | None, device: str) -> "LocalIndex":
+        encoder = None if model is None else load_encoder(model, device)
         bits = code_length(encoder, bits)
         if folder.is_dir() and any(not _is_own_file(child.name) for child in folder.iterdir()):
             raise InputError(f"{folder} holds other things than an index; choose another folder.")
@@ -102,7 +112,7 @@ class LocalIndex(Index):
         sha256 = None if name is None else config_sha256(model_dir(folder, name))
         if _is_unfinished(folder / FILE):  # release 0.1 left such files when the disk was full
             (folder / FILE).unlink()
-        created = cls(folder, Store.create(folder / FILE, bits, name, sha256), encoder)
+        created = cls(folder, Store.create(folder / FILE, bits, name, sha256), encoder, device=device)
         if (created.model, created.bits) != (name, bits):
             raise InputError(
                 f"Another process has just created {folder} for another model or code length; choose another folder."
@@ -114,7 +124,7 @@ class LocalIndex(Index):
             raise InputError(f"{self.folder} is an index of {self.bits} bits, not {bits}.")
         if model is None:
             return
-        encoder = load_encoder(model)
+        encoder = load_encoder(model, self.device)
         folder = encoder.folder
         if folder is None or fingerprint(folder) != self.model:
             advice = "leave --model out, or run: proxyhash index upgrade"
@@ -142,7 +152,7 @@ class LocalIndex(Index):
         """Return the model as a torch network, from the copy in the index."""
         return self._load(import_hasher(), load_hasher)
 
-    def _load(self, kind: type[Model], load: Callable[[Path], Model]) -> Model:
+    def _load(self, kind: type[Model], load: Callable[[Path, str], Model]) -> Model:
         """Return the model if it is loaded as this kind, or load it."""
         while True:
             info = self.store.active_info()
@@ -153,7 +163,7 @@ class LocalIndex(Index):
             folder = model_dir(self.folder, info.model)
             try:
                 check_model(folder, info)
-                model = load(folder)
+                model = load(folder, self.device)
                 self._encoder, self._encoder_of = model, info.model
                 return model  # noqa: TRY300
             except InputError:

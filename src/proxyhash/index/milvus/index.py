@@ -53,19 +53,21 @@ class MilvusIndex(Index):
     that encodes, which keeps a copy in its cache folder.
     """
 
-    def __init__(self, location: Location, client: Any, meta: CollectionMeta, encoder: Encoder | None = None) -> None:
+    def __init__(
+        self, location: Location, client: Any, meta: CollectionMeta, encoder: Encoder | None = None, *, device: str = "cpu"
+    ) -> None:
         self.location, self.client, self.meta = location, client, meta
-        self._encoder = encoder
+        self._encoder, self.device = encoder, device
         self._item_ids = ItemIdGenerator()
         self._requests = CollectionSearch(client, location)
 
     @classmethod
     def open_address(
-        cls, address: str, *, model: str | Path | Encoder | None = None, bits: int | None = None
+        cls, address: str, *, model: str | Path | Encoder | None = None, bits: int | None = None, device: str = "cpu"
     ) -> "MilvusIndex":
         """Open the index at an address, or create one there; see `Index.open`."""
         location = parse_location(address)
-        encoder = None if model is None else load_encoder(model)
+        encoder = None if model is None else load_encoder(model, device)
         name = None if encoder is None else copy_model(encoder, cache_root())
         client = collection.connect(location)
         try:
@@ -78,7 +80,7 @@ class MilvusIndex(Index):
         except BaseException:
             client.close()
             raise
-        return cls(location, client, meta, encoder)
+        return cls(location, client, meta, encoder, device=device)
 
     @property
     def bits(self) -> int:
@@ -94,14 +96,14 @@ class MilvusIndex(Index):
     def encoder(self) -> Encoder:
         """Return the model for encoding, from the copy on this machine."""
         if self._encoder is None:
-            self._encoder = load_encoder(self._model_folder())
+            self._encoder = load_encoder(self._model_folder(), self.device)
         return self._encoder
 
     @property
     def hasher(self) -> "Hasher":
         """Return the model as a torch network, from the copy on this machine."""
         if not isinstance(self._encoder, import_hasher()):
-            self._encoder = load_hasher(self._model_folder())
+            self._encoder = load_hasher(self._model_folder(), self.device)
         return self._encoder
 
     def _model_folder(self) -> Path:

@@ -127,7 +127,7 @@ def _kill(process: Any) -> None:
     process.kill()
     if process.exitcode == _UNKNOWN_EXIT:
         with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
+            os.kill(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has no SIGKILL
 
 
 def _end(process: Any, channel: Channel) -> None:
