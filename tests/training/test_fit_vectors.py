@@ -184,6 +184,14 @@ def test_hasher_refuses_other_vectors(values: Any, message: str) -> None:
             use(values)
 
 
+def test_hasher_of_vectors_takes_no_images() -> None:
+    hasher = fit_vectors(VECTORS, 8)
+    pixels = np.zeros((1, 16, 16, 3), np.uint8)
+    for use in (lambda: hasher.embed_pixels(pixels), lambda: hasher.pixel_spec, lambda: hasher.features(pixels)):
+        with pytest.raises(InputError, match=r"^This model encodes vectors, not images\.$"):
+            use()
+
+
 def test_damaged_encoder_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "encoder"
     fit_vectors(VECTORS, 8).save(folder)

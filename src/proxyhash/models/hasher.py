@@ -160,8 +160,7 @@ class Hasher(Encoder):
         """Write the model, its card and, with onnxruntime, its ONNX file to a folder, which is replaced as a whole."""
         folder = Path(folder)
         check_replaceable(folder)
-        if isinstance(self.backbone, MissingBackbone):
-            self.backbone(torch.empty(0))  # it raises what to pass: its weights were not read
+        self._check_complete()
         with atomic_folder(folder) as temporary:
             save_file(_plain_tensors(self.network), temporary / WEIGHTS)
             if self.proxies is not None:
@@ -171,6 +170,11 @@ class Hasher(Encoder):
             (temporary / CONFIG).write_text(dump_json(self._config(sums)), encoding="utf-8")
             write_card(temporary)
         self.folder = folder
+
+    def _check_complete(self) -> None:
+        """Raise an `InputError` if the weights of the backbone were not read."""
+        if isinstance(self.backbone, MissingBackbone):
+            self.backbone(torch.empty(0))  # it raises what to pass
 
     def _save_onnx(self, folder: Path) -> None:
         """Write the ONNX file and its probe, if onnxruntime is installed and can run the network."""

@@ -13,12 +13,16 @@ from torch import Tensor, nn
 
 from proxyhash.codes import binarize, pack
 from proxyhash.codes.bits import Packed
+from proxyhash.data.pixel_spec import PixelSpec
 from proxyhash.data.vectors.rows import VectorRows
+from proxyhash.models.backbones import Backbone
+from proxyhash.models.encoder import ImagesLike
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.heads import Head, Queries, create_head, describe_head
 from proxyhash.models.heads.linear import LinearHead
 from proxyhash.models.network import HashNetwork
 from proxyhash.models.network_files import check_tensors
+from proxyhash.models.runtime import InferenceBackend
 from proxyhash.models.storage import CONFIG, PROXIES, VECTOR_FORMAT, WEIGHTS, read_class_names, read_metadata
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.errors import InputError
@@ -31,7 +35,7 @@ VectorsLike = VectorRows | NDArray[Any] | Sequence[Sequence[float]]
 """Vectors (N, width) of floats."""
 
 EMBED_ROWS = 2048  # vectors that a head embeds at once
-MAX_WIDTH = 1_000_000
+_NO_IMAGES = "This model encodes vectors, not images."
 
 
 class VectorNetwork(HashNetwork):
@@ -138,6 +142,26 @@ class VectorHasher(Hasher):
     def encode_queries(self, vectors: VectorsLike, *, progress: Progress = no_progress) -> Queries:  # type: ignore[override]
         """Return what is compared with the codes of a database: codes, or tables of asymmetric distances."""
         return self.head.encode_queries(self.embed(vectors, progress=progress))
+
+    @property
+    def backbone(self) -> Backbone:
+        """Raise an `InputError`: vectors need no backbone."""
+        raise InputError(_NO_IMAGES)
+
+    @property
+    def pixel_spec(self) -> PixelSpec:
+        """Raise an `InputError`: the input is vectors."""
+        raise InputError(_NO_IMAGES)
+
+    def features(self, images: ImagesLike, *, progress: Progress = no_progress) -> Floats:  # noqa: ARG002
+        """Raise an `InputError`: the features of a vector are the vector itself."""
+        raise InputError(_NO_IMAGES)
+
+    def _backend(self) -> InferenceBackend:
+        raise InputError(_NO_IMAGES)
+
+    def _check_complete(self) -> None:
+        """Do nothing: the weights are always there."""
 
     def _save_onnx(self, folder: Path) -> None:
         """Write no ONNX file: a head needs none."""
