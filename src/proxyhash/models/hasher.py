@@ -25,6 +25,7 @@ from proxyhash.models.hub import local_folder
 from proxyhash.models.network import HashNetwork
 from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnx_available
 from proxyhash.models.onnx_export import export_onnx
+from proxyhash.models.precision import Precision, check_precision
 from proxyhash.models.probe import compare_onnx, probe_pixels, write_probe
 from proxyhash.models.runtime import InferenceBackend, TorchBackend, run_inference, run_pixels
 from proxyhash.models.storage import (
@@ -78,6 +79,8 @@ class Hasher:
         The folder that it was loaded from or saved to.
     training_codes
         The codes of the training images, if the method learns them apart from the network. They are not saved.
+    precision
+        Precision of the forward pass by torch. Less than float32 changes some bits; see the page about GPUs.
 
     Examples
     --------
@@ -97,6 +100,7 @@ class Hasher:
     onnx: InferenceBackend | None = field(default=None, repr=False)
     folder: Path | None = None
     training_codes: Packed | None = field(default=None, repr=False)
+    precision: Precision = "float32"
 
     @property
     def bits(self) -> int:
@@ -246,12 +250,15 @@ class Hasher:
         self.onnx = OnnxBackend(path)
 
     @classmethod
-    def load(cls, model: str | Path, device: str = "cpu", *, revision: str | None = None) -> Self:
+    def load(
+        cls, model: str | Path, device: str = "cpu", *, revision: str | None = None, precision: Precision = "float32"
+    ) -> Self:
         """Read a folder that `save` wrote; on the CPU it gives the same codes as before.
 
         `OWNER/NAME@COMMIT`, or `OWNER/NAME` with the commit as `revision`, is a repository of the Hugging Face Hub.
         `device` is a name as `find_device` takes it, such as cuda or auto.
         """
+        check_precision(precision)
         device = find_device(device)
         folder = local_folder(model, revision)
         config = read_config(folder)
@@ -266,7 +273,8 @@ class Hasher:
             raise InputError(f"{folder} is not a model that can be read: {reason}.") from error
         proxies = ProxySet.load(folder / PROXIES) if PROXIES in config["sha256"] else None
         onnx = _load_onnx(folder, transform.size, network) if (folder / ONNX).is_file() and is_onnx_available() else None
-        return cls(network.to(device).eval(), transform, names, proxies, metadata, onnx, folder)
+        network = network.to(device).eval()
+        return cls(network, transform, names, proxies, metadata, onnx, folder, precision=precision)
 
     def _config(self, sums: dict[str, str]) -> dict[str, Any]:
         return {
@@ -281,9 +289,11 @@ class Hasher:
         }
 
     def _backend(self) -> InferenceBackend:
-        """Return onnxruntime on a CPU, if there is an ONNX file, or else torch."""
+        """Return onnxruntime on a CPU in float32, if there is an ONNX file, or else torch."""
         on_cpu = next(self.network.parameters()).device.type == "cpu"
-        return self.onnx if on_cpu and self.onnx is not None else TorchBackend(self.network)
+        if self.onnx is not None and on_cpu and self.precision == "float32":
+            return self.onnx
+        return TorchBackend(self.network, self.precision)
 
     def _run(
         self, images: Images, backend: InferenceBackend, skipped: SkippedItems | None, progress: Progress, width: int
