@@ -28,7 +28,7 @@ def remove_names() -> None:
         import_module(package)
     platform.platform()  # it is cached
     disk_usage = shutil.disk_usage(".")
-    shutil.disk_usage = lambda _: disk_usage  # of Windows it has another implementation
+    shutil.disk_usage = lambda path: disk_usage  # noqa: ARG005  of Windows it has another implementation
     for owner, names in MISSING.items():
         for name in names:
             if hasattr(owner, name):

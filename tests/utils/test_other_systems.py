@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from fastapi import HTTPException
 
 from helpers import bare_system
 from proxyhash.index import salvage
@@ -104,7 +105,7 @@ def test_thumbnail_is_read_without_directory_descriptors(tmp_path: Path, monkeyp
     for _ in range(2):
         assert read("a/1.png") == read("inner.png") == b"image\r\n"
         for name in ("outer.png", "a", "missing.png", "../outside.png"):
-            with pytest.raises(thumbnails.HTTPException):
+            with pytest.raises(HTTPException):
                 read(name)
         monkeypatch.delattr(os, "O_DIRECTORY", raising=False)
     assert not thumbnails._can_open_stepwise()

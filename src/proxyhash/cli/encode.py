@@ -1,7 +1,8 @@
 """`proxyhash encode` and `proxyhash export`."""
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -14,7 +15,11 @@ from proxyhash.utils.process_rank import get_process_rank
 from proxyhash.utils.progress import Progress
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxyhash.data import FileImages, SkippedItems
+    from proxyhash.models.hasher import Hasher
+    from proxyhash.models.precision import Precision
     from proxyhash.models.vector_hasher import VectorHasher
 
 Said = tuple[dict[str, object], str]
@@ -31,6 +36,7 @@ def encode(
     shard_size: Int | None = None,
     strict: Annotated[bool, Flag] = False,
     device: Device = "auto",
+    precision: Literal["float32", "bfloat16", "float16"] = "float32",
     json_: Json = False,
 ) -> None:
     """Turn images or vectors into codes: an .npz file with the arrays codes (packed), keys and bits, or shards of them.
@@ -60,6 +66,8 @@ def encode(
         Stop at the first image that cannot be read, instead of leaving it out.
     device
         auto (a GPU if there is one, with several processes a GPU each), cpu, cuda, cuda:1 or mps.
+    precision
+        Precision of the network; less than float32 is faster on a GPU and changes some bits.
     json_
         Print JSON: how much was written, and what was left out.
     """
@@ -67,24 +75,29 @@ def encode(
 
     if (output is None) == (shards is None) or (shard_size is not None and shards is None):
         raise InputError("Say where the codes go: -o FILE.npz, or --shards FOLDER, perhaps with --shard-size.")
-    skipped = SkippedItems(strict)
+    skipped, load = SkippedItems(strict), partial(_load, model, device, precision)
     if shards is not None:
-        facts, summary = _encode_shards(model, images, shards, shard_size, skipped, device)
+        facts, summary = _encode_shards(load, images, shards, shard_size, skipped)
     else:
         assert output is not None
-        facts, summary = _encode_file(model, images, output, skipped, device)
+        facts, summary = _encode_file(load, images, output, skipped)
     left_out = (f"Left out: {sentence}" for sentence in skipped.sentences())
     print_result({**facts, "skipped": skipped.as_dict()}, *left_out, summary, as_json=json_)
 
 
-def _encode_file(model: Path, images: Path, output: Path, skipped: "SkippedItems", device: str) -> Said:
+def _load(model: Path, device: str, precision: "Precision") -> "Hasher":
+    from proxyhash.models.hasher import Hasher
+
+    return Hasher.load(model, device, precision=precision)
+
+
+def _encode_file(load: "Callable[[], Hasher]", images: Path, output: Path, skipped: "SkippedItems") -> Said:
     from proxyhash.codes.files import write_code_file
     from proxyhash.data import FileImages
-    from proxyhash.models.hasher import Hasher
     from proxyhash.models.vector_hasher import VectorHasher
 
     check_writable(output)
-    hasher = Hasher.load(model, device)
+    hasher = load()
     if isinstance(hasher, VectorHasher):
         return _encode_vectors(hasher, images, output)
     with progress_bars() as progress:
@@ -123,17 +136,18 @@ def _list_images(folder: Path, skipped: "SkippedItems", progress: Progress) -> "
     return FileImages(images.root, [images.names[number] for number in utf8_names(images.names, skipped)])
 
 
-def _encode_shards(model: Path, images: Path, folder: Path, size: int | None, skipped: "SkippedItems", device: str) -> Said:
+def _encode_shards(
+    load: "Callable[[], Hasher]", images: Path, folder: Path, size: int | None, skipped: "SkippedItems"
+) -> Said:
     from proxyhash.data.shards import SHARD_SIZE, list_shards
     from proxyhash.models.code_shards import encode_shards
-    from proxyhash.models.hasher import Hasher
     from proxyhash.models.vector_hasher import VectorHasher
 
     rank = get_process_rank()
     check_writable(folder / "shard")
-    hasher = Hasher.load(model, device)
+    hasher = load()
     if isinstance(hasher, VectorHasher):
-        raise InputError(f"{model} encodes vectors, which go to one file: -o FILE.npz.")
+        raise InputError(f"{hasher.folder} encodes vectors, which go to one file: -o FILE.npz.")
     shards = list_shards(images, SHARD_SIZE if size is None else size, skipped)
     with counting_bar(f"encoding, process {rank.rank} of {rank.world}", "shards") as count:
         done = encode_shards(hasher, shards, folder, skipped, rank=rank, on_shard=count)

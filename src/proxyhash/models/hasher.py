@@ -29,6 +29,7 @@ from proxyhash.models.network import HashNetwork
 from proxyhash.models.network_files import backbone_settings, read_network
 from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnx_available, is_onnxruntime_available
 from proxyhash.models.onnx_export import export_onnx
+from proxyhash.models.precision import Precision, check_precision
 from proxyhash.models.probe import compare_onnx, probe_pixels, write_probe
 from proxyhash.models.runtime import InferenceBackend
 from proxyhash.models.storage import (
@@ -79,6 +80,8 @@ class Hasher(Encoder):
         The folder that it was loaded from or saved to.
     training_codes
         The codes of the training images, if the method learns them apart from the network. They are not saved.
+    precision
+        Precision of the forward pass by torch. Less than float32 changes some bits; see the page about GPUs.
 
     Examples
     --------
@@ -99,6 +102,7 @@ class Hasher(Encoder):
     onnx: InferenceBackend | None = field(default=None, repr=False)
     folder: Path | None = None
     training_codes: Packed | None = field(default=None, repr=False)
+    precision: Precision = "float32"
 
     @property
     def bits(self) -> int:
@@ -246,6 +250,7 @@ class Hasher(Encoder):
         *,
         revision: str | None = None,
         backbone: ModuleLike | None = None,
+        precision: Precision = "float32",
     ) -> Self:
         """Read a folder that `save` wrote; on the CPU it gives the same codes as before.
 
@@ -263,12 +268,15 @@ class Hasher(Encoder):
         backbone
             The network of a model that was trained with `wrap_backbone`: an instance, which is copied and gets the saved
             weights, or a class or function that makes one. Without it, such a model still encodes by its ONNX file.
+        precision
+            Precision of the forward pass by torch.
 
         Raises
         ------
         InputError
             If the folder is not a whole model, or if the network is needed and missing, or another one.
         """
+        check_precision(precision)
         device = find_device(device)
         folder = local_folder(model, revision)
         config = read_config(folder)
@@ -281,7 +289,8 @@ class Hasher(Encoder):
         proxies = ProxySet.load(folder / PROXIES) if PROXIES in config["sha256"] else None
         has_onnx = (folder / ONNX).is_file() and is_onnxruntime_available()
         onnx = _load_onnx(folder, transform.size, network) if has_onnx else None
-        return cls(network.to(device).eval(), transform, names, proxies, metadata, onnx, folder)
+        network = network.to(device).eval()
+        return cls(network, transform, names, proxies, metadata, onnx, folder, precision=precision)
 
     def _config(self, sums: dict[str, str]) -> dict[str, Any]:
         return {
@@ -296,9 +305,11 @@ class Hasher(Encoder):
         }
 
     def _backend(self) -> InferenceBackend:
-        """Return onnxruntime on a CPU, or without the network, if there is an ONNX file, or else torch."""
-        preferred = module_device(self.network).type == "cpu" or isinstance(self.backbone, MissingBackbone)
-        return self.onnx if preferred and self.onnx is not None else TorchBackend(self.network)
+        """Return onnxruntime on a CPU in float32, or without the network, if there is an ONNX file, or else torch."""
+        preferred = module_device(self.network).type == "cpu" and self.precision == "float32"
+        if self.onnx is not None and (preferred or isinstance(self.backbone, MissingBackbone)):
+            return self.onnx
+        return TorchBackend(self.network, self.precision)
 
 
 def _load_vector_hasher(config: dict[str, Any], folder: Path, device: str) -> Hasher:
