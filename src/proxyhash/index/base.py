@@ -18,7 +18,7 @@ from proxyhash.utils.validation import check_int
 
 if TYPE_CHECKING:
     from proxyhash.index.folder_sync import FolderSync
-    from proxyhash.models.encoder import Encoder
+    from proxyhash.models.encoder import ModelEncoder
     from proxyhash.models.hasher import Hasher
 
 
@@ -54,7 +54,7 @@ class Index(ABC):
     """
 
     @staticmethod
-    def open(location: str | Path, *, model: "str | Path | Encoder | None" = None, bits: int | None = None) -> "Index":
+    def open(location: str | Path, *, model: "str | Path | ModelEncoder | None" = None, bits: int | None = None) -> "Index":
         """Open the index at a location, or create one there.
 
         Parameters
@@ -103,7 +103,7 @@ class Index(ABC):
 
     @property
     @abstractmethod
-    def encoder(self) -> "Encoder":
+    def encoder(self) -> "ModelEncoder":
         """Return the model for encoding; torch is not imported if it has an ONNX file and onnxruntime is installed."""
 
     @property
@@ -309,7 +309,7 @@ class Index(ABC):
         self.close()
 
 
-def code_length(encoder: "Encoder | None", bits: int | None) -> int:
+def code_length(encoder: "ModelEncoder | None", bits: int | None) -> int:
     """Return the code length of a new index, from its model or as given."""
     bits = encoder.bits if encoder is not None else check_int("bits", bits, 1)
     if bits > MAX_BITS:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from proxyhash.codes.bits import Packed, pack
 from proxyhash.index.calibration import FILE as CALIBRATION
 from proxyhash.index.local.store import VersionInfo
-from proxyhash.models.encoder import Encoder
+from proxyhash.models.encoder import ModelEncoder
 from proxyhash.models.hub import local_folder
 from proxyhash.models.onnx_encoder import OnnxEncoder
 from proxyhash.models.storage import CONFIG, config_sha256, fingerprint
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 MODELS_DIR = "models"
 
 
-def load_encoder(model: Path | str | Encoder) -> Encoder:
+def load_encoder(model: Path | str | ModelEncoder) -> ModelEncoder:
     """Return a model from its folder, or the model itself, if its codes are searched by Hamming distance.
 
     Torch is not imported if the model has an ONNX file and onnxruntime is installed.
     """
     if isinstance(model, OnnxEncoder):
         return model
-    if isinstance(model, Encoder):
+    if isinstance(model, ModelEncoder):
         return load_hasher(model)
     folder = local_folder(model)
     return OnnxEncoder.load(folder) if OnnxEncoder.can_load(folder) else load_hasher(folder)
@@ -46,7 +46,7 @@ def import_hasher() -> "type[Hasher]":
     return Hasher
 
 
-def load_hasher(model: Path | str | Encoder) -> "Hasher":
+def load_hasher(model: Path | str | ModelEncoder) -> "Hasher":
     """Return a hasher from its folder, or the hasher itself, if its codes are searched by Hamming distance."""
     kind = import_hasher()
     hasher = kind.load(model) if isinstance(model, (str, Path)) else model
@@ -59,7 +59,7 @@ def load_hasher(model: Path | str | Encoder) -> "Hasher":
     return hasher
 
 
-def copy_model(model: Encoder, index: Path) -> str:
+def copy_model(model: ModelEncoder, index: Path) -> str:
     """Copy a model into an index in one step, and return its fingerprint; an existing copy stays."""
     if model.folder is not None:
         return _copy_folder(model.folder, index)

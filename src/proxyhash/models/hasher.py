@@ -15,7 +15,7 @@ from proxyhash.data.images import Indices
 from proxyhash.data.transforms import Transform
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.card import write_card
-from proxyhash.models.encoder import Encoder, ImagesLike, as_images
+from proxyhash.models.encoder import ImagesLike, ModelEncoder, as_images
 from proxyhash.models.heads import ConcatHeads, Head, Queries, create_head, describe_head
 from proxyhash.models.hub import local_folder
 from proxyhash.models.network import HashNetwork
@@ -47,7 +47,7 @@ from proxyhash.utils.progress import Progress, no_progress
 
 
 @dataclass
-class Hasher(Encoder):
+class Hasher(ModelEncoder):
     """A network nu(x) = tanh(L'q(x) + b) with its transform, class names and proxies.
 
     `proxyhash train` makes one, and `Hasher.load("model")` reads it.
