@@ -25,7 +25,7 @@ from proxyhash.index.base import Index
 from reporting import Row, options_of, run
 
 ITEMS, BITS, CENTERS, MAX_FLIPS = 100_000, 64, 100, 6
-TURNS = 15
+TURNS = 20
 LIMIT = 0.5  # seconds beyond the bare process
 BARE = """
 import sys

@@ -13,7 +13,7 @@ from proxyhash.index import Index
 from proxyhash.index.folder_sync import add_folder
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.model_store import model_dir
-from proxyhash.models.encoder import Encoder
+from proxyhash.models.encoder import ModelEncoder
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.onnx_encoder import OnnxEncoder
 from proxyhash.utils.errors import InputError, MissingPackageError
@@ -34,7 +34,7 @@ def without_torch(program: str, *arguments: object) -> None:
 
 def test_the_encoder_needs_no_torch_and_the_hasher_is_a_network(index: LocalIndex, photos: Path) -> None:
     files = sorted(photos.rglob("*.png"))
-    encoder: Encoder = index.encoder
+    encoder: ModelEncoder = index.encoder
     assert isinstance(encoder, OnnxEncoder)
     assert index.encoder is encoder
     hasher = index.hasher

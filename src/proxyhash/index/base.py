@@ -21,7 +21,7 @@ from proxyhash.utils.validation import check_int
 if TYPE_CHECKING:
     from proxyhash.index.exchange.content import CodeContent
     from proxyhash.index.folder_sync import FolderSync
-    from proxyhash.models.encoder import Encoder
+    from proxyhash.models.encoder import ModelEncoder
     from proxyhash.models.hasher import Hasher
 
 
@@ -60,7 +60,7 @@ class Index(ABC):
     def open(
         location: str | Path,
         *,
-        model: "str | Path | Encoder | None" = None,
+        model: "str | Path | ModelEncoder | None" = None,
         bits: int | None = None,
         device: str = "cpu",
     ) -> "Index":
@@ -114,7 +114,7 @@ class Index(ABC):
 
     @property
     @abstractmethod
-    def encoder(self) -> "Encoder":
+    def encoder(self) -> "ModelEncoder":
         """Return the model for encoding; torch is not imported if it has an ONNX file and onnxruntime is installed."""
 
     @property
@@ -395,7 +395,7 @@ class Index(ABC):
         self.close()
 
 
-def code_length(encoder: "Encoder | None", bits: int | None) -> int:
+def code_length(encoder: "ModelEncoder | None", bits: int | None) -> int:
     """Return the code length of a new index, from its model or as given."""
     bits = encoder.bits if encoder is not None else check_int("bits", bits, 1)
     if bits > MAX_BITS:

@@ -9,7 +9,7 @@ from proxyhash.codes.bits import Packed, pack
 from proxyhash.index.calibration import FILE as CALIBRATION
 from proxyhash.index.local.store import VersionInfo
 from proxyhash.models.device import find_device
-from proxyhash.models.encoder import Encoder
+from proxyhash.models.encoder import ModelEncoder
 from proxyhash.models.hub import local_folder
 from proxyhash.models.onnx_encoder import OnnxEncoder
 from proxyhash.models.storage import CONFIG, config_sha256, fingerprint
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 MODELS_DIR = "models"
 
 
-def load_encoder(model: Path | str | Encoder, device: str = "cpu") -> Encoder:
+def load_encoder(model: Path | str | ModelEncoder, device: str = "cpu") -> ModelEncoder:
     """Return a model from its folder, or the model itself, if its codes are searched by Hamming distance.
 
     Torch is not imported if the device is the CPU, the model has an ONNX file and onnxruntime is installed.
     """
     if isinstance(model, OnnxEncoder):
         return model
-    if isinstance(model, Encoder):
+    if isinstance(model, ModelEncoder):
         return load_hasher(model)
     folder = local_folder(model)
     if find_device(device) == "cpu" and OnnxEncoder.can_load(folder):
@@ -49,7 +49,7 @@ def import_hasher() -> "type[Hasher]":
     return Hasher
 
 
-def load_hasher(model: Path | str | Encoder, device: str = "cpu") -> "Hasher":
+def load_hasher(model: Path | str | ModelEncoder, device: str = "cpu") -> "Hasher":
     """Return a hasher from its folder, or the hasher itself, if its codes are searched by Hamming distance."""
     kind = import_hasher()
     hasher = kind.load(model, device) if isinstance(model, (str, Path)) else model
@@ -62,7 +62,7 @@ def load_hasher(model: Path | str | Encoder, device: str = "cpu") -> "Hasher":
     return hasher
 
 
-def copy_model(model: Encoder, index: Path) -> str:
+def copy_model(model: ModelEncoder, index: Path) -> str:
     """Copy a model into an index in one step, and return its fingerprint; an existing copy stays."""
     if model.folder is not None:
         return _copy_folder(model.folder, index)

@@ -12,7 +12,7 @@ from proxyhash.codes.bits import Packed, Words, binarize, pack, to_words
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
-    from proxyhash.models.encoder import Encoder
+    from proxyhash.models.encoder import ModelEncoder
 
 QueriesLike = NDArray[Any] | str | Path | Sequence[str | Path]
 """Packed codes (Q, bytes), embeddings (Q, bits) as floats, pixels (Q, side, side, 3), or image files."""
@@ -32,7 +32,7 @@ class EncodedQueries:
         return np.ascontiguousarray(to_words(self.codes).T)
 
 
-def encode_queries(given: QueriesLike, bits: int, encoder: "Callable[[], Encoder]") -> EncodedQueries:
+def encode_queries(given: QueriesLike, bits: int, encoder: "Callable[[], ModelEncoder]") -> EncodedQueries:
     """Return the codes of queries of any kind; `encoder` is called only for images."""
     if isinstance(given, np.ndarray) and given.ndim == 2:
         names = [f"query {number}" for number in range(len(given))]
@@ -49,7 +49,7 @@ def encode_queries(given: QueriesLike, bits: int, encoder: "Callable[[], Encoder
 
 
 def encode_items(
-    given: QueriesLike, keys: Sequence[str] | None, bits: int, encoder: "Callable[[], Encoder]"
+    given: QueriesLike, keys: Sequence[str] | None, bits: int, encoder: "Callable[[], ModelEncoder]"
 ) -> tuple[Packed, Sequence[str]]:
     """Return packed codes (N, bytes) and keys (N,) of items to add; without keys, files are named by their paths."""
     if keys is None and isinstance(given, np.ndarray):
@@ -60,7 +60,7 @@ def encode_items(
     return encoded.codes, encoded.names if keys is None else keys
 
 
-def _embed(encoder: "Encoder", images: QueriesLike) -> NDArray[np.float32]:
+def _embed(encoder: "ModelEncoder", images: QueriesLike) -> NDArray[np.float32]:
     """Return the embeddings of images; one that cannot be read is an error."""
     from proxyhash.data import SkippedItems
 

@@ -20,12 +20,12 @@ from proxyhash.utils.locks import try_lock
 
 if TYPE_CHECKING:
     from proxyhash.data import SkippedItems
-    from proxyhash.models.encoder import Encoder
+    from proxyhash.models.encoder import ModelEncoder
 
 
 def upgrade(
     index: LocalIndex,
-    encoder: "Encoder",
+    encoder: "ModelEncoder",
     skipped: "SkippedItems",
     *,
     drop_unreadable: bool = False,
@@ -50,7 +50,7 @@ class Upgrade:
     """
 
     index: LocalIndex
-    encoder: "Encoder"
+    encoder: "ModelEncoder"
     skipped: "SkippedItems"
     drop_unreadable: bool = False
     on_progress: Callable[[int, int], None] = lambda *_: None

@@ -22,10 +22,10 @@ ImagesLike = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
 """A collection of images, bytes (N, side, side, 3), a file, or several files."""
 
 EmbedBatches = Callable[..., Iterator[tuple[Indices, Floats]]]
-"""A function with the signature of `Encoder.embed_batches`."""
+"""A function with the signature of `ModelEncoder.embed_batches`."""
 
 
-class Encoder(ABC):
+class ModelEncoder(ABC):
     """A model that gives embeddings nu (N, bits) of images: a `Hasher`, or an `OnnxEncoder`, which needs no torch.
 
     Attributes

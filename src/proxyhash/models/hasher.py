@@ -22,7 +22,7 @@ from proxyhash.models.backbones.wrapped import (
 )
 from proxyhash.models.card import write_card
 from proxyhash.models.device import find_device, module_device
-from proxyhash.models.encoder import Encoder, ImagesLike, as_images
+from proxyhash.models.encoder import ImagesLike, ModelEncoder, as_images
 from proxyhash.models.heads import ConcatHeads, Head, Queries, describe_head
 from proxyhash.models.hub import local_folder, push_folder
 from proxyhash.models.network import HashNetwork
@@ -57,7 +57,7 @@ from proxyhash.utils.progress import Progress, no_progress
 
 
 @dataclass
-class Hasher(Encoder):
+class Hasher(ModelEncoder):
     """A network nu(x) = tanh(L'q(x) + b) with its transform, class names and proxies.
 
     `proxyhash train` makes one, and `Hasher.load("model")` reads it.

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from proxyhash.data.transforms import Transform
-from proxyhash.models.encoder import Encoder
+from proxyhash.models.encoder import ModelEncoder
 from proxyhash.models.onnx_backend import OnnxBackend, is_onnxruntime_available
 from proxyhash.models.probe import compare_onnx, read_probe
 from proxyhash.models.runtime import InferenceBackend
@@ -27,7 +27,7 @@ SIGN_HEADS = ("tanh", "linear", "divided", "kernel")  # heads whose codes are th
 
 
 @dataclass(frozen=True)
-class OnnxEncoder(Encoder):
+class OnnxEncoder(ModelEncoder):
     """The ONNX file of a saved model, with what it needs to encode.
 
     `OnnxEncoder.load("model")` gives the codes of `Hasher.load("model")`, which runs the same file on a CPU. It does not

@@ -33,7 +33,7 @@ from proxyhash.index.model_store import (
 )
 from proxyhash.index.queries import EncodedQueries, QueriesLike, encode_items, encode_queries
 from proxyhash.index.results import AddResult, IndexInfo, Matches, build_matches
-from proxyhash.models.encoder import Encoder
+from proxyhash.models.encoder import ModelEncoder
 from proxyhash.models.storage import CALIBRATION, config_sha256, fingerprint
 from proxyhash.utils.atomic_io import make_folder
 from proxyhash.utils.errors import IndexChangedError, InputError
@@ -49,7 +49,7 @@ UPGRADE_LOCK = "upgrade.lock"  # held by the process that upgrades the index
 _ATTEMPTS = 3  # of a search, before it keeps others of this process from writing; and of a write
 
 Result = TypeVar("Result")
-Model = TypeVar("Model", bound=Encoder)
+Model = TypeVar("Model", bound=ModelEncoder)
 
 
 class LocalIndex(Index):
@@ -59,7 +59,7 @@ class LocalIndex(Index):
         self,
         folder: Path,
         store: Store,
-        encoder: "Encoder | None" = None,
+        encoder: "ModelEncoder | None" = None,
         *,
         item_cache_size: int = 0,
         device: str = "cpu",
@@ -78,7 +78,7 @@ class LocalIndex(Index):
         cls,
         folder: Path,
         *,
-        model: "str | Path | Encoder | None" = None,
+        model: str | Path | ModelEncoder | None = None,
         bits: int | None = None,
         item_cache_size: int = 0,
         device: str = "cpu",
@@ -99,7 +99,7 @@ class LocalIndex(Index):
         return cls._create(folder, model, bits, device)
 
     @classmethod
-    def _create(cls, folder: Path, model: "str | Path | Encoder | None", bits: int | None, device: str) -> "LocalIndex":
+    def _create(cls, folder: Path, model: "str | Path | ModelEncoder | None", bits: int | None, device: str) -> "LocalIndex":
         encoder = None if model is None else load_encoder(model, device)
         bits = code_length(encoder, bits)
         if folder.is_dir() and any(not _is_own_file(child.name) for child in folder.iterdir()):
@@ -119,7 +119,7 @@ class LocalIndex(Index):
             )
         return created
 
-    def _check(self, model: "str | Path | Encoder | None", bits: int | None) -> None:
+    def _check(self, model: str | Path | ModelEncoder | None, bits: int | None) -> None:
         if bits is not None and bits != self.bits:
             raise InputError(f"{self.folder} is an index of {self.bits} bits, not {bits}.")
         if model is None:
@@ -143,9 +143,9 @@ class LocalIndex(Index):
         return self.store.active_info().model
 
     @property
-    def encoder(self) -> Encoder:
+    def encoder(self) -> ModelEncoder:
         """Return the model for encoding, from the copy in the index."""
-        return self._load(Encoder, load_encoder)  # type: ignore[type-abstract]
+        return self._load(ModelEncoder, load_encoder)  # type: ignore[type-abstract]
 
     @property
     def hasher(self) -> "Hasher":

@@ -32,7 +32,7 @@ from proxyhash.index.milvus.search import CollectionSearch, add_codes, make_matc
 from proxyhash.index.model_store import copy_model, import_hasher, load_encoder, load_hasher, model_dir
 from proxyhash.index.queries import QueriesLike, encode_items, encode_queries
 from proxyhash.index.results import AddResult, IndexInfo, Match, Matches
-from proxyhash.models.encoder import Encoder
+from proxyhash.models.encoder import ModelEncoder
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import MILVUS_ITEM_ID
 from proxyhash.utils.paths import cache_root
@@ -54,7 +54,13 @@ class MilvusIndex(Index):
     """
 
     def __init__(
-        self, location: Location, client: Any, meta: CollectionMeta, encoder: Encoder | None = None, *, device: str = "cpu"
+        self,
+        location: Location,
+        client: Any,
+        meta: CollectionMeta,
+        encoder: ModelEncoder | None = None,
+        *,
+        device: str = "cpu",
     ) -> None:
         self.location, self.client, self.meta = location, client, meta
         self._encoder, self.device = encoder, device
@@ -63,7 +69,7 @@ class MilvusIndex(Index):
 
     @classmethod
     def open_address(
-        cls, address: str, *, model: str | Path | Encoder | None = None, bits: int | None = None, device: str = "cpu"
+        cls, address: str, *, model: str | Path | ModelEncoder | None = None, bits: int | None = None, device: str = "cpu"
     ) -> "MilvusIndex":
         """Open the index at an address, or create one there; see `Index.open`."""
         location = parse_location(address)
@@ -93,7 +99,7 @@ class MilvusIndex(Index):
         return self.meta.model
 
     @property
-    def encoder(self) -> Encoder:
+    def encoder(self) -> ModelEncoder:
         """Return the model for encoding, from the copy on this machine."""
         if self._encoder is None:
             self._encoder = load_encoder(self._model_folder(), self.device)
@@ -292,13 +298,15 @@ class MilvusIndex(Index):
         return found[key]
 
 
-def _new_meta(location: Location, encoder: Encoder | None, name: str | None, bits: int | None) -> CollectionMeta:
+def _new_meta(location: Location, encoder: ModelEncoder | None, name: str | None, bits: int | None) -> CollectionMeta:
     if encoder is None and bits is None:
         raise InputError(f"There is no index at {location}; to make one, say which model or how many bits it is for.")
     return CollectionMeta(code_length(encoder, bits), name)
 
 
-def _check(location: Location, meta: CollectionMeta, encoder: Encoder | None, name: str | None, bits: int | None) -> None:
+def _check(
+    location: Location, meta: CollectionMeta, encoder: ModelEncoder | None, name: str | None, bits: int | None
+) -> None:
     if bits is not None and bits != meta.bits:
         raise InputError(f"{location} is an index of {meta.bits} bits, not {bits}.")
     if encoder is not None and name != meta.model:
