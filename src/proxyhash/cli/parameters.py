@@ -23,3 +23,16 @@ def _parse_int(_: type, tokens: Sequence[Token]) -> int:
 
 Int = Annotated[int, Parameter(converter=_parse_int)]
 """An integer. Cyclopts would round 2.5 to 2; here it is an error."""
+
+
+def split_names(text: str | None) -> tuple[str, ...] | None:
+    """Return names with commas between them."""
+    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def split_ints(option: str, text: str | None) -> tuple[int, ...] | None:
+    """Return whole numbers with commas between them; the message names the option."""
+    try:
+        return None if text is None else tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--{option} takes whole numbers with commas between them, such as 16,32,64, not {text}.") from None

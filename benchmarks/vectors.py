@@ -1,0 +1,65 @@
+"""Records of `proxyhash evaluate vectors` on the vectors that real_vectors.py writes, and their tables for the page.
+
+python benchmarks/vectors.py cifar100 FOLDER    writes results/vectors/cifar100.json from FOLDER/vectors.npy and labels.npy
+python benchmarks/vectors.py --tables           prints the tables of all records in Markdown
+"""
+
+import argparse
+import datetime
+import json
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from proxyhash.cli.progress import progress_bars
+from proxyhash.data.vectors import read_labels, read_vectors
+from proxyhash.experiments.vectors import evaluate_vectors
+from proxyhash.utils.atomic_io import atomic_write
+
+RESULTS = Path(__file__).parents[1] / "results" / "vectors"
+
+
+def record(name: str, folder: Path) -> None:
+    file = read_vectors(folder / "vectors.npy")
+    with progress_bars() as progress:
+        report = evaluate_vectors(file.rows(), labels=read_labels(folder / "labels.npy", len(file)), progress=progress)
+    content = report.as_dict()
+    content["versions"]["faiss-cpu"] = version("faiss-cpu")
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], check=True, capture_output=True, text=True, cwd=RESULTS.parent)
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    with atomic_write(RESULTS / f"{name}.json") as temporary:
+        source = {"title": name, "date": today, "commit": commit.stdout.strip()}
+        temporary.write_text(json.dumps({**source, **content}, indent=2) + "\n")
+
+
+def table(content: dict[str, Any]) -> str:
+    """Return the rows of a record as a table in Markdown."""
+    ks = list(content["rows"][0]["recall"])
+    lines = [" | ".join(["encoding", "bytes per item", *(f"recall@{k}" for k in ks), "mAP"])]
+    lines.append("|".join(["---", *["---:"] * (len(ks) + 2)]))
+    for row in content["rows"]:
+        title = row["name"] if row["bits"] is None else f"{row['name']}, {row['bits']} bits"
+        numbers = [f"{value:.3f}" for value in (*row["recall"].values(), row["map"])]
+        lines.append(" | ".join([title, f"{row['bytes_per_item']:,}", *numbers]))
+    return "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", nargs="?")
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--tables", action="store_true")
+    options = parser.parse_args()
+    if options.tables:
+        for path in sorted(RESULTS.glob("*.json")):
+            content = json.loads(path.read_text())
+            print(f"{path.name}\n\n{table(content)}\n\n{' '.join(content['advice'])}\n")
+    elif options.folder is None:
+        parser.error("give a name and a folder, or --tables")
+    else:
+        record(options.name, options.folder)
+
+
+if __name__ == "__main__":
+    main()
