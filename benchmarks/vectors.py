@@ -21,15 +21,16 @@ RESULTS = Path(__file__).parents[1] / "results" / "vectors"
 
 
 def record(name: str, folder: Path) -> None:
+    git = ["git", "rev-parse", "HEAD"]
+    commit = subprocess.run(git, check=True, capture_output=True, text=True, cwd=RESULTS.parent).stdout.strip()
     file = read_vectors(folder / "vectors.npy")
     with progress_bars() as progress:
         report = evaluate_vectors(file.rows(), labels=read_labels(folder / "labels.npy", len(file)), progress=progress)
     content = report.as_dict()
     content["versions"]["faiss-cpu"] = version("faiss-cpu")
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], check=True, capture_output=True, text=True, cwd=RESULTS.parent)
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     with atomic_write(RESULTS / f"{name}.json") as temporary:
-        source = {"title": name, "date": today, "commit": commit.stdout.strip()}
+        source = {"title": name, "date": today, "commit": commit}
         temporary.write_text(json.dumps({**source, **content}, indent=2) + "\n")
 
 

@@ -100,7 +100,7 @@ def score_codes(
     recall = np.concatenate(
         [
             neighbor_recall(distances(rows), task.neighbors[rows], task.ks)
-            for rows in _with_progress(_blocks(len(queries), MAX_PAIRS // len(codes)), len(queries), progress)
+            for rows in _with_progress(_blocks(len(queries), MAX_DISTANCES // 4 // len(codes)), len(queries), progress)
         ]
     )
     if task.query_labels is None or task.database_labels is None:

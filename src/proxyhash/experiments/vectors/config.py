@@ -51,6 +51,8 @@ class VectorEvalConfig:
         for name, number in (("num_queries", self.num_queries), ("max_vectors", self.max_vectors)):
             if number is not None:
                 check_int(name, number, 1)
+        if not self.methods or len(set(self.methods)) < len(self.methods):
+            raise InputError("methods must be one name or several different ones, such as itq,random-rotation.")
         for label in self.methods:
             name, settings = parse_method(label)
             check_settings(name, settings)

@@ -55,6 +55,7 @@ def evaluate_vectors(
 
     Examples
     --------
+    >>> import numpy as np
     >>> vectors = np.random.default_rng(0).normal(size=(500, 16)).astype(np.float32)
     >>> report = evaluate_vectors(vectors, config=VectorEvalConfig(bits=(16,), methods=("itq",), ks=(10,)))
     >>> [row.title for row in report.rows][0], report.rows[-1].recall

@@ -13,7 +13,7 @@ from proxyhash.evaluation.compression import RankingTask
 from proxyhash.evaluation.neighbors import ExactNeighbors, Floats
 from proxyhash.evaluation.quantizers import CENTROIDS
 from proxyhash.experiments.vectors.config import VectorEvalConfig
-from proxyhash.labels import ClassLabels, Labels
+from proxyhash.labels import UNLABELED, ClassLabels, Labels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import generator
 
@@ -45,14 +45,17 @@ class VectorSample:
         labeled = self.query_labels.labeled()
         if not len(labeled):
             raise InputError("None of the queries has a label; leave the labels out, or use more queries.")
-        return RankingTask(neighbors, ks, _comparable(self.query_labels), _comparable(self.labels), labeled)
+        return RankingTask(neighbors, ks, *_comparable(self.query_labels, self.labels), labeled)
 
 
-def _comparable(labels: Labels) -> NDArray[Any]:
-    """Return names of classes (N,), which two files may number differently, or tags (N, T)."""
-    if isinstance(labels, ClassLabels):
-        return np.array([*labels.names, ""])[labels.values]  # the last entry serves unlabeled items
-    return labels.values
+def _comparable(queries: Labels, database: Labels) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return classes (Q,) and (N,) with the numbers of the database, or tags; two files may number classes differently."""
+    if not isinstance(queries, ClassLabels):
+        return queries.values, database.values
+    numbers = {name: number for number, name in enumerate(database.names)}
+    numbers |= {name: len(numbers) + number for number, name in enumerate(set(queries.names) - numbers.keys())}
+    of_queries = np.array([*(numbers[name] for name in queries.names), UNLABELED])  # the last entry serves unlabeled queries
+    return of_queries[queries.values], database.values
 
 
 def draw_sample(
