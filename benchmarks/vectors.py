@@ -1,12 +1,13 @@
 """Records of `proxyhash evaluate vectors` on the vectors that real_vectors.py writes, and their tables for the page.
 
 python benchmarks/vectors.py cifar100 FOLDER    writes results/vectors/cifar100.json from FOLDER/vectors.npy and labels.npy
-python benchmarks/vectors.py --tables           prints the tables of all records in Markdown
+python benchmarks/vectors.py --tables           writes the tables of all records to docs/vectors-table.md
 """
 
 import argparse
 import datetime
 import json
+import re
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +19,7 @@ from proxyhash.experiments.vectors import evaluate_vectors
 from proxyhash.utils.atomic_io import atomic_write
 
 RESULTS = Path(__file__).parents[1] / "results" / "vectors"
+PAGE = Path(__file__).parents[1] / "docs" / "vectors-table.md"
 
 
 def record(name: str, folder: Path) -> None:
@@ -46,6 +48,19 @@ def table(content: dict[str, Any]) -> str:
     return "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
 
 
+def fill(page: Path) -> None:
+    """Replace what follows each mark `<!-- table: NAME -->`, up to the next heading, by the table and the advice."""
+
+    def filled(mark: re.Match[str]) -> str:
+        content = json.loads((RESULTS / f"{mark[1]}.json").read_text(encoding="utf-8"))
+        return f"{mark[0].splitlines()[0]}\n\n{table(content)}\n\n" + "\n".join(content["advice"]) + "\n"
+
+    text = page.read_text(encoding="utf-8")
+    new = re.sub(r"<!-- table: (\w+) -->\n(?:(?!## ).*\n)*", lambda mark: filled(mark) + "\n", text)
+    with atomic_write(page) as temporary:
+        temporary.write_text(new.rstrip() + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="?")
@@ -53,9 +68,7 @@ def main() -> None:
     parser.add_argument("--tables", action="store_true")
     options = parser.parse_args()
     if options.tables:
-        for path in sorted(RESULTS.glob("*.json")):
-            content = json.loads(path.read_text())
-            print(f"{path.name}\n\n{table(content)}\n\n{' '.join(content['advice'])}\n")
+        fill(PAGE)
     elif options.folder is None:
         parser.error("give a name and a folder, or --tables")
     else:

@@ -140,7 +140,8 @@ def score_quantizer(
     >>> score_quantizer(Float16(3, "cosine"), vectors, VectorRows(vectors), task).recall
     {1: 1.0}
     """
-    recalls, precisions = [], []
+    recalls: list[NDArray[np.float64]] = []
+    precisions: list[NDArray[np.float64]] = []
     transformed = quantizer.transform(queries)
     labels = None
     if task.query_labels is not None and task.database_labels is not None:

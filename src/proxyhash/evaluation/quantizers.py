@@ -144,18 +144,18 @@ class Int8(Quantizer):
 
     def fit(self, sample: Floats) -> None:
         """Find the range of each dimension."""
-        self.least = sample.min(0)
+        self.least: Floats = sample.min(0)
         step = (sample.max(0) - self.least) / np.float32(255)
-        self.step = np.where(step > 0, step, np.float32(1))
+        self.step: Floats = np.where(step > 0, step, np.float32(1))
 
     def encode(self, vectors: Floats) -> Codes:
         """Return the number of the step of each value."""
-        return np.clip(np.rint((vectors - self.least) / self.step), 0, 255).astype(np.uint8)
+        steps: Floats = np.rint((vectors - self.least) / self.step)
+        return np.clip(steps, 0, 255).astype(np.uint8)
 
     def reconstruct(self, codes: Codes) -> Floats:
         """Return the value of each step."""
-        values: Floats = codes * self.step
-        return values + self.least
+        return codes.astype(np.float32) * self.step + self.least
 
 
 class FaissPq(Quantizer):
