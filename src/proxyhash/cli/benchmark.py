@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from proxyhash.cli.output import SafeConsole, cell, print_line, print_result, status_console
-from proxyhash.cli.parameters import Device, Flag, Int, Json
+from proxyhash.cli.parameters import Device, Flag, Int, Json, split_ints, split_names
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import check_writable
 from proxyhash.utils.errors import InputError
@@ -96,8 +96,13 @@ def benchmark(
     output
         The folder of the records.
     """
-    given: dict[str, Any] = {"dataset": dataset, "methods": _names(methods), "bits": _numbers("bits", bits), "seeds": seeds}
-    given |= {"protocol": protocol, "folds": _numbers("folds", folds), "tags": tags, "backbone": backbone}
+    given: dict[str, Any] = {
+        "dataset": dataset,
+        "methods": split_names(methods),
+        "bits": split_ints("bits", bits),
+        "seeds": seeds,
+    }
+    given |= {"protocol": protocol, "folds": split_ints("folds", folds), "tags": tags, "backbone": backbone}
     given |= {"image_size": image_size, "finetune": finetune or None, "eval_on": eval_on}
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs, batch_size)
     run: dict[str, Any] = {
@@ -198,8 +203,8 @@ def tune(
     from proxyhash.experiments.tuned import TUNED_FILE
     from proxyhash.experiments.tuning import tune as choose
 
-    given: dict[str, Any] = {"dataset": dataset, "methods": _names(methods), "bits": _numbers("bits", bits)}
-    given |= {"protocol": protocol, "folds": _numbers("folds", folds), "tags": tags, "backbone": backbone}
+    given: dict[str, Any] = {"dataset": dataset, "methods": split_names(methods), "bits": split_ints("bits", bits)}
+    given |= {"protocol": protocol, "folds": split_ints("folds", folds), "tags": tags, "backbone": backbone}
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs)
     check_writable(output / TUNED_FILE)
     console = status_console(stderr=True)
@@ -228,17 +233,6 @@ def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None, batch_
     grid = Grid(**given) if recipe is None else replace(Grid.from_toml(recipe), **given)
     changes = {name: value for name, value in (("epochs", epochs), ("batch_size", batch_size)) if value is not None}
     return replace(grid, optim={**grid.optim, **changes}) if changes else grid
-
-
-def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _numbers(name: str, text: str | None) -> tuple[int, ...] | None:
-    try:
-        return None if text is None else tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"--{name} takes whole numbers with commas between them, such as 16,32,64, not {text}.") from None
 
 
 def _line(record: "Record") -> str:

@@ -1,4 +1,4 @@
-"""The commands `proxyhash evaluate codes` and `proxyhash evaluate model`."""
+"""The commands `proxyhash evaluate codes` and `proxyhash evaluate model`, and the group they belong to."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 from rich.table import Table
 
+from proxyhash.cli.evaluate_vectors import vectors
 from proxyhash.cli.output import SafeConsole, cell, print_line
 from proxyhash.cli.parameters import Device, Flag, Int, Json
 from proxyhash.cli.progress import progress_bars
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from proxyhash.utils.distributed import DistributedContext
 
 evaluate = App(name="evaluate", help="Evaluate retrieval exactly, independent of the order of the database.")
+evaluate.command(vectors)
 
 
 @evaluate.command

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from proxyhash.cli.output import print_result
-from proxyhash.cli.parameters import Device, Int, Json, parse_bits
+from proxyhash.cli.parameters import Device, Int, Json, split_ints
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
 
@@ -94,7 +94,7 @@ def fit(
     from proxyhash.training.vectors import DEFAULT_LABELED_METHOD, DEFAULT_METHOD, fit_vectors
 
     file = read_vectors(vectors, vector_column=vector_column, label_columns=label_column)
-    lengths = tuple(parse_bits(bits) or [min(DEFAULT_BITS, file.values.shape[1])])
+    lengths = split_ints("bits", bits) or (min(DEFAULT_BITS, file.values.shape[1]),)
     folders = model_folders(output, lengths)
     known = _read_labels(file, labels, tags)
     name, settings = parse_method(method or (DEFAULT_METHOD if known is None else DEFAULT_LABELED_METHOD))

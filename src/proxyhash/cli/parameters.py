@@ -33,9 +33,14 @@ Int = Annotated[int, Parameter(converter=_parse_int)]
 """An integer. Cyclopts would round 2.5 to 2; here it is an error."""
 
 
-def parse_bits(text: str | None) -> list[int] | None:
-    """Return the code lengths of an option, such as 16,32,64."""
+def split_names(text: str | None) -> tuple[str, ...] | None:
+    """Return names with commas between them."""
+    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def split_ints(option: str, text: str | None) -> tuple[int, ...] | None:
+    """Return whole numbers with commas between them; the message names the option."""
     try:
-        return None if text is None else [int(part) for part in text.split(",")]
+        return None if text is None else tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"--bits takes whole numbers with commas between them, such as 16,32,64, not {text}.") from None
+        raise InputError(f"--{option} takes whole numbers with commas between them, such as 16,32,64, not {text}.") from None

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from proxyhash.cli.output import print_result, status_console
-from proxyhash.cli.parameters import Device, Flag, Int, Json, parse_bits
+from proxyhash.cli.parameters import Device, Flag, Int, Json, split_ints
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
 
@@ -149,7 +149,7 @@ def train(
 
     options: dict[str, Any] = {
         "data": data,
-        "bits": parse_bits(bits),
+        "bits": split_ints("bits", bits),
         "method": method,
         "backbone": backbone,
         "pretrained": pretrained,

@@ -44,13 +44,13 @@ def count_real_ties(
     size = max(1, _MAX_PAIRS // len(database))
     pieces = [slice(first, first + size) for first in range(0, count, size)]
     with ThreadPoolExecutor(threads) as pool:
-        begun = (pool.submit(lambda rows: _groups(distances(rows), labels.matrix(rows)), piece) for piece in pieces)
+        begun = (pool.submit(lambda rows: group_ties(distances(rows), labels.matrix(rows)), piece) for piece in pieces)
         for done, counted in enumerate(prefetch(begun, threads + _PREFETCHED), start=1):
             yield counted.result()
             progress("Comparing codes", done / len(pieces))
 
 
-def _groups(distances: NDArray[np.float64], relevant: NDArray[np.bool_]) -> TieCounts:
+def group_ties(distances: NDArray[np.float64], relevant: NDArray[np.bool_]) -> TieCounts:
     """Return groups of tied items from distances (Q, N): groups with relevant items, and all items between two of them.
 
     The order of items between relevant ones does not change any metric. So only relevant items are sorted, and the others
