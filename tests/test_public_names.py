@@ -28,11 +28,11 @@ PUBLIC = {
 METHODS = {
     "Hasher": (
         "bits classify embed embed_batches embed_pixels encode encode_queries features head head_forward load "
-        "nearest_proxies pixel_spec save use_onnx"
+        "nearest_proxies out_features pixel_spec save use_onnx"
     ),
     "Index": (
-        "add bits calibration close code folder_sync generation hasher info item list_items model open range_search remove "
-        "sample_items search"
+        "add bits calibration close code encoder folder_sync generation hasher info item list_items model open "
+        "range_search remove sample_items search"
     ),
     "ProxySet": "as_dict binary bits classes describe load save title trainable",
 }
@@ -71,7 +71,7 @@ def test_their_parameters_keep_their_names_and_order() -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_their_methods_are_these_and_typed(name: str) -> None:
     kind = getattr(proxyhash, name)
-    public = {method: getattr(kind, method) for method in vars(kind) if not method.startswith("_")}
+    public = {method: getattr(kind, method) for method in dir(kind) if not method.startswith("_")}
     fields = set(getattr(kind, "__dataclass_fields__", {}))
     assert sorted(set(public) - fields) == METHODS[name].split()
     for method, found in public.items():
