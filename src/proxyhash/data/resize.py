@@ -44,9 +44,9 @@ def triangle_filter(side: int, size: int) -> tuple[Ints, Floats]:
 
     Examples
     --------
-    >>> first, weights = triangle_filter(4, 2)
+    >>> first, weights = triangle_filter(2, 4)
     >>> first.tolist(), weights.tolist()
-    ([0, 1], [[0.375, 0.375, 0.25], [0.25, 0.375, 0.375]])
+    ([0, 0, 0, 0], [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [0.0, 1.0]])
     """
     scale = side / size
     reach = max(1.0, scale)  # pixels on each side of a center that have a weight

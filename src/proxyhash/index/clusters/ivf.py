@@ -1,16 +1,18 @@
 """Approximate search: faiss compares only the codes of the clusters with the nearest centroids."""
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from proxyhash.codes.bits import Words
-from proxyhash.index.clusters.clustered import ClusteredSegment
 from proxyhash.index.clusters.segment import Segment
 from proxyhash.index.hits import Hits, pack_ranks
 from proxyhash.index.item_ids import Int64s
 from proxyhash.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from proxyhash.index.clusters.clustered import ClusteredSegment
 
 
 class InvertedLists:
@@ -27,6 +29,8 @@ class InvertedLists:
 
         The lists are built at the first search of a segment.
         """
+        from proxyhash.index.clusters.clustered import ClusteredSegment
+
         if not isinstance(segment, ClusteredSegment) or not len(segment):
             raise InputError("This index is scanned, because it is small or its codes do not cluster: search it exactly.")
         if self._segment is None or self._segment() is not segment:
@@ -38,7 +42,7 @@ class InvertedLists:
         order = np.lexsort((ranks, np.nonzero(held)[0]))
         return Hits(ranks[order], np.concatenate([[0], np.cumsum(held.sum(1))]), self._slots[found[held]][order])
 
-    def _build(self, segment: ClusteredSegment) -> None:
+    def _build(self, segment: "ClusteredSegment") -> None:
         try:
             import faiss
         except ImportError:

@@ -3,19 +3,21 @@
 import ctypes
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words, to_words
-from proxyhash.index.clusters.clustered import ClusteredSegment, build_clustered_segment
 from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, build_flat_segment
 from proxyhash.index.hits import Hits, merge_hits
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.blocks import BlockInfo, cluster_sizes, concat_blocks, list_blocks, read_blocks
 from proxyhash.index.local.store import Store
 from proxyhash.utils.jit import cold_start
+
+if TYPE_CHECKING:
+    from proxyhash.index.clusters.clustered import ClusteredSegment
 
 MAX_DELTA = (
     65_536  # codes that may be added or removed before the main segment is rebuilt; or an eighth of it, if that is more
@@ -32,7 +34,7 @@ class Snapshot:
     version: int
     clustered_at: int  # number of codes when centroids were last chosen
     bits: int
-    main: FlatSegment | ClusteredSegment
+    main: "FlatSegment | ClusteredSegment"
     delta: FlatSegment  # codes added since `main` was built
     model: str | None = None  # fingerprint
     generation: int = 0
@@ -150,6 +152,8 @@ def load_snapshot(store: Store, version: int, now: dict[int, BlockInfo], generat
     if centroids is None or is_cold:
         main = build_flat_segment(parts, count, feed, below)
     else:
+        from proxyhash.index.clusters.clustered import build_clustered_segment  # defines many compiled functions
+
         c = np.ascontiguousarray(to_words(centroids).T)
         main = build_clustered_segment(c, cluster_sizes(store, version, len(c)), feed, below)
     store.rows("PRAGMA shrink_memory")  # the pages that were read are not needed any more
