@@ -12,20 +12,26 @@ import pytest
 import proxyhash
 
 PUBLIC = {
+    "HashEncoder": (
+        "(bits, *, method, settings, normalize, epochs, batch_size, lr, weight_decay, hidden_dim, output, random_state)"
+    ),
     "Hasher": "(network, transform, class_names, proxies, metadata, onnx, folder, training_codes)",
     "Index": None,
     "InputError": None,
     "ProxySet": "(weights, kind, seed, quality)",
     "ProxyhashWarning": None,
+    "VectorHasher": "(network, transform, class_names, proxies, metadata, onnx, folder, training_codes)",
     "class_mean_similarity": "(features, labels)",
     "design_proxies": (
         "(classes, bits, kind, similarity, seed, *, tammes_restarts, rotation_restarts, solver, min_distance, "
         "distance_share, threads, progress)"
     ),
+    "fit_vectors": "(vectors, bits, *, labels, method, settings, optim, normalize, seed, progress)",
     "list_kinds": "()",
     "tag_similarity": "(tags)",
 }
 METHODS = {
+    "HashEncoder": "fit score transform",
     "Hasher": (
         "bits classify embed embed_batches embed_pixels encode encode_queries features head head_forward load "
         "nearest_proxies pixel_spec save use_onnx"
@@ -35,6 +41,7 @@ METHODS = {
         "sample_items search"
     ),
     "ProxySet": "as_dict binary bits classes describe load save title trainable",
+    "VectorHasher": "embed encode encode_batches encode_queries from_config normalizes rows width",
 }
 HEAVY = (
     "torch",

@@ -11,23 +11,35 @@ from proxyhash.utils.errors import InputError, ProxyhashWarning
 if TYPE_CHECKING:
     from proxyhash.index import Index
     from proxyhash.models.hasher import Hasher
+    from proxyhash.models.vector_hasher import VectorHasher
     from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
+    from proxyhash.training.estimator import HashEncoder
+    from proxyhash.training.vectors import fit_vectors
 
     __version__: str
 
 __all__ = [
+    "HashEncoder",
     "Hasher",
     "Index",
     "InputError",
     "ProxySet",
     "ProxyhashWarning",
+    "VectorHasher",
     "class_mean_similarity",
     "design_proxies",
+    "fit_vectors",
     "list_kinds",
     "tag_similarity",
 ]
 
-_MODULES = {"Hasher": "proxyhash.models.hasher", "Index": "proxyhash.index"}  # the others are in proxyhash.proxies
+_MODULES = {  # the others are in proxyhash.proxies
+    "HashEncoder": "proxyhash.training.estimator",
+    "Hasher": "proxyhash.models.hasher",
+    "Index": "proxyhash.index",
+    "VectorHasher": "proxyhash.models.vector_hasher",
+    "fit_vectors": "proxyhash.training.vectors",
+}
 
 
 def __getattr__(name: str) -> Any:
