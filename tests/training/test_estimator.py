@@ -1,6 +1,7 @@
 """HashEncoder as an estimator of scikit-learn."""
 
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import proxyhash
 from proxyhash import HashEncoder, Hasher, InputError, VectorHasher
 from proxyhash.codes import pack, top_k
 
@@ -173,3 +175,10 @@ def test_vectors_of_zeros_have_no_direction_unless_nothing_is_scaled(digits: Arr
     assert HashEncoder(8, normalize=False).fit(digits[0]).transform(np.zeros((1, 64))).shape == (1, 1)
     with pytest.raises(NotFittedError):
         HashEncoder().transform(digits[0])
+
+
+def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "proxyhash.training.estimator")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(InputError, match=r"HashEncoder needs scikit-learn: pip install 'proxyhash\[sklearn\]'"):
+        proxyhash.HashEncoder  # noqa: B018

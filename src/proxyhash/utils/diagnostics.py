@@ -18,6 +18,7 @@ LOW_DISK_BYTES = 2 << 30  # a download or an index may not fit into less
 PURPOSES = {
     "train": "networks: training and encoding",
     "digits": "handwritten digits for the demo",
+    "sklearn": "encoders of vectors in pipelines and grid searches",
     "onnx": "encoding on a CPU, several times faster",
     "pretrained": "ImageNet weights of EfficientNet-Lite",
     "timm": "a thousand more image networks",
