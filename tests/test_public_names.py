@@ -16,17 +16,22 @@ import proxyhash
 PUBLIC = {
     "ClassBalancedBatchSampler": "(labels, batch_size, samples_per_class, *, seed)",
     "HashHead": "(in_features, bits, *, hidden_dim, dropout)",
-    "Hasher": "(network, transform, class_names, proxies, metadata, onnx, folder, training_codes)",
+    "HashEncoder": (
+        "(bits, *, method, settings, normalize, epochs, batch_size, lr, weight_decay, hidden_dim, output, random_state)"
+    ),
+    "Hasher": "(network, transform, class_names, proxies, metadata, onnx, folder, training_codes, precision)",
     "Index": None,
     "InputError": None,
     "ProxySet": "(weights, kind, seed, quality)",
     "ProxyhashWarning": None,
+    "VectorHasher": "(network, transform, class_names, proxies, metadata, onnx, folder, training_codes, precision)",
     "class_mean_similarity": "(features, labels)",
     "design_proxies": (
         "(classes, bits, kind, similarity, seed, *, tammes_restarts, rotation_restarts, solver, min_distance, "
         "distance_share, threads, progress)"
     ),
     "evaluate": "(hasher, data, *, protocol, fold, ks, detailed, data_dir, progress)",
+    "fit_vectors": "(vectors, bits, *, labels, method, settings, optim, normalize, seed, device, progress)",
     "list_kinds": "()",
     "losses": None,
     "tag_similarity": "(tags)",
@@ -49,6 +54,7 @@ LOSSES = {
 }
 METHODS = {
     "ClassBalancedBatchSampler": "set_epoch",
+    "HashEncoder": "fit score transform",
     "Hasher": (
         "backbone bits classify embed embed_batches embed_pixels encode encode_queries features head head_forward load "
         "nearest_proxies out_features pixel_spec push_to_hub save use_onnx"
@@ -58,6 +64,10 @@ METHODS = {
         "model open range_search remove sample_items search"
     ),
     "ProxySet": "as_dict binary bits classes describe load save title trainable",
+    "VectorHasher": (
+        "backbone bits classify embed embed_batches embed_pixels encode encode_batches encode_queries features from_config "
+        "head head_forward load nearest_proxies normalizes out_features pixel_spec push_to_hub rows save use_onnx width"
+    ),
 }
 HEAVY = (
     "torch",

@@ -15,23 +15,29 @@ if TYPE_CHECKING:
     from proxyhash.models.backbones import wrap_backbone
     from proxyhash.models.hasher import Hasher
     from proxyhash.models.heads import HashHead
+    from proxyhash.models.vector_hasher import VectorHasher
     from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
     from proxyhash.training.api import train
     from proxyhash.training.batch_sampler import ClassBalancedBatchSampler
+    from proxyhash.training.estimator import HashEncoder
+    from proxyhash.training.vectors import fit_vectors
 
     __version__: str
 
 __all__ = [
     "ClassBalancedBatchSampler",
+    "HashEncoder",
     "HashHead",
     "Hasher",
     "Index",
     "InputError",
     "ProxySet",
     "ProxyhashWarning",
+    "VectorHasher",
     "class_mean_similarity",
     "design_proxies",
     "evaluate",
+    "fit_vectors",
     "list_kinds",
     "losses",
     "tag_similarity",
@@ -41,10 +47,13 @@ __all__ = [
 
 _MODULES = {  # the others are in proxyhash.proxies
     "ClassBalancedBatchSampler": "proxyhash.training.batch_sampler",
+    "HashEncoder": "proxyhash.training.estimator",
     "HashHead": "proxyhash.models.heads",
     "Hasher": "proxyhash.models.hasher",
     "Index": "proxyhash.index",
+    "VectorHasher": "proxyhash.models.vector_hasher",
     "evaluate": "proxyhash.evaluation.api",
+    "fit_vectors": "proxyhash.training.vectors",
     "train": "proxyhash.training.api",
     "wrap_backbone": "proxyhash.models.backbones",
 }

@@ -127,7 +127,7 @@ def test_a_model_is_calibrated_with_its_validation_images(
     [
         ("index info none", "There is no index at none"),
         ("search none --key a", "There is no index at none"),
-        ("index add absent --index none", "There is no index at none"),
+        ("index add absent --index none", "or run proxyhash quickstart, which makes a model of your images first."),
         ("search i -k 0 --key a", "k must be at least 1, not 0."),
         ("search i -k two --key a", "it must be a whole number, not two."),
         ("search i --key nope", "The index has no item nope."),

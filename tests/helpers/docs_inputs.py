@@ -30,6 +30,14 @@ def _photos(folder: str, first: int) -> Callable[[], None]:
     return make
 
 
+def _snapshots() -> None:
+    """Make a flat folder of images, without labels."""
+    Path("snapshots").mkdir()
+    for label, name in enumerate(CLASSES):
+        for number in range(IMAGES):
+            _image(label, number).save(Path("snapshots", f"{name}-{number}.jpg"))
+
+
 def _model(name: str, seed: int) -> Callable[[], None]:
     def make() -> None:
         small = "--backbone convnet --image-size 16 --bits 32 --epochs 4 --hidden-dim 32"
@@ -45,6 +53,7 @@ def _command(line: str) -> Callable[[], None]:
 
 _MAKERS: dict[str, Callable[[], None]] = {
     "photos": _photos("photos", 0),
+    "snapshots": _snapshots,
     "more-photos": _photos("more-photos", 100),
     "query.jpg": lambda: _image(1, 50).save("query.jpg"),
     "model": _model("model", 0),

@@ -1,6 +1,7 @@
 """Quickstart on small images in every layout."""
 
 import json
+import re
 import shlex
 import signal
 from collections.abc import Callable
@@ -116,8 +117,12 @@ def test_unlabeled_images_are_indexed_without_evaluation(quickstart: Quickstart,
     for kind, number in product(range(3), range(16)):
         class_image(kind, number).save(tmp_path / "photos" / f"{kind}-{number}.png")
     result = quickstart("photos --backbone convnet")
-    assert (result["config"]["method"], result["config"]["bits"]) == ("itq", 32)
-    assert result["metrics"] == {"indexed": 48}
+    assert (result["config"]["method"], result["config"]["bits"]) == ("itq", 256)
+    assert result["metrics"].keys() == {"indexed", "neighbor_recall"}
+    assert result["metrics"]["indexed"] == 48
+    assert 0.5 < result["metrics"]["neighbor_recall"] < 1
+    assert result["example"]["key"] == "0-0.png"
+    assert sum(match["key"].startswith("0-") for match in result["example"]["matches"]) >= 4
     assert len(result["commands"]) == 3
     with Index.open("photos-quickstart/index") as index:
         (found,) = index.search("photos/1-3.png", 6)
@@ -127,6 +132,23 @@ def test_unlabeled_images_are_indexed_without_evaluation(quickstart: Quickstart,
     assert page.count("data:image/jpeg;base64,") == 8 * 11
     assert "right" not in page.partition("</style>")[2]
     assert "No labels were used." in Path("photos-quickstart/model/README.md").read_text()
+
+
+def test_a_flat_folder_takes_one_command_that_shows_a_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "photos").mkdir()
+    for kind, number in product(range(3), range(8)):
+        class_image(kind, number).save(tmp_path / "photos" / f"{kind}-{number}.png")
+    main("quickstart photos --backbone convnet".split())
+    printed = capsys.readouterr().out
+    assert "photos: 24 images without labels" in printed
+    assert "mAP" not in printed
+    assert "accuracy" not in printed
+    assert re.search(r"^The codes keep \d+ % of the 10 nearest images by features\.$", printed, re.MULTILINE)
+    nearest = printed.partition("Nearest to 0-0.png:\n")[2].splitlines()[:5]
+    assert all(re.fullmatch(r" +\d+ bits  [0-2]-\d\.png", line) for line in nearest)
+    with Index.open("photos-quickstart/index") as index:
+        (found,) = index.search("photos/0-0.png", 6)
+    assert [line.split()[-1] for line in nearest] == [match.key for match in found if match.key != "0-0.png"]
 
 
 @pytest.mark.parametrize("sizes", [{"only": 20}, dict.fromkeys("abcdefghijklmnopqrst", 1)])

@@ -39,9 +39,10 @@ def test_labels_are_learned_from_if_two_classes_have_two_images() -> None:
     assert choose_config(replace(PHOTOS, queries=0)).method == "itq"
     unlabeled = DatasetSummary("photos", 500, "unlabeled", pretrained=("efficientnet_lite0",))
     chosen = choose_config(unlabeled)
-    assert (chosen.method, chosen.bits, chosen.epochs, chosen.transfer, chosen.calibrate) == ("itq", 64, None, False, False)
-    assert choose_config(replace(unlabeled, images=40)).bits == 32
-    assert choose_config(replace(unlabeled, images=5)).bits == 16
+    assert (chosen.method, chosen.bits, chosen.epochs, chosen.transfer, chosen.calibrate) == ("itq", 256, None, False, False)
+    assert choose_config(replace(unlabeled, images=5)).bits == 256
+    assert choose_config(unlabeled, Overrides(backbone="timm/vit_tiny_patch16_224")).bits == 64  # it has 192 features
+    assert choose_config(unlabeled, Overrides(bits=32)).bits == 32
 
 
 def test_reason_counts_singletons_and_unlabeled_images() -> None:

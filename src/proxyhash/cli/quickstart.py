@@ -42,7 +42,7 @@ def quickstart(
     folder
         The images.
     bits
-        The code length; by default chosen by the number of classes.
+        The code length; by default chosen by the number of classes, and 256 without labels.
     backbone
         The backbone; by default chosen by the size of the images and the installed weights.
     epochs
@@ -87,7 +87,9 @@ def quickstart(
     metrics = _metrics(results)
     outputs = {"model": str(paths.model), "index": str(paths.index), "report": str(paths.report)}
     settings = {"summary": asdict(summary), "config": asdict(config), "commands": [step.line for step in steps]}
-    print_result({**settings, "metrics": metrics, **outputs}, *_sentences(metrics, paths, steps), as_json=json_)
+    example = results["indexing"].get("example")  # a run of an earlier release has none
+    facts = {**settings, "metrics": metrics, "example": example, **outputs}
+    print_result(facts, *_sentences(metrics, example, paths, steps), as_json=json_)
 
 
 def _table(summary: "DatasetSummary", config: "QuickstartConfig") -> Table:
@@ -104,6 +106,9 @@ def _table(summary: "DatasetSummary", config: "QuickstartConfig") -> Table:
 def _metrics(results: dict[str, Any]) -> dict[str, Any]:
     """Return the metrics of the model, of the compared methods by name, and of these on unseen classes."""
     found: dict[str, Any] = {}
+    recall = results.get("fitting", {}).get("neighbor_recall")
+    if recall is not None:
+        found["neighbor_recall"] = recall
     if "evaluating" in results:
         found["map"], found["accuracy"] = results["evaluating"]["map"], results["evaluating"]["accuracy"]
     for title, name in (("comparing", "compared"), ("unseen classes", "unseen")):
@@ -112,15 +117,23 @@ def _metrics(results: dict[str, Any]) -> dict[str, Any]:
     return found | {"indexed": results["indexing"]["items"]}
 
 
-def _sentences(metrics: dict[str, Any], paths: "OutputPaths", steps: "Sequence[Step]") -> list[str]:
+def _sentences(
+    metrics: dict[str, Any], example: dict[str, Any] | None, paths: "OutputPaths", steps: "Sequence[Step]"
+) -> list[str]:
     lines = [""]
+    if "neighbor_recall" in metrics:
+        lines.append(f"The codes keep {100 * metrics['neighbor_recall']:.0f} % of the 10 nearest images by features.")
     if "map" in metrics:
         accuracy = "" if metrics["accuracy"] is None else f", accuracy by nearest proxy {metrics['accuracy']:.3f}"
         lines.append(f"On held-out queries: mAP {metrics['map']:.3f}{accuracy}.")
     for name, title in (("compared", "mAP of the compared methods"), ("unseen", "mAP on unseen classes")):
         if name in metrics:
             lines.append(f"{title}: " + ", ".join(f"{method} {value:.3f}" for method, value in metrics[name].items()) + ".")
-    lines += [f"{metrics['indexed']:,} images are in {paths.index}; the report is {paths.report}.", ""]
+    lines += [f"{metrics['indexed']:,} images are in {paths.index}; the report is {paths.report}."]
+    if example is not None:
+        lines += ["", f"Nearest to {example['key']}:"]
+        lines += [f"  {match['distance']:3} bits  {match['key']}" for match in example["matches"]]
+    lines.append("")
     lines += ["The same, step by step:", *(f"  {step.line}" for step in steps), "", "Next:"]
     index = shlex.quote(str(paths.index))
     return [

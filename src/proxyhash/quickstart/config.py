@@ -9,7 +9,10 @@ from proxyhash.utils.errors import InputError
 
 CODE_LENGTHS = (16, 32, 64, 128)
 BITS_PER_CLASS_BIT = 4  # 100 classes need 6.6 bits and get 32; on CIFAR-100 longer codes gain little
-UNLABELED_BITS = 64  # without classes, codes must distinguish single images
+# Without classes, codes keep the neighbors by features. Of 2,400 images (CIFAR-100, Corel-5K), codes of 64, 128, 256 and 512
+# bits keep 45, 55, 63 and 69 % of the 10 nearest; of 50 images, 256 bits also keep more than fewer bits do.
+UNLABELED_BITS = 256
+MIN_FEATURES = 64  # of any network of timm; ITQ has at most one bit for each feature
 TINY_SIDE = 16  # pixels; networks pretrained on photographs extract nothing from such images
 MAX_CONVNET_SIDE = 64  # pixels
 BATCH_SIZES = (16, 256)  # the smallest that batch normalization allows, and the default of training
@@ -183,9 +186,8 @@ def _choose_bits(summary: DatasetSummary, overrides: Overrides, uses_labels: boo
     if overrides.bits is not None:
         return overrides.bits, Reason("bits", str(overrides.bits), GIVEN)
     if not uses_labels:
-        fitting = (bits for bits in reversed(CODE_LENGTHS) if bits <= min(UNLABELED_BITS, summary.images))
-        bits = next(fitting, CODE_LENGTHS[0])
-        return bits, Reason("bits", str(bits), f"{summary.images:,} images to distinguish, without classes")
+        bits = MIN_FEATURES if (overrides.backbone or "").startswith("timm/") else UNLABELED_BITS
+        return bits, Reason("bits", str(bits), "without labels, codes keep the neighbors of every single image")
     is_tagged = summary.kind == "tags"
     needed = math.log2(max(2, summary.classes)) * (2 if is_tagged else 1)
     bits = next((bits for bits in CODE_LENGTHS if bits >= BITS_PER_CLASS_BIT * needed), CODE_LENGTHS[-1])

@@ -5,7 +5,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from proxyhash.codes import binarize, pack
 from proxyhash.data import Dataset, SkippedItems, load_dataset
+from proxyhash.evaluation.code_recall import code_recall, query_folds
 from proxyhash.evaluation.hasher import evaluate_hasher, load_eval_data
 from proxyhash.experiments import Grid, read_records, run_grid
 from proxyhash.index import Index
@@ -25,6 +29,10 @@ from proxyhash.training.checkpoint import CHECKPOINT
 from proxyhash.training.config import OptimConfig, TrainConfig
 from proxyhash.training.run import run_folder, train_models
 from proxyhash.utils.progress import Progress
+from proxyhash.utils.random import permutation
+
+MAX_RECALL_IMAGES = 20_000  # their features take 100 MB
+EXAMPLE_MATCHES = 5
 
 
 @dataclass
@@ -51,6 +59,11 @@ class Pipeline:
     def train(self, progress: Progress) -> dict[str, Any]:
         """Train the model, or fit it without labels, and save it."""
         return self._train(progress, resume=False)
+
+    def fit(self, progress: Progress) -> dict[str, Any]:
+        """Fit the model without labels, save it, and return which share of the neighbors by features its codes keep."""
+        self._train(progress, resume=False)
+        return {"code_recall": self._code_recall(progress)}
 
     def resume_training(self, progress: Progress) -> dict[str, Any]:
         """Continue an interrupted training from its checkpoint, if there is one."""
@@ -92,7 +105,8 @@ class Pipeline:
         with Index.open(self.paths.index, model=self.paths.model, device=self.config.device) as index:
             images = Path(self.paths.images)
             added = add_folder(index, images, skipped, prune=True, on_progress=count, embed_batches=embed)
-            return {**asdict(added), "items": len(index), "skipped": skipped.as_dict()}
+            result = {**asdict(added), "items": len(index), "skipped": skipped.as_dict()}
+            return {**result, "example": _example_search(index)}
 
     def report(self, progress: Progress) -> dict[str, Any]:
         """Write the report: tables and figures of the comparison, and retrievals as images."""
@@ -143,6 +157,22 @@ class Pipeline:
         features = cached_features(self.dataset, hasher.network.features.backbone, hasher.transform, progress=progress)
         return CachedEmbedder(hasher, self.dataset.images, features).embed_batches
 
+    def _code_recall(self, progress: Progress) -> float | None:
+        """Return recall@10 of the exact neighbors by features, among at most `MAX_RECALL_IMAGES` images."""
+        hasher = self.hasher
+        cached = cached_features(self.dataset, hasher.network.features.backbone, hasher.transform, progress=progress)
+        readable = np.flatnonzero(cached.readable)
+        if len(readable) < 2:
+            return None
+        some = np.sort(readable[permutation(len(readable), self.config.seed, "recall")[:MAX_RECALL_IMAGES]])
+        features = np.asarray(cached.values[some])
+        codes = pack(binarize(hasher.head_forward(features)))
+        scores = [
+            code_recall(features[queries], features[others], codes[queries], codes[others]).per_query
+            for queries, others in query_folds(len(some))
+        ]
+        return float(np.concatenate(scores).mean())
+
     def _upgrade_index(self, progress: Progress) -> None:
         if not self.paths.index.is_dir():
             return
@@ -153,3 +183,13 @@ class Pipeline:
         with LocalIndex.open_folder(self.paths.index) as index:
             if index.model != model_fingerprint(self.paths.model):
                 upgrade(index, self.hasher, SkippedItems(), drop_unreadable=True, on_progress=count)
+
+
+def _example_search(index: Index) -> dict[str, Any] | None:
+    """Return the first item and the items that are nearest to it; None if there are no others."""
+    if len(index) < 2:
+        return None
+    (item,) = index.list_items(limit=1)
+    (found,) = index.search(index.code(item.key), EXAMPLE_MATCHES + 1)
+    matches = [{"key": match.key, "distance": match.distance} for match in found if match.key != item.key]
+    return {"key": item.key, "matches": matches[:EXAMPLE_MATCHES]}

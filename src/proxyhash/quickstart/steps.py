@@ -56,7 +56,7 @@ def quickstart_steps(config: QuickstartConfig, paths: OutputPaths, *, title: str
     gallery = ("--gallery", model, "--title", title, "-o", str(paths.report))
     if not config.uses_labels:
         return [
-            Step("fitting", training, paths.model, pipeline.train),
+            Step("fitting", training, paths.model, pipeline.fit),
             Step("indexing", indexing, paths.index, pipeline.index),
             Step("report", ("report", *gallery), paths.report, pipeline.report),
         ]

@@ -18,6 +18,7 @@ LOW_DISK_BYTES = 2 << 30  # a download or an index may not fit into less
 PURPOSES = {
     "train": "networks: training and encoding",
     "digits": "handwritten digits for the demo",
+    "sklearn": "encoders of vectors in pipelines and grid searches",
     "onnx": "encoding on a CPU, several times faster",
     "pretrained": "ImageNet weights of EfficientNet-Lite",
     "timm": "a thousand more image networks",
@@ -25,6 +26,8 @@ PURPOSES = {
     "parquet": "parquet files",
     "usearch": "files of usearch",
     "hub": "models from the Hugging Face Hub",
+    "datasets": "datasets of Hugging Face",
+    "integrations": "recipes for sentence-transformers and Lightning",
     "milvus": "an index on a Milvus server",
     "milvus-lite": "Milvus in a file",
     "serve": "search by HTTP and in a browser",

@@ -95,7 +95,10 @@ class LocalIndex(Index):
             index._check(model, bits)
             return index
         if model is None and bits is None:
-            raise InputError(f"There is no index at {folder}; to make one, say which model or how many bits it is for.")
+            raise InputError(
+                f"There is no index at {folder}; to make one, say which model or how many bits it is for, "
+                "or run proxyhash quickstart, which makes a model of your images first."
+            )
         return cls._create(folder, model, bits, device)
 
     @classmethod
