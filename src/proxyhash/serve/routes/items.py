@@ -114,7 +114,7 @@ def add_editing_routes(app: FastAPI, service: Service) -> None:
 
 def describe_item(item: Item) -> ItemResponse:
     """Return an item as clients see it."""
-    return ItemResponse(key=item.key, labels=list(item.labels), has_image=item.path is not None)
+    return ItemResponse(key=item.key, labels=list(item.labels), has_image=item.has_image)
 
 
 def _add_codes(index: Index, asked: AddRequest) -> AddResult:

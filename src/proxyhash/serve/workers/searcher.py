@@ -186,7 +186,7 @@ def _match(match: Match) -> _Match:
         match.distance,
         match.labels,
         "" if match.code is None else match.code.hex(),
-        match.path is not None,
+        match.path is not None and match.row is None,
         match.expected_precision,
         match.score,
     )
