@@ -34,3 +34,15 @@ def relist(folder: Path, *names: str) -> None:
 
     sums = json.loads((folder / "config.json").read_text())["sha256"]
     rewrite_json(folder / "config.json", sha256=sums | {name: checksum(folder / name, "sha256") for name in names})
+
+
+def make_vector_model(width: int, bits: int, seed: int, folder: Path, *, normalize: bool = True) -> Path:
+    """Save an encoder of vectors with random weights."""
+    import torch
+
+    from proxyhash.models.heads import HashHead, HeadConfig
+    from proxyhash.models.vector_hasher import VectorHasher, VectorNetwork
+
+    torch.manual_seed(seed)
+    VectorHasher(VectorNetwork(HashHead(HeadConfig(width, bits)).eval(), normalize=normalize)).save(folder)
+    return folder

@@ -54,7 +54,7 @@ def encode_queries(
     if isinstance(given, np.ndarray) and given.ndim == 2:
         names = [f"query {number}" for number in range(len(given))]
         if given.dtype.kind == "f":
-            return _from_embeddings(names, given.astype(np.float32), bits)
+            return from_embeddings(names, given.astype(np.float32), bits)
         return EncodedQueries(names, check_codes(given, bits))
     if isinstance(given, (str, Path)):
         given = [given]
@@ -62,7 +62,7 @@ def encode_queries(
     names = names or [f"image {number}" for number in range(len(given))]
     if len(given) == 0:
         raise InputError("At least one query is needed.")
-    return _from_embeddings(names, _embed(hasher(), given), bits)
+    return from_embeddings(names, _embed(hasher(), given), bits)
 
 
 def encode_items(
@@ -120,7 +120,8 @@ def check_codes(codes: NDArray[Any], bits: int) -> Packed:
     return np.ascontiguousarray(codes)
 
 
-def _from_embeddings(names: Sequence[str], embeddings: NDArray[np.float32], bits: int) -> EncodedQueries:
+def from_embeddings(names: Sequence[str], embeddings: NDArray[np.float32], bits: int) -> EncodedQueries:
+    """Return queries with embeddings (Q, bits), which are never taken for vectors."""
     if embeddings.shape[1] != bits:
         raise InputError(f"Embeddings of {embeddings.shape[1]} bits cannot be compared with an index of {bits} bits.")
     return EncodedQueries(names, pack(binarize(embeddings)), embeddings)

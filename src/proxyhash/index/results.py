@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -212,7 +212,7 @@ class IndexInfo:
     calibrated: bool
     sources: tuple[str, ...] | None
     bytes_on_disk: int | None
-    input: str = "code"
+    input: Literal["image", "vector", "code"] = "code"
     width: int | None = None
     kept_vectors: int = 0
 

@@ -336,7 +336,7 @@ class _Salvage:
                 written += len(block)
         lost = int(self.rows.meta.get("num_vectors", 0)) - written
         if lost > 0:
-            self.notes.append(f"{lost:,} kept vectors are lost; the codes of their items are not, unless listed.")
+            self.notes.append(f"{lost:,} kept vectors are lost; their items are not.")
 
     def _rows(self, item_ids: UInt32s) -> Iterator[ItemRow]:
         """Yield the rows of items; an item whose folder is lost has none."""

@@ -207,7 +207,7 @@ def fill_vector_blocks(store: Store) -> None:
         block = read_vector_block(store, number)
         delete_vector_block(store, number)
         size = vectors_per_block(block.vectors.shape[1], block.vectors.itemsize)
-        if waiting is not None and not (_fits(waiting, block) and len(block) < size):
+        if waiting is not None and not (_fits(waiting, block) and len(block) <= size):
             write_vector_block(store, target, waiting)
             waiting, target = None, target + 1
         if waiting is not None:
