@@ -111,8 +111,8 @@ def add_vectors(
     for part in _parts(changed, items_per_transaction(file.values if keep_vectors else None)):
         values = rows.values[_as_slice(part)]
         codes = hasher.encode(VectorRows(values, name=rows.name))
-        stats = [FileStat(stat.size, stat.mtime_ns, int(row)) for row in part]
-        labels = [() if file.labels is None else file.labels.names_of(int(row)) for row in part]
+        stats = [stat._replace(row=row) for row in part.tolist()]
+        labels: Labels = [() if file.labels is None else file.labels.names_of(row) for row in part.tolist()]
         counts.append(sync.store(codes, names[part], labels, stats, values if keep_vectors else None))
         progress("adding vectors", float(np.searchsorted(changed, part[-1], "right")) / len(changed))
     removed = sync.remove(deleted) if deleted else 0
@@ -180,7 +180,7 @@ def _find_changed(index: Index, sync: VectorSync, names: _Names, stat: FileStat)
     found = [np.zeros(0, np.int64)]
     for first in range(0, count, _ROWS_PER_LOOKUP):
         part = range(first, min(first + _ROWS_PER_LOOKUP, count))
-        stats = [FileStat(stat.size, stat.mtime_ns, row) for row in part]
+        stats = [stat._replace(row=row) for row in part]
         found.append(first + np.flatnonzero(sync.changed_rows(names[part], stats)))
     return np.concatenate(found)
 

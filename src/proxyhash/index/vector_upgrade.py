@@ -1,7 +1,7 @@
 """Upgrade of an index of vectors: they are kept in the index, or read again from their files."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -123,7 +123,7 @@ class VectorUpgrade(Upgrade):
         values = np.asarray(file.content.values[file_rows], np.float32)
         lengths = np.sqrt(np.einsum("ij,ij->i", values, values))
         good = np.isfinite(lengths) & np.logical_or(lengths > 0, not self._hasher.normalizes)
-        is_same = [row.file_stat == replace(file.stat, row=row.file_row) for row in inside]
+        is_same = [row.file_stat == file.stat._replace(row=row.file_row) for row in inside]
         changed = good & ~np.array(is_same, bool)
         if changed.any():
             good[changed] = self._have_old_codes(values[changed], item_ids[changed])

@@ -24,8 +24,7 @@ Labels = Sequence[Sequence[str] | str | None]
 """Labels of items: one label, several, or None for each."""
 
 
-@dataclass(frozen=True)
-class FileStat:
+class FileStat(NamedTuple):  # a frozen dataclass takes several times as long to make, and a file of vectors has millions
     """Size and modification time (nanoseconds) of a file; a file with both unchanged is not encoded again.
 
     `row` is the row of a vector in its file, None for an image.
