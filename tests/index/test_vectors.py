@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from unittest.mock import patch
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from helpers.index_content import index_content, kept_content
-from helpers.models import make_model, make_vector_model
+from helpers.models import load_encoder, make_model, make_vector_model
 from proxyhash import Hasher, Index, InputError
 from proxyhash.data import SkippedItems
 from proxyhash.data.vectors import read_vectors
@@ -47,7 +47,7 @@ def index(tmp_path: Path, encoders: Path) -> LocalIndex:
 
 
 @pytest.fixture
-def small_blocks() -> object:
+def small_blocks() -> Iterator[None]:
     with patch.object(vector_blocks, "BYTES_PER_BLOCK", 10 * 4 * WIDTH):
         yield
 
@@ -60,7 +60,7 @@ def save(path: Path, vectors: np.ndarray = VECTORS) -> Path:
 def test_vectors_are_encoded_and_found(index: LocalIndex, encoders: Path) -> None:
     index.add(VECTORS, KEYS, ["odd", "even"] * 150)
     assert (index.input, index.width) == ("vector", WIDTH)
-    hasher = Hasher.load(encoders / "one")
+    hasher = load_encoder(encoders / "one")
     expected = Index.search(index, hasher.encode(VECTORS[:5]), 20)
     found = index.search(VECTORS[:5].astype(np.float64), 20)
     assert [matches.matches for matches in found] == [matches.matches for matches in expected]
@@ -219,8 +219,8 @@ def test_other_column_of_a_file_needs_a_prefix(index: LocalIndex, tmp_path: Path
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_kept_vectors_are_those_that_were_added(index: LocalIndex, tmp_path: Path, dtype: type) -> None:
-    vectors = VECTORS.astype(dtype)
+def test_kept_vectors_are_those_that_were_added(index: LocalIndex, tmp_path: Path, dtype: type[np.floating]) -> None:
+    vectors: np.ndarray = VECTORS.astype(dtype)
     add_vectors(index, read_vectors(save(tmp_path / "v.npy", vectors[:200])), keep_vectors=True)
     index.add(vectors[200:], KEYS[200:], keep_vectors=True)
     index.remove(["v.npy:5", *KEYS[210:260]])
@@ -264,7 +264,7 @@ def test_upgrade_encodes_vectors_again(index: LocalIndex, encoders: Path, tmp_pa
     add_vectors(index, read_vectors(file), keep_vectors=keep_vectors)
     if keep_vectors:
         file.unlink()
-    hasher = Hasher.load(encoders / "two")
+    hasher = load_encoder(encoders / "two")
     assert upgrade(index, hasher, SkippedItems()) == 300
     assert index.bits == 24
     codes = hasher.encode(VECTORS)
@@ -277,7 +277,7 @@ def test_upgrade_takes_a_copied_file_with_the_same_content(index: LocalIndex, en
     file = save(tmp_path / "v.npy")
     add_vectors(index, read_vectors(file))
     os.utime(file, ns=(1, 1))
-    assert upgrade(index, Hasher.load(encoders / "two"), SkippedItems()) == 300
+    assert upgrade(index, load_encoder(encoders / "two"), SkippedItems()) == 300
 
 
 def test_upgrade_refuses_vectors_that_changed(index: LocalIndex, encoders: Path, tmp_path: Path) -> None:
@@ -287,13 +287,13 @@ def test_upgrade_refuses_vectors_that_changed(index: LocalIndex, encoders: Path,
     save(file, np.roll(VECTORS, 1, 0))
     os.utime(file, ns=(1, 1))
     with pytest.raises(InputError, match="cannot be read any more"):
-        upgrade(index, Hasher.load(encoders / "two"), SkippedItems())
+        upgrade(index, load_encoder(encoders / "two"), SkippedItems())
     save(file, np.vstack([VECTORS[:200], -VECTORS[200:]]))
     os.utime(file, ns=(1, 1))
     with pytest.raises(InputError, match="100 vectors cannot be read any more"):
-        upgrade(index, Hasher.load(encoders / "two"), SkippedItems())
+        upgrade(index, load_encoder(encoders / "two"), SkippedItems())
     assert index_content(index) == before
-    assert upgrade(index, Hasher.load(encoders / "two"), SkippedItems(), drop_unreadable=True) == 200
+    assert upgrade(index, load_encoder(encoders / "two"), SkippedItems(), drop_unreadable=True) == 200
     assert verify(index).problems == ()
 
 
@@ -303,10 +303,10 @@ def test_upgrade_without_originals_changes_nothing(index: LocalIndex, encoders: 
     versions, before = index.store.list_versions(), index_content(index)
     file.unlink()
     with pytest.raises(InputError, match="were not kept; nothing was changed"):
-        upgrade(index, Hasher.load(encoders / "two"), SkippedItems())
+        upgrade(index, load_encoder(encoders / "two"), SkippedItems())
     index.add(VECTORS[:1], ["array"])
     with pytest.raises(InputError, match="no vector of array"):
-        upgrade(index, Hasher.load(encoders / "two"), SkippedItems())
+        upgrade(index, load_encoder(encoders / "two"), SkippedItems())
     index.remove(["array"])
     assert index.store.list_versions().keys() == versions.keys()
     assert index_content(index) == before
@@ -318,7 +318,7 @@ def test_upgrade_refuses_models_of_another_input(index: LocalIndex, encoders: Pa
     with patch("proxyhash.models.hasher.is_onnx_available", return_value=False):  # an export takes seconds
         image_model = make_model(BITS, 0, tmp_path / "images")
     with pytest.raises(InputError, match="takes vectors of 13 values"):
-        upgrade(index, Hasher.load(encoders / "wide"), SkippedItems())
+        upgrade(index, load_encoder(encoders / "wide"), SkippedItems())
     with pytest.raises(InputError, match="index of vectors, and the new model takes images"):
         upgrade(index, Hasher.load(image_model), SkippedItems())
 
@@ -364,7 +364,7 @@ def test_changed_rows_of_vectors_are_noticed(index: LocalIndex, encoders: Path, 
     with pytest.raises(DamagedError), LocalIndex.open_folder(index.folder) as changed:
         index_is_ok = verify(changed).ok
         assert not index_is_ok
-        upgrade(changed, Hasher.load(encoders / "two"), SkippedItems())
+        upgrade(changed, load_encoder(encoders / "two"), SkippedItems())
         changed.item("v.npy:7")
 
 
@@ -394,7 +394,7 @@ def test_processes_that_search_by_vector_see_an_upgrade(index: LocalIndex, encod
     index.add(VECTORS, KEYS, keep_vectors=True)
     with LocalIndex.open_folder(index.folder) as other:
         assert other.search(VECTORS[:1], 1)[0][0].distance == 0
-        upgrade(index, Hasher.load(encoders / "two"), SkippedItems())
+        upgrade(index, load_encoder(encoders / "two"), SkippedItems())
         assert other.search(VECTORS[5:6], 1)[0].keys == ["key 5"]
         assert other.bits == 24
 

@@ -3,15 +3,15 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from helpers.models import make_model, make_vector_model
+from helpers.models import load_encoder, make_model, make_vector_model
 from helpers.service import TOKEN, make_code_index
-from proxyhash import Hasher
 from proxyhash.data import SkippedItems
 from proxyhash.data.vectors import read_vectors
 from proxyhash.index.local.index import LocalIndex
@@ -42,7 +42,7 @@ def client(location: Path) -> Iterator[TestClient]:
         yield client
 
 
-def search(client: TestClient, **fields: object) -> dict[str, object]:
+def search(client: TestClient, **fields: object) -> dict[str, Any]:
     response = client.post("/api/v1/search", json=fields)
     assert response.status_code == 200, response.text
     return dict(response.json())
@@ -51,7 +51,7 @@ def search(client: TestClient, **fields: object) -> dict[str, object]:
 def test_vector_is_encoded_and_searched(client: TestClient, location: Path) -> None:
     with LocalIndex.open_folder(location) as index:
         expected = [(match.key, match.distance) for match in index.search(VECTORS[7:8], 5)[0]]
-        code = index.hasher.encode(VECTORS[7:8])
+    code = load_encoder(location.parent / "encoder").encode(VECTORS[7:8])
     found = search(client, vector=VECTORS[7].tolist(), k=5)
     assert [(match["key"], match["distance"]) for match in found["matches"]] == expected
     assert found["code"] == code.tobytes().hex()
@@ -62,8 +62,7 @@ def test_vector_is_encoded_and_searched(client: TestClient, location: Path) -> N
 
 
 def test_embedding_of_an_index_of_vectors_is_not_encoded_again(client: TestClient, location: Path) -> None:
-    with LocalIndex.open_folder(location) as index:
-        embedding = index.hasher.embed(VECTORS[3:4])[0]
+    embedding = load_encoder(location.parent / "encoder").embed(VECTORS[3:4])[0]
     assert search(client, embedding=embedding.tolist(), k=1)["matches"][0]["distance"] == 0
 
 
@@ -162,7 +161,7 @@ def test_index_without_a_model_or_with_one_for_images_refuses_vectors(tmp_path: 
 
 def test_vectors_are_encoded_by_the_new_model_after_an_upgrade(client: TestClient, location: Path) -> None:
     with LocalIndex.open_folder(location) as index:
-        upgrade(index, Hasher.load(location.parent / "other"), SkippedItems())
-        expected = index.hasher.encode(VECTORS[5:6]).tobytes().hex()
+        upgrade(index, load_encoder(location.parent / "other"), SkippedItems())
+    expected = load_encoder(location.parent / "other").encode(VECTORS[5:6]).tobytes().hex()
     found = search(client, vector=VECTORS[5].tolist(), k=1)
     assert (found["code"], found["matches"][0]["distance"]) == (expected, 0)
