@@ -138,3 +138,17 @@ def test_vectors_and_models_that_do_not_fit_are_refused(
     )
     assert "takes vectors, not images" in fail(capsys, "search", tmp_path / "i", tmp_path / "query.jpg")
     assert "There is no file" in fail(capsys, "index", "add", tmp_path / "none.npy", "--index", tmp_path / "i")
+
+
+def test_encoder_is_calibrated_on_labeled_vectors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    encoder = make_vector_model(WIDTH, BITS, 0, tmp_path / "encoder")
+    random = np.random.default_rng(0)
+    vectors, labels = np.repeat(VECTORS[:4], 50, 0) + 0.1 * random.normal(size=(200, WIDTH)), np.repeat(np.arange(4), 50)
+    np.savez(tmp_path / "labeled.npz", vectors=vectors, labels=labels)
+    assert "labeled vectors" in fail(capsys, "index", "calibrate", encoder)
+    assert "has no labels" in fail(capsys, "index", "calibrate", encoder, "--data", write(tmp_path / "v.npy"))
+    found = json.loads(run(capsys, "index", "calibrate", encoder, "--data", tmp_path / "labeled.npz", "--json"))
+    assert found["precision"][0] > 0.9 > found["precision"][-1]
+    run(capsys, "index", "add", tmp_path / "labeled.npz", "--model", encoder, "--index", tmp_path / "i")
+    matches = json.loads(run(capsys, "search", tmp_path / "i", "--key", "labeled.npz:0", "--json"))[0]
+    assert matches["matched"] is True
