@@ -57,7 +57,7 @@ METHODS = {
     "HashEncoder": "fit score transform",
     "Hasher": (
         "backbone bits classify embed embed_batches embed_pixels encode encode_queries features head head_forward load "
-        "nearest_proxies out_features pixel_spec push_to_hub save use_onnx"
+        "nearest_proxies out_features pixel_spec push_to_hub save use_onnx width"
     ),
     "Index": (
         "add bits calibration close code encoder export_file folder_sync generation hasher import_file info item list_items "

@@ -26,8 +26,8 @@ def distances(quantizer: Quantizer, queries: np.ndarray, vectors: np.ndarray) ->
 
 
 def exact_distances(queries: np.ndarray, vectors: np.ndarray, metric: str) -> np.ndarray:
-    products = queries @ vectors.T
-    return (vectors**2).sum(1) - 2 * products if metric == "l2" else -2 * products
+    products: np.ndarray = -2 * (queries @ vectors.T)
+    return products + (vectors**2).sum(1) if metric == "l2" else products
 
 
 @pytest.mark.parametrize(

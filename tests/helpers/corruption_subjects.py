@@ -10,15 +10,18 @@ import numpy as np
 from helpers.codes import clustered_codes, make_keys
 from helpers.corruption import Subject
 from helpers.images import save_image
-from helpers.models import make_model
+from helpers.index_content import kept_content
+from helpers.models import make_model, make_vector_model
 from proxyhash import Hasher, Index, InputError, ProxySet, design_proxies
 from proxyhash.codes.files import read_code_file
 from proxyhash.data import SkippedItems
+from proxyhash.data.vectors import read_vectors
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.folder_sync import add_folder
-from proxyhash.index.local import blocks, transactions
+from proxyhash.index.local import blocks, transactions, vector_blocks
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.maintenance import verify
+from proxyhash.index.vector_sync import add_vectors
 from proxyhash.models.code_shards import CodeShard, read_shard, write_shard
 
 QUERIES = clustered_codes(3, 8, 77)
@@ -88,6 +91,32 @@ def ask_photo_index(folder: Path) -> Any:
         return [matches.as_dict() for matches in index.search(PIXELS, 9, rerank=9)], len(index)
 
 
+VECTORS = np.random.default_rng(5).normal(size=(80, 12)).astype(np.float32)
+
+
+def build_vector_index(folder: Path, seed: int) -> None:
+    """Keep some vectors and refer to others, in blocks of a few."""
+    model = make_vector_model(12, 32, seed, folder.with_name(f"{folder.name}-encoder"))
+    file = folder.with_name("vectors.npy")  # the same for both seeds
+    if not file.is_file():
+        np.save(file, VECTORS[:40])
+    with LocalIndex.open_folder(folder, model=model) as index, patch.object(vector_blocks, "BYTES_PER_BLOCK", 480):
+        add_vectors(index, read_vectors(file))
+        for turn in range(4):
+            rows = slice(40 + 10 * turn - 5 * seed, 50 + 10 * turn)
+            index.add(VECTORS[rows], make_keys(rows.stop - rows.start, 5 * turn), keep_vectors=True)
+        index.remove(make_keys(4, 2))
+
+
+def ask_vector_index(folder: Path) -> Any:
+    """Search by vectors, and read the vectors that an upgrade would encode."""
+    with LocalIndex.open_folder(folder) as index:
+        found = [matches.as_dict() for matches in index.search(VECTORS[:3], 99, rerank=99)]
+        kept = {item_id: vector.tolist() for item_id, vector in kept_content(index).items()}
+        rows = {item.key: (item.row, item.path) for item in index.list_items()}
+        return found, kept, rows, len(index)
+
+
 def build_model(folder: Path, seed: int) -> None:
     make_model(32, seed, folder)
     Calibration(np.linspace(1, 0, 33) ** (1 + seed), np.arange(33)).save(folder)
@@ -146,6 +175,7 @@ SUBJECTS = (
     Subject("clustered-index", build_clustered_index, ask_index, ("-shm", ".lock")),
     Subject("labels", build_index, ask_by_label, ("-shm", ".lock")),
     Subject("photo-index", build_photo_index, ask_photo_index, ("-shm", ".lock", ".md")),
+    Subject("vector-index", build_vector_index, ask_vector_index, ("-shm", ".lock", ".md")),
     Subject("model", build_model, ask_model, (".md",)),
     Subject("proxies", build_proxies, ask_proxies),
     Subject("shards", build_shards, ask_shards),

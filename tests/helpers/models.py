@@ -2,6 +2,10 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from proxyhash.models.vector_hasher import VectorHasher
 
 
 def make_model(bits: int, seed: int, folder: Path) -> Path:
@@ -34,3 +38,22 @@ def relist(folder: Path, *names: str) -> None:
 
     sums = json.loads((folder / "config.json").read_text())["sha256"]
     rewrite_json(folder / "config.json", sha256=sums | {name: checksum(folder / name, "sha256") for name in names})
+
+
+def load_encoder(folder: Path) -> "VectorHasher":
+    """Load a model that takes vectors."""
+    from proxyhash.models.hasher import Hasher
+
+    return cast("VectorHasher", Hasher.load(folder))
+
+
+def make_vector_model(width: int, bits: int, seed: int, folder: Path, *, normalize: bool = True) -> Path:
+    """Save an encoder of vectors with random weights."""
+    import torch
+
+    from proxyhash.models.heads import HashHead, HeadConfig
+    from proxyhash.models.vector_hasher import VectorHasher, VectorNetwork
+
+    torch.manual_seed(seed)
+    VectorHasher(VectorNetwork(HashHead(HeadConfig(width, bits)).eval(), normalize=normalize)).save(folder)
+    return folder

@@ -13,14 +13,17 @@ from hypothesis import strategies as st
 
 from helpers.codes import clustered_codes, make_keys
 from helpers.milvus_checks import check_same_matches, unique_name
+from helpers.models import load_encoder, make_vector_model
 from proxyhash import Index
 from proxyhash.cli.app import main
 from proxyhash.data import SkippedItems
+from proxyhash.data.vectors import read_vectors
 from proxyhash.index.folder_sync import add_folder
 from proxyhash.index.milvus import retry, rows, search
 from proxyhash.index.milvus.index import MilvusIndex
 from proxyhash.index.milvus.location import is_milvus, parse_location
 from proxyhash.index.results import Match
+from proxyhash.index.vector_sync import add_vectors
 from proxyhash.utils.errors import InputError, KeyNotFoundError
 
 with warnings.catch_warnings():
@@ -61,6 +64,27 @@ def test_adding_twice_is_adding_once(index: MilvusIndex) -> None:
     assert (first.added, first.replaced, second.added, second.replaced) == (300, 0, 0, 40)
     assert len(index) == 300
     assert (index.item(keys[0]).labels, index.item(keys[299]).labels) == (("b",), ("a",))
+
+
+def test_vectors_are_encoded_by_the_client(file: str, tmp_path: Path) -> None:
+    model, vectors = make_vector_model(12, 32, 0, tmp_path / "encoder"), np.eye(12, dtype=np.float32)
+    np.save(tmp_path / "v.npy", vectors)
+    content = read_vectors(tmp_path / "v.npy")
+    address = f"{file}/{unique_name()}"
+    with Index.open(address, model=model) as index:
+        assert add_vectors(index, content).added == 12
+        assert add_vectors(index, content).replaced == 12
+        np.testing.assert_array_equal(index.code("v.npy:3"), load_encoder(model).encode(vectors[3:4]))
+        assert index.item("v.npy:3").path is None
+        with pytest.raises(InputError, match="stores codes only"):
+            add_vectors(index, content, keep_vectors=True)
+        with pytest.raises(InputError, match="stores codes only"):
+            index.add(vectors, make_keys(12), keep_vectors=True)
+        with pytest.raises(InputError, match="leave --prune out"):
+            add_vectors(index, content, prune=True)
+    with Index.open(address) as index:
+        assert (index.input, index.width, index.info().width) == ("vector", 12, 12)
+        assert index.search(vectors[5:6], 1)[0][0].distance == 0
 
 
 def test_any_text_is_a_key_and_a_label(index: MilvusIndex) -> None:

@@ -12,7 +12,10 @@ def assert_nothing_lost(counts: Counts, at_least: int) -> None:
     assert counts.states >= counts.cuts
 
 
-@pytest.mark.parametrize(("name", "cuts"), [("small", 50), ("migrated", 20), ("plain files", 40)])
+@pytest.mark.parametrize(
+    ("name", "cuts"),
+    [("small", 50), ("kept vectors", 25), ("migrated", 20), ("migrated from format 2", 20), ("plain files", 40)],
+)
 def test_power_loss_leaves_what_was_acknowledged(name: str, cuts: int) -> None:
     assert_nothing_lost(run_case(name, seed=0, max_cuts=cuts), cuts)
 

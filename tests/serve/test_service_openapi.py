@@ -105,7 +105,7 @@ def test_document_has_examples_and_problem_details(photo_service: RunningService
     with photo_service.client() as client:
         document = client.get("/openapi.json").json()
     search = document["paths"]["/api/v1/search"]["post"]
-    assert search["requestBody"]["content"]["application/json"]["example"]
+    assert search["requestBody"]["content"]["application/json"]["examples"]
     assert set(search["requestBody"]["content"]) >= {"multipart/form-data", "image/*"}
     for path in document["paths"].values():
         for operation in path.values():

@@ -1,4 +1,4 @@
-"""`proxyhash search`: nearest items of images, or of items of the index."""
+"""`proxyhash search`: nearest items of images, of vectors, or of items of the index."""
 
 import json
 from collections.abc import Callable
@@ -27,6 +27,8 @@ def search(
     *images: Path,
     k: Annotated[Int, Parameter(name=["-k", "--k"])] = 10,
     key: tuple[str, ...] = (),
+    vectors: Path | None = None,
+    vector_column: str | None = None,
     radius: Int | None = None,
     label: tuple[str, ...] = (),
     rerank: Int | None = None,
@@ -37,12 +39,13 @@ def search(
     device: Device = "auto",
     json_: Json = False,
 ) -> None:
-    """Search an index with images, or with items that are in it.
+    """Search an index with images, with vectors, or with items that are in it.
 
       proxyhash search photos.index query.jpg -k 20 --show found.png
       proxyhash search photos.index --key cats/7.jpg --radius 4
       proxyhash search photos.index query.jpg --label cats --label dogs
       proxyhash search milvus://localhost:19530/photos query.jpg
+      proxyhash search texts.index --vectors queries.npy
 
     Parameters
     ----------
@@ -54,6 +57,10 @@ def search(
         How many items to find for each.
     key
         Keys of items to search with; may be given several times.
+    vectors
+        A file of vectors to search with, for an index whose model takes vectors.
+    vector_column
+        The column of vectors in a table.
     radius
         Find all items within so many bits instead.
     label
@@ -73,11 +80,19 @@ def search(
     json_
         Print JSON instead of tables.
     """
-    if not images and not key:
-        raise InputError("Search with images, or with --key and the key of an item.")
+    if not images and not key and vectors is None:
+        raise InputError("Search with images, with --vectors and a file, or with --key and the key of an item.")
     with open_index(index_, model, device="cpu" if device == "auto" else device) as index:
+        if vectors is not None and index.width is None:
+            raise InputError(f"{index_} has no model that takes vectors; search with images, or with --key.")
+        if show is not None and index.width is not None:
+            raise InputError(f"{index_} is an index of vectors: there are no images to draw; leave --show out.")
         find = _finder(index, k, radius, label or None, nprobe, threshold)
         found = find(list(images), rerank) if images else []
+        if vectors is not None:
+            from proxyhash.cli.index.vectors import search_vectors
+
+            found += search_vectors(vectors, vector_column, find, rerank)
         found += _find_keys(index, key, find)
         query_paths = [*images, *(index.item(name).path for name in key)] if show is not None else []
     if show is not None:

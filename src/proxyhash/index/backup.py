@@ -14,10 +14,9 @@ import numpy as np
 
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.item_ids import UInt32s
-from proxyhash.index.local import blocks, items
+from proxyhash.index.local import blocks, items, vector_blocks
 from proxyhash.index.local.connection import translate_error
 from proxyhash.index.local.index import FILE, UPGRADE_LOCK, LocalIndex
-from proxyhash.index.local.schema import item_checksum, row_checksum
 from proxyhash.index.local.store import WAIT_SECONDS, Store, VersionInfo, create_tables
 from proxyhash.index.maintenance import drop_unused_models, verify
 from proxyhash.index.model_store import check_model, model_dir
@@ -33,7 +32,6 @@ _VERSION_COLUMNS = ", ".join(("number", *VersionInfo._fields, "centroids", "chec
 _BLOCK_COLUMNS = (
     "version, number, generation, count, min_id, max_id, checksum, info_checksum, clusters, item_ids, codes"  # of format 2
 )
-_ITEM_COLUMNS = "item_id, key, labels, source, size, mtime_ns, checksum"
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,7 @@ class BackupResult:
     blocks_removed: int
     models_copied: int
     bytes_on_disk: int
+    vector_blocks_copied: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
@@ -60,6 +59,7 @@ class _Counts:
     blocks_copied: int = 0
     blocks_removed: int = 0
     models_copied: int = 0
+    vector_blocks_copied: int = 0
 
 
 def backup(index: LocalIndex, destination: Path, progress: Progress = no_progress) -> BackupResult:
@@ -213,6 +213,7 @@ class _Copy:
             self._copy_sources(target)
             item_ids = self._copy_items(target, meta.next_id)
             self._copy_blocks(target, meta.active_version, item_ids)
+            self._copy_vectors(target, item_ids)
             info = self.source.version_info(meta.active_version)
             if len(item_ids) != info.num_codes:
                 self.source.raise_damaged(f"it has {len(item_ids):,} items, but {info.num_codes:,} codes")
@@ -241,10 +242,25 @@ class _Copy:
         if blocks.list_blocks(target, version) != now:
             target.raise_damaged("its blocks differ from those of the index")
 
+    def _copy_vectors(self, target: Store, item_ids: UInt32s) -> None:
+        """Copy the blocks of kept vectors that changed, and delete all others."""
+        now = vector_blocks.list_vector_blocks(self.source)
+        wanted, held = (set(store.rows("SELECT number, info_checksum FROM vectors")) for store in (self.source, target))
+        for number, _ in held - wanted:
+            vector_blocks.delete_vector_block(target, number)
+        for number in sorted(number for number, _ in wanted - held):
+            block = vector_blocks.read_vector_block(self.source, number)  # compares its checksums
+            if not np.isin(block.item_ids, item_ids, assume_unique=True).all():
+                self.source.raise_damaged(f"block {number} has vectors without items")
+            vector_blocks.write_vector_block(target, number, block)
+            self.counts.vector_blocks_copied += 1
+        if vector_blocks.list_vector_blocks(target) != now:
+            target.raise_damaged("its vectors differ from those of the index")
+
     def _copy_sources(self, target: Store) -> None:
         target.run("DELETE FROM sources")
-        found = items.list_sources(self.source)
-        target.insert("sources", ((number, *row, row_checksum(number, *row)) for number, row in found.items()))
+        for number, row in items.list_sources(self.source).items():
+            items.insert_source(target, number, row)
 
     def _copy_items(self, target: Store, next_id: int) -> UInt32s:
         """Copy the items that are new and delete those that are gone; return the ids of all."""
@@ -265,13 +281,10 @@ class _Copy:
         return np.concatenate(ids)
 
     def _insert_items(self, target: Store, first: int, item_ids: set[int]) -> None:
-        statement = f"SELECT {_ITEM_COLUMNS} FROM items WHERE item_id BETWEEN ? AND ? ORDER BY item_id"
+        statement = f"SELECT {items.COLUMNS} FROM items WHERE item_id BETWEEN ? AND ? ORDER BY item_id"
         rows = self.source.rows(statement, first, first + _IDS_PER_STEP - 1)
-        chosen = [row for row in rows if row[0] in item_ids]
-        for row in chosen:
-            if item_checksum(*row[:6]) != row[6]:
-                self.source.raise_damaged(f"item {row[0]} does not match its checksum")
-        target.insert("items", chosen)
+        chosen = [items.checked_row(self.source, row) for row in rows if row[0] in item_ids]
+        items.insert_rows(target, chosen)
         self.counts.items_copied += len(chosen)
 
     def _insert(self, target: Store, table: str, columns: str, row: tuple[Any, ...]) -> None:

@@ -6,11 +6,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from proxyhash.codes.bits import MAX_BITS, Packed
 from proxyhash.index.calibration import THRESHOLD, Calibration
-from proxyhash.index.local.items import Item, Labels
+from proxyhash.index.local.items import Item, Labels, Source
 from proxyhash.index.milvus.location import is_milvus
 from proxyhash.index.queries import QueriesLike
 from proxyhash.index.results import AddResult, IndexInfo, Matches
@@ -21,6 +24,7 @@ from proxyhash.utils.validation import check_int
 if TYPE_CHECKING:
     from proxyhash.index.exchange.content import CodeContent
     from proxyhash.index.folder_sync import FolderSync
+    from proxyhash.index.vector_sync import VectorSync
     from proxyhash.models.encoder import ModelEncoder
     from proxyhash.models.hasher import Hasher
 
@@ -71,7 +75,7 @@ class Index(ABC):
         location
             A folder, or an address on a server such as milvus://host:19530/photos.
         model
-            Model that encodes images, needed to create an index for images. An existing index keeps its model.
+            Model that encodes images or vectors, needed to create an index for these. An existing index keeps its model.
         bits
             Length of the codes, needed to create an index without a model.
         device
@@ -124,6 +128,21 @@ class Index(ABC):
 
     @property
     @abstractmethod
+    def width(self) -> int | None:
+        """Return the number of values of the vectors that the model takes; None if it takes images, or without a model.
+
+        This does not import torch.
+        """
+
+    @property
+    def input(self) -> Literal["image", "vector", "code"]:
+        """Return what the model encodes: images or vectors; "code" without a model."""
+        if self.model is None:
+            return "code"
+        return "image" if self.width is None else "vector"
+
+    @property
+    @abstractmethod
     def calibration(self) -> Calibration | None:
         """Return the expected precision by distance, None if the model was not calibrated."""
 
@@ -137,22 +156,38 @@ class Index(ABC):
         """Return the number of items."""
 
     @abstractmethod
-    def add(self, items: QueriesLike, keys: Sequence[str] | None = None, labels: Labels | None = None) -> AddResult:
+    def add(
+        self,
+        items: QueriesLike,
+        keys: Sequence[str] | None = None,
+        labels: Labels | None = None,
+        *,
+        keep_vectors: bool = False,
+    ) -> AddResult:
         """Add items; one whose key exists is replaced. When it returns, everything is on disk.
 
         Parameters
         ----------
         items
-            Packed codes (N, bytes), or images.
+            Packed codes (N, bytes), or images. If the model of the index takes vectors: packed codes, or vectors (N, width)
+            as floats. Floats are then always vectors, which are encoded, and never embeddings.
         keys
             A key for each item; image files are named by their paths without it.
         labels
             One label, several, or None for each item.
+        keep_vectors
+            Store the vectors too, as float16 or float32, so that `index upgrade` can encode them with another model.
 
         Returns
         -------
         AddResult
             The number of items that were added and replaced.
+
+        Raises
+        ------
+        InputError
+            For vectors of another width, with NaN or infinities, or all zeros if they are scaled to length 1; for codes
+            that do not fit; and for keys that are missing or occur twice. Nothing is written then.
         """
 
     @abstractmethod
@@ -177,7 +212,9 @@ class Index(ABC):
         Parameters
         ----------
         queries
-            Packed codes (Q, bytes), embeddings (Q, bits) as floats, pixels (Q, side, side, 3), or image files.
+            Packed codes (Q, bytes), embeddings (Q, bits) as floats, pixels (Q, side, side, 3), or image files. If the
+            model of the index takes vectors: packed codes, or vectors (Q, width) as floats. Floats are then always vectors,
+            which are encoded, and never embeddings.
         k
             Number of items to find for each query.
         radius
@@ -304,6 +341,10 @@ class Index(ABC):
         """Return the state of the items that came from a folder."""
 
     @abstractmethod
+    def vector_sync(self, source: Source, *, keep_vectors: bool) -> "VectorSync":
+        """Return the state of the items that came from a file of vectors."""
+
+    @abstractmethod
     def info(self) -> IndexInfo:
         """Return a description of the index."""
 
@@ -406,7 +447,16 @@ def code_length(encoder: "ModelEncoder | None", bits: int | None) -> int:
 def check_rerank(params: SearchParams, *, has_embeddings: bool) -> None:
     """Raise an InputError if queries without embeddings are to be re-ranked."""
     if params.rerank is not None and not has_embeddings:
-        raise InputError("Re-ranking needs images or real-valued embeddings as queries, not codes.")
+        raise InputError("Re-ranking needs images, vectors or real-valued embeddings as queries, not codes.")
+
+
+def check_keep_vectors(index: Index, items: QueriesLike) -> NDArray[Any]:
+    """Return items as vectors that can be kept; anything else is an InputError."""
+    if index.width is None:
+        raise InputError("Only vectors can be kept, and the model of this index does not take vectors.")
+    if not isinstance(items, np.ndarray) or items.dtype.kind != "f":
+        raise InputError("Only vectors can be kept; give an array of floats (N, width).")
+    return items
 
 
 def _check_optional(name: str, value: int | None, minimum: int) -> int | None:

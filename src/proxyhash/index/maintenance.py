@@ -8,8 +8,8 @@ import numpy as np
 
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.clusters.centroids import MIN_CODES_FOR_CLUSTERS
-from proxyhash.index.item_ids import Int64s
-from proxyhash.index.local import blocks, items, transactions
+from proxyhash.index.item_ids import Int64s, UInt32s
+from proxyhash.index.local import blocks, items, transactions, vector_blocks
 from proxyhash.index.local.blocks import CODES_PER_BLOCK, Block
 from proxyhash.index.local.index import UPGRADE_LOCK, LocalIndex
 from proxyhash.index.local.store import Store
@@ -56,6 +56,7 @@ def verify(index: LocalIndex) -> VerifyReport:
                 problems += wrong
                 if version == meta.active_version:
                     problems += _mismatches(item_ids.astype(np.int64), coded, meta.next_id)
+            problems += _verify_vectors(store, item_ids)
             problems += _model_problems(index)
         except InputError as error:
             problems.append(str(error))
@@ -80,6 +81,22 @@ def _verify_codes(store: Store, version: int) -> tuple[Int64s, list[str]]:
         if len(block) and block.clusters.max() >= (1 if centroids is None else len(centroids)):
             problems.append(f"Block {number} has a code in a cluster that does not exist.")
     return np.concatenate(coded), problems
+
+
+def _verify_vectors(store: Store, item_ids: UInt32s) -> list[str]:
+    """Read all kept vectors; return what is wrong."""
+    problems, found = [], [np.zeros(0, np.int64)]
+    for number in vector_blocks.list_vector_blocks(store):
+        try:
+            found.append(vector_blocks.read_vector_block(store, number).item_ids.astype(np.int64))
+        except InputError as error:
+            problems.append(str(error))
+    kept = np.concatenate(found)
+    if (np.diff(kept) <= 0).any():
+        problems.append("Item ids do not ascend from block to block of vectors.")
+    if len(missing := np.setdiff1d(kept, item_ids)):
+        problems.append(f"{len(missing):,} kept vectors have no item.")
+    return problems
 
 
 def _mismatches(item_ids: Int64s, coded: Int64s, next_id: int) -> list[str]:
@@ -125,6 +142,7 @@ def compact(index: LocalIndex) -> tuple[int, int]:
             if no_upgrade:
                 store.drop_versions(version, version)
             _fill_blocks(store, version, generation)
+            vector_blocks.fill_vector_blocks(store)
             store.run("DELETE FROM sources WHERE number NOT IN (SELECT DISTINCT source FROM items WHERE source IS NOT NULL)")
         if store.active_info().num_codes >= MIN_CODES_FOR_CLUSTERS:
             transactions.recluster(store, None, index.proxy_codes)

@@ -1,9 +1,9 @@
-"""Queries of an index: packed codes, real-valued embeddings, image files or pixels, as codes."""
+"""Queries of an index: packed codes, embeddings, vectors, image files or pixels, as codes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,13 @@ from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.models.encoder import ModelEncoder
+    from proxyhash.models.vector_hasher import VectorHasher
 
-QueriesLike = NDArray[Any] | str | Path | Sequence[str | Path]
-"""Packed codes (Q, bytes), embeddings (Q, bits) as floats, pixels (Q, side, side, 3), or image files."""
+ArraysLike = NDArray[Any] | str | Path | Sequence[str | Path]
+"""Packed codes (Q, bytes), embeddings (Q, bits) as floats, pixels (Q, side, side, 3), or image files.
+
+If the model of the index takes vectors: packed codes, or vectors (Q, width) as floats, which are always encoded.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +36,25 @@ class EncodedQueries:
         return np.ascontiguousarray(to_words(self.codes).T)
 
 
-def encode_queries(given: QueriesLike, bits: int, encoder: "Callable[[], ModelEncoder]") -> EncodedQueries:
-    """Return the codes of queries of any kind; `encoder` is called only for images."""
+QueriesLike = ArraysLike | EncodedQueries
+
+
+def encode_queries(
+    given: QueriesLike, bits: int, encoder: "Callable[[], ModelEncoder]", width: int | None = None
+) -> EncodedQueries:
+    """Return the codes of queries of any kind; `encoder` is called only for images and vectors.
+
+    With `width`, the number of values of the vectors that the model takes, floats are vectors, and never embeddings.
+    """
+    if isinstance(given, EncodedQueries):
+        check_codes(given.codes, bits)
+        return given
+    if width is not None and not _are_codes(given):
+        return _encode_vectors(given, encoder)
     if isinstance(given, np.ndarray) and given.ndim == 2:
         names = [f"query {number}" for number in range(len(given))]
         if given.dtype.kind == "f":
-            return _from_embeddings(names, given.astype(np.float32), bits)
+            return from_embeddings(names, given.astype(np.float32), bits)
         return EncodedQueries(names, check_codes(given, bits))
     if isinstance(given, (str, Path)):
         given = [given]
@@ -45,22 +62,46 @@ def encode_queries(given: QueriesLike, bits: int, encoder: "Callable[[], ModelEn
     names = names or [f"image {number}" for number in range(len(given))]
     if len(given) == 0:
         raise InputError("At least one query is needed.")
-    return _from_embeddings(names, _embed(encoder(), given), bits)
+    return from_embeddings(names, _embed(encoder(), given), bits)
 
 
 def encode_items(
-    given: QueriesLike, keys: Sequence[str] | None, bits: int, encoder: "Callable[[], ModelEncoder]"
+    given: QueriesLike,
+    keys: Sequence[str] | None,
+    bits: int,
+    encoder: "Callable[[], ModelEncoder]",
+    width: int | None = None,
 ) -> tuple[Packed, Sequence[str]]:
     """Return packed codes (N, bytes) and keys (N,) of items to add; without keys, files are named by their paths."""
     if keys is None and isinstance(given, np.ndarray):
         raise InputError("Codes need keys, one each, by which they are found again.")
+    if width is not None and not isinstance(given, EncodedQueries) and not _are_codes(given):
+        return cast("VectorHasher", encoder()).encode(_check_vectors(given)), keys or []
     if isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype.kind != "f":
         return check_codes(given, bits), keys or []
     encoded = encode_queries(given, bits, encoder)
     return encoded.codes, encoded.names if keys is None else keys
 
 
-def _embed(encoder: "ModelEncoder", images: QueriesLike) -> NDArray[np.float32]:
+def _are_codes(given: ArraysLike) -> bool:
+    return isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim == 2
+
+
+def _check_vectors(given: ArraysLike) -> NDArray[Any]:
+    """Return vectors as they were given, if they are an array."""
+    if not isinstance(given, np.ndarray):
+        raise InputError("The model of this index takes vectors, not images; give an array of floats (N, width).")
+    return given
+
+
+def _encode_vectors(given: ArraysLike, encoder: "Callable[[], ModelEncoder]") -> EncodedQueries:
+    """Return codes as `VectorHasher.encode` gives them for items, and the embeddings."""
+    vectors, hasher = _check_vectors(given), cast("VectorHasher", encoder())
+    codes = hasher.encode(vectors)
+    return EncodedQueries([f"query {number}" for number in range(len(vectors))], codes, hasher.embed(vectors))
+
+
+def _embed(encoder: "ModelEncoder", images: ArraysLike) -> NDArray[np.float32]:
     """Return the embeddings of images; one that cannot be read is an error."""
     from proxyhash.data import SkippedItems
 
@@ -83,7 +124,8 @@ def check_codes(codes: NDArray[Any], bits: int) -> Packed:
     return np.ascontiguousarray(codes)
 
 
-def _from_embeddings(names: Sequence[str], embeddings: NDArray[np.float32], bits: int) -> EncodedQueries:
+def from_embeddings(names: Sequence[str], embeddings: NDArray[np.float32], bits: int) -> EncodedQueries:
+    """Return queries with embeddings (Q, bits), which are never taken for vectors."""
     if embeddings.shape[1] != bits:
         raise InputError(f"Embeddings of {embeddings.shape[1]} bits cannot be compared with an index of {bits} bits.")
     return EncodedQueries(names, pack(binarize(embeddings)), embeddings)

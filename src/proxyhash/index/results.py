@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -34,6 +34,8 @@ class Match(NamedTuple):  # a frozen dataclass takes twice as long to make, and 
         File that the item was added from; None for a code without a file.
     code
         Packed code, if it was asked for.
+    row
+        Row of the vector in its file; None for an image, and without a file.
 
     Examples
     --------
@@ -49,6 +51,7 @@ class Match(NamedTuple):  # a frozen dataclass takes twice as long to make, and 
     score: float | None = None
     path: Path | None = None
     code: bytes | None = None
+    row: int | None = None
 
     def __repr__(self) -> str:
         """Return key, distance and expected precision."""
@@ -185,9 +188,15 @@ class IndexInfo:
     calibrated
         Whether matches have an expected precision.
     sources
-        Folders that images came from; None on a server, which does not list them.
+        Folders that images came from, or files of vectors; None on a server, which does not list them.
     bytes_on_disk
         Size of the folder; None on a server.
+    input
+        What the model encodes: "image" or "vector"; "code" without a model.
+    width
+        Number of values of the vectors that the model takes; None if it takes images.
+    kept_vectors
+        Number of vectors that are kept in the index.
 
     Examples
     --------
@@ -203,6 +212,9 @@ class IndexInfo:
     calibrated: bool
     sources: tuple[str, ...] | None
     bytes_on_disk: int | None
+    input: Literal["image", "vector", "code"] = "code"
+    width: int | None = None
+    kept_vectors: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
@@ -239,8 +251,9 @@ def build_matches(
         for row in rows:
             item = items.get(item_ids[row])
             if item is not None:
-                _, key, labels, path, _ = item
-                fields = (key, distances[row], item_ids[row], labels, precision[row], scores[row], path, codes[row])
+                _, key, labels, path, _, file_row = item
+                score, code = scores[row], codes[row]
+                fields = (key, distances[row], item_ids[row], labels, precision[row], score, path, code, file_row)
                 found.append(Match(*fields))
         nearest = min((distances[row] for row in rows), default=None)
         out.append(Matches(name, tuple(found), is_matched(nearest, calibration, threshold), exact))

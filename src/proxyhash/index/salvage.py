@@ -16,13 +16,13 @@ from proxyhash.codes.bits import Packed
 from proxyhash.index.backup import check_apart, check_model_copy, is_used
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.item_ids import UInt32s
-from proxyhash.index.local import blocks, transactions
+from proxyhash.index.local import blocks, items, transactions, vector_blocks
 from proxyhash.index.local.blocks import Block
 from proxyhash.index.local.commits import CommitCount, read_commits
 from proxyhash.index.local.index import FILE, LocalIndex
-from proxyhash.index.local.intact_rows import IntactRows, find_old_rows, is_legacy, read_by_sql, read_pages
+from proxyhash.index.local.intact_rows import INSERT_ITEM, IntactRows, find_old_rows, is_legacy, read_by_sql, read_pages
+from proxyhash.index.local.items import ItemRow
 from proxyhash.index.local.raw_pages import RawPages
-from proxyhash.index.local.schema import item_checksum, row_checksum
 from proxyhash.index.local.store import Store, VersionInfo
 from proxyhash.index.maintenance import verify
 from proxyhash.index.model_store import MODELS_DIR, model_dir, proxy_codes
@@ -32,6 +32,7 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
 _ITEMS_PER_TRANSACTION = 65_536
+_VECTORS_PER_STEP = 4096
 _BYTES_PER_READ = 1 << 20
 _BYTES_PER_SECTOR = 512  # left out where a disk cannot read them
 
@@ -235,7 +236,7 @@ class _Salvage:
         old = [found]
         for item, block in find_old_rows(self.pages, version, set(no_row.tolist()), no_code, legacy=self.rows.legacy):
             if item is not None:
-                self.rows.items.execute("INSERT OR IGNORE INTO items VALUES (?, ?, ?, ?, ?, ?)", item)
+                self.rows.items.execute(INSERT_ITEM, item)
             elif block is not None and block.codes.shape[1] == found.codes.shape[1]:
                 old.append(_Codes(block.item_ids, block.codes))
         ids, first = np.unique(np.concatenate([codes.item_ids for codes in old]), return_index=True)
@@ -298,10 +299,11 @@ class _Salvage:
                 with store.writing() as generation:
                     if first == 0:
                         self._write_sources(store)
-                    store.insert("items", islice(rows, len(block)))
+                    items.insert_rows(store, islice(rows, len(block)))
                     blocks.append_codes(store, 1, block, generation)
                     next_id = max(int(self.rows.meta.get("next_id", 0)), int(codes.item_ids[-1]) + 1)
                     store.set_meta(next_id=next_id)
+            self._write_vectors(store, codes.item_ids)
             nothing = np.zeros((0, (model.bits + 7) // 8), np.uint8)
             transactions.recluster_if_grown(store, nothing, lambda: proxy_codes(folder, model.name))
             report = verify(LocalIndex(folder, store))
@@ -323,11 +325,24 @@ class _Salvage:
         return config_sha256(target)
 
     def _write_sources(self, store: Store) -> None:
-        rows = ((number, *row, row_checksum(number, *row)) for number, row in sorted(self.rows.sources.items()))
-        store.insert("sources", rows)
+        for number, row in sorted(self.rows.sources.items()):
+            items.insert_source(store, number, row)
 
-    def _rows(self, item_ids: UInt32s) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of items with their checksums; an item whose folder is lost has none."""
+    def _write_vectors(self, store: Store, saved: UInt32s) -> None:
+        """Write the kept vectors of saved items. A vector that is lost costs no item: its code is intact."""
+        written = 0
+        for first in range(0, len(saved), _VECTORS_PER_STEP):
+            block = self.rows.find_vectors(saved[first : first + _VECTORS_PER_STEP])
+            if block is not None:
+                with store.writing():
+                    vector_blocks.append_vectors(store, block.item_ids, block.vectors)
+                written += len(block)
+        lost = int(self.rows.meta.get("num_vectors", 0)) - written
+        if lost > 0:
+            self.notes.append(f"{lost:,} kept vectors are lost; their items are not.")
+
+    def _rows(self, item_ids: UInt32s) -> Iterator[ItemRow]:
+        """Yield the rows of items; an item whose folder is lost has none."""
         without_folder = 0
         chosen = iter(item_ids.tolist())
         wanted = next(chosen, None)
@@ -339,5 +354,4 @@ class _Salvage:
             without_folder += not known
             if wanted is None and without_folder:  # before the last row, after which nobody asks for more
                 self.notes.append(f"The folder of {without_folder:,} items is lost; their keys and labels are not.")
-            kept = row if known else (*row[:3], None, None, None)
-            yield (*kept, item_checksum(*kept))
+            yield ItemRow(*(row if known else (*row[:3], None, None, None)))

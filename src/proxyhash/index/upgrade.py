@@ -1,17 +1,18 @@
 """Upgrade of a local index to a new model, while it is searched."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from proxyhash.codes.bits import Packed, binarize, pack
 from proxyhash.index.item_ids import Int64s, UInt32s
-from proxyhash.index.local import blocks, items, transactions
+from proxyhash.index.local import blocks, items, transactions, vector_blocks
 from proxyhash.index.local.blocks import CODES_PER_BLOCK, Block
 from proxyhash.index.local.index import UPGRADE_LOCK, LocalIndex
+from proxyhash.index.local.items import Item
 from proxyhash.index.maintenance import drop_unused_models
 from proxyhash.index.model_store import copy_model, model_dir
 from proxyhash.models.storage import config_sha256
@@ -35,10 +36,24 @@ def upgrade(
     with try_lock(index.folder / UPGRADE_LOCK) as locked:
         if not locked:
             raise InputError(f"Another process is upgrading {index.folder}; wait until it is done, or stop it.")
-        moved = Upgrade(index, encoder, skipped, drop_unreadable, on_progress).run()
+        kind = _upgrade_class(index, encoder)
+        moved = kind(index, encoder, skipped, drop_unreadable, on_progress).run()
         transactions.recluster_if_grown(index.store, None, index.proxy_codes)
         drop_unused_models(index)
     return moved
+
+
+def _upgrade_class(index: LocalIndex, encoder: "ModelEncoder") -> "type[Upgrade]":
+    """Return how the items of an index are encoded again: as images or as vectors."""
+    takes_vectors = encoder.width is not None
+    if index.model is not None and takes_vectors != (index.width is not None):
+        had, new = ("images", "vectors") if takes_vectors else ("vectors", "images")
+        raise InputError(f"{index.folder} is an index of {had}, and the new model takes {new}; make another index.")
+    if not takes_vectors:
+        return Upgrade
+    from proxyhash.index.vector_upgrade import VectorUpgrade
+
+    return VectorUpgrade
 
 
 @dataclass
@@ -56,13 +71,15 @@ class Upgrade:
     on_progress: Callable[[int, int], None] = lambda *_: None
     unreadable: set[int] = field(default_factory=set)  # ids of items that are dropped
 
+    originals: ClassVar[str] = "images"
+
     def run(self) -> int:
         """Encode and activate; return how many items have new codes."""
         store = self.index.store
+        self._check_originals()
         name = copy_model(self.encoder, self.index.folder)
         if name == self.index.model:
             raise InputError("The index was made with this very model; there is nothing to upgrade.")
-        self._check_files()
         with store.writing():
             sha256 = config_sha256(model_dir(self.index.folder, name))
             version = store.start_version(self.encoder.bits, name, sha256)
@@ -75,7 +92,8 @@ class Upgrade:
                 if not len(self._missing(version)):
                     return self._activate(version, generation)
 
-    def _check_files(self) -> None:
+    def _check_originals(self) -> None:
+        """Raise an InputError if there is an item that cannot be encoded again, before anything is written."""
         row = self.index.store.rows("SELECT key FROM items WHERE source IS NULL LIMIT 1")
         if row:
             raise InputError(f"The code of {row[0][0]} was imported: there is no image to encode again.")
@@ -101,13 +119,13 @@ class Upgrade:
         with store.reading():
             found = items.items_by_id(store, item_ids)
         item_ids = item_ids[np.isin(item_ids, list(found))]  # others were removed meanwhile
-        kept, codes = self._codes([found[int(item_id)].path for item_id in item_ids])
+        kept, codes = self._codes([found[int(item_id)] for item_id in item_ids])
         unreadable = np.setdiff1d(np.arange(len(item_ids)), kept)
         if len(unreadable) and not self.drop_unreadable:
             key = found[int(item_ids[unreadable[0]])].key
             raise InputError(
-                f"{len(unreadable):,} images cannot be read any more, {key} among them; --drop-unreadable removes them, "
-                "and what was encoded so far is kept."
+                f"{len(unreadable):,} {self.originals} cannot be read any more, {key} among them; --drop-unreadable removes "
+                "them, and what was encoded so far is kept."
             )
         self.unreadable |= {int(item_id) for item_id in item_ids[unreadable]}
         with store.writing() as generation:
@@ -116,11 +134,11 @@ class Upgrade:
             blocks.merge_codes(store, version, block, generation)
         self.on_progress(blocks.count_codes(store, version), len(self.index))
 
-    def _codes(self, paths: "list[Path | None]") -> tuple[Int64s, Packed]:
-        """Return which images could be read, and their codes."""
+    def _codes(self, found: Sequence[Item]) -> tuple[Int64s, Packed]:
+        """Return which items could be encoded, and their codes."""
         from proxyhash.data import FileImages
 
-        images = FileImages(Path(), [str(path) for path in paths])
+        images = FileImages(Path(), [str(item.path) for item in found])
         kept, embeddings = self.encoder.embed(images, on_error="skip", skipped=self.skipped)
         return kept, pack(binarize(embeddings)) if len(kept) else np.zeros((0, (self.encoder.bits + 7) // 8), np.uint8)
 
@@ -132,6 +150,7 @@ class Upgrade:
         store = self.index.store
         stored, coded = items.all_ids(store), blocks.coded_ids(store, version)
         items.delete_items(store, np.setdiff1d(stored, coded))
+        vector_blocks.remove_vectors(store, np.setdiff1d(stored, coded))
         blocks.remove_codes(store, version, np.setdiff1d(coded, stored), generation)
         store.set_meta(active_version=version)
         store.drop_versions(version, version)

@@ -59,6 +59,11 @@ class ModelEncoder(ABC):
         """Return the width of the embeddings: the number of bits, unless the head encodes otherwise."""
         return self.bits
 
+    @property
+    def width(self) -> int | None:
+        """Return the number of values of the vectors that the model takes; None if it takes images."""
+        return None
+
     def encode(self, images: ImagesLike, *, progress: Progress = no_progress) -> Packed:
         """Return packed codes (N, ceil(bits / 8)): the signs of the embeddings, unless the head encodes otherwise."""
         return pack(binarize(self.embed(images, progress=progress)))

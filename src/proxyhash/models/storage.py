@@ -80,6 +80,18 @@ def takes_vectors(config: Mapping[str, Any]) -> bool:
     return str(config.get("format")).startswith(VECTOR_FORMAT.partition("/")[0] + "/")
 
 
+def vector_width(folder: Path) -> int | None:
+    """Return the number of values of the vectors that a model takes, without importing torch; None if it takes images."""
+    config = read_config(folder)
+    if not takes_vectors(config):
+        return None
+    head = config.get("head")
+    width = head.get("in_features") if isinstance(head, dict) else None
+    if type(width) is not int or width < 1:
+        raise InputError(f"{folder / CONFIG}: head.in_features must be a whole number from 1 on, not {shorten(width)}.")
+    return width
+
+
 def config_sha256(folder: Path) -> str:
     """Return the SHA-256 of config.json, which lists all other files: unlike the fingerprint, it covers the ONNX file."""
     return checksum(folder / CONFIG, "sha256")

@@ -10,7 +10,7 @@ from proxyhash.serve.schemas import inline_schema
 Responses = dict[int | str, dict[str, Any]]
 
 DESCRIPTION = """\
-Search an index of images, or of codes, by Hamming distance.
+Search an index of images, of vectors, or of codes, by Hamming distance.
 
 Stable: the paths under /api/v1, their parameters, and the fields of requests and responses. A later version may add \
 optional parameters and fields; clients should ignore fields they do not know. What is removed or changed gets a new \
@@ -31,7 +31,7 @@ BUSY: Responses = {
     408: {"description": "The body did not arrive in time."},
     413: {"description": "The body is too large."},
     415: {"description": "The body has another media type."},
-    501: {"description": "Images cannot be encoded here."},
+    501: {"description": "Images and vectors cannot be encoded here."},
     503: {"description": "The service is busy; try again."},
 }
 WRITE: Responses = {
@@ -45,7 +45,8 @@ def json_body(model: type[BaseModel]) -> dict[str, Any]:
     """Return the content of a JSON body, with the examples of the model."""
     schema = inline_schema(model)
     examples = schema.pop("examples", [])
-    return {JSON: {"schema": schema, **({"example": examples[0]} if examples else {})}}
+    named = {str(number): {"value": example} for number, example in enumerate(examples, 1)}
+    return {JSON: {"schema": schema, **({"examples": named} if named else {})}}
 
 
 def image_bodies(options: type[BaseModel]) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""Embeddings of uploaded images: decoded in a process of their own, encoded in batches by the model of the index."""
+"""Embeddings of images and vectors, in batches by the model of the index; images are decoded in a process of their own."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from fastapi import HTTPException
@@ -17,6 +17,9 @@ from proxyhash.serve.errors import BusyError
 from proxyhash.serve.workers.decoder import PixelJob
 from proxyhash.serve.workers.decoder_pool import DecoderPool
 from proxyhash.utils.errors import MissingPackageError
+
+if TYPE_CHECKING:
+    from proxyhash.models.vector_hasher import VectorHasher
 
 Embedding = NDArray[np.float32]
 
@@ -61,7 +64,7 @@ class ImageEncoder:
         self._batcher.close()
 
     def _pixel_spec(self) -> PixelSpec:
-        check_can_encode(self._index)
+        check_can_encode(self._index, "image")
         return self._index.encoder.pixel_spec
 
     def _embed(self, images: Sequence[DecodedImage]) -> list[Embedding | Exception]:
@@ -76,8 +79,51 @@ class ImageEncoder:
         return results
 
 
+class VectorEncoder:
+    """Encodes vectors with the model of an index, which may change while the service runs."""
+
+    def __init__(self, index: Index, *, max_batch_size: int, max_queue_size: int, on_batch: Callable[[int], None]) -> None:
+        self._index = index
+        self._batcher: Batcher[Embedding, Embedding] = Batcher(
+            "encoding", self._embed, max_batch_size=max_batch_size, max_queue_size=max_queue_size, on_batch=on_batch
+        )
+
+    def warm_up(self) -> None:
+        """Load the model and run it once."""
+        self._embed([np.ones(self._hasher().width, np.float32)])
+
+    async def embed(self, vector: Sequence[float]) -> Embedding:
+        """Return the embedding (bits,) of a vector; one that the model does not take is an InputError."""
+        return await self._batcher.submit(await asyncio.to_thread(self._check, vector))
+
+    def close(self) -> None:
+        """Finish the batch that is being encoded."""
+        self._batcher.close()
+
+    def _hasher(self) -> "VectorHasher":
+        check_can_encode(self._index, "vector")
+        return cast("VectorHasher", self._index.hasher)
+
+    def _check(self, vector: Sequence[float]) -> Embedding:
+        """Return a vector (width,), so that an invalid one does not fail others of its batch."""
+        values, _ = self._hasher().rows(np.array([vector], np.float64), "The vector").raw(slice(None))
+        checked: Embedding = values[0]
+        return checked
+
+    def _embed(self, vectors: Sequence[Embedding]) -> list[Embedding | Exception]:
+        hasher = self._hasher()
+        current = [number for number, vector in enumerate(vectors) if len(vector) == hasher.width]
+        results: list[Embedding | Exception]
+        results = [BusyError("The index has just moved to another model; try again.") for _ in vectors]
+        if current:
+            embeddings = hasher.embed(np.stack([vectors[number] for number in current]))
+            for number, row in zip(current, embeddings, strict=True):
+                results[number] = row
+        return results
+
+
 def can_encode(index: Index) -> bool:
-    """Return whether images can be encoded for an index here."""
+    """Return whether images or vectors can be encoded for an index here."""
     if index.model is None or find_spec("torch") is not None:
         return index.model is not None
     try:
@@ -87,9 +133,13 @@ def can_encode(index: Index) -> bool:
     return True
 
 
-def check_can_encode(index: Index) -> None:
-    """Raise HTTPException if images cannot be encoded for an index here."""
+def check_can_encode(index: Index, kind: Literal["image", "vector"]) -> None:
+    """Raise HTTPException if images or vectors cannot be encoded for an index here."""
     if index.model is None:
         raise HTTPException(422, "The index holds codes from elsewhere and has no model; search by code, key or embedding.")
+    if index.input != kind:
+        raise HTTPException(422, f"The model of the index takes {index.input}s, not {kind}s.")
     if not can_encode(index):
-        raise HTTPException(501, "Images cannot be encoded here, because torch is not installed; search by code or key.")
+        raise HTTPException(
+            501, f"The {kind} cannot be encoded here, because torch is not installed; search by code or key."
+        )

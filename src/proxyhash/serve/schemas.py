@@ -1,6 +1,6 @@
 """Requests and responses of the API."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -9,6 +9,7 @@ from proxyhash.codes.bits import MAX_BITS
 MAX_RESULTS = 1_000
 MAX_ADDED = 10_000
 MAX_LABELS = 100
+MAX_WIDTH = 1_000_000
 
 Key = Annotated[
     str, Field(min_length=1, max_length=4096, description="Key of an item, often its path.", examples=["cats/7.jpg"])
@@ -21,6 +22,15 @@ Code = Annotated[
         max_length=MAX_BITS // 4,
         description="Packed code, two hexadecimal digits per byte; bit i of the code is bit i % 8 of byte i // 8.",
         examples=["00ff00ff"],
+    ),
+]
+Vector = Annotated[
+    list[Annotated[float, Field(allow_inf_nan=False)]],
+    Field(
+        min_length=1,
+        max_length=MAX_WIDTH,
+        description="Vector for the model of the index to encode, with as many numbers as `width` of /api/v1/info.",
+        examples=[[0.12, -0.5, 0.33]],
     ),
 ]
 Labels = Annotated[list[Label], Field(max_length=MAX_LABELS)]
@@ -51,9 +61,11 @@ class SearchOptions(Strict):
 
 
 class SearchRequest(SearchOptions):
-    """A search by exactly one of `key`, `code` and `embedding`."""
+    """A search by exactly one of `key`, `code`, `embedding` and `vector`."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"key": "cats/7.jpg", "k": 5}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"key": "cats/7.jpg", "k": 5}, {"vector": [0.12, -0.5, 0.33], "k": 5}]}
+    )
 
     key: Key | None = None
     code: Code | None = None
@@ -62,12 +74,15 @@ class SearchRequest(SearchOptions):
         Field(min_length=1, max_length=MAX_BITS, description="Real-valued embedding, one number per bit of the code."),
     ] = None
 
+    vector: Vector | None = None
+
     @model_validator(mode="after")
     def _check_query(self) -> Self:
-        if (self.key is not None) + (self.code is not None) + (self.embedding is not None) != 1:
-            raise ValueError("give exactly one of key, code and embedding")
-        if self.rerank is not None and self.embedding is None:
-            raise ValueError("rerank needs an embedding or an image")
+        given = (self.key, self.code, self.embedding, self.vector)
+        if sum(value is not None for value in given) != 1:
+            raise ValueError("give exactly one of key, code, embedding and vector")
+        if self.rerank is not None and self.embedding is None and self.vector is None:
+            raise ValueError("rerank needs an embedding, a vector or an image")
         return self
 
 
@@ -175,21 +190,39 @@ class NoQuery(BaseModel):
 
 
 class NewItem(Strict):
-    """An item to add; it replaces an item with the same key."""
+    """An item to add, by its code or its vector; it replaces an item with the same key."""
 
     key: Key
-    code: Code
+    code: Code | None = None
+    vector: Vector | None = None
     labels: Annotated[list[Label], Field(max_length=MAX_RESULTS)] = []
+
+    @model_validator(mode="after")
+    def _check_original(self) -> Self:
+        if (self.code is None) == (self.vector is None):
+            raise ValueError("give exactly one of code and vector")
+        return self
 
 
 class AddRequest(Strict):
-    """Items to add, all or none."""
+    """Items to add, all or none; either all have codes, or all have vectors."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"items": [{"key": "cats/8.jpg", "code": "00ff00ff", "labels": ["cat"]}]}]}
+        json_schema_extra={
+            "examples": [
+                {"items": [{"key": "cats/8.jpg", "code": "00ff00ff", "labels": ["cat"]}]},
+                {"items": [{"key": "text 8", "vector": [0.12, -0.5, 0.33], "labels": ["news"]}]},
+            ]
+        }
     )
 
     items: Annotated[list[NewItem], Field(min_length=1, max_length=MAX_ADDED)]
+
+    @model_validator(mode="after")
+    def _check_kinds(self) -> Self:
+        if len({item.vector is None for item in self.items}) > 1:
+            raise ValueError("give codes or vectors, not both")
+        return self
 
 
 class ImageItem(BaseModel):
@@ -231,7 +264,13 @@ class InfoResponse(BaseModel):
     plan: Annotated[str, Field(description="How the index is searched: a scan, or a number of clusters.")]
     calibrated: bool
     threshold: Annotated[float, Field(description="Expected precision of the nearest item below which there is no match.")]
+    input: Annotated[
+        Literal["image", "vector", "code"],
+        Field(description="What the model of the index encodes: images or vectors; code: there is no model."),
+    ]
+    width: Annotated[int | None, Field(description="Number of values of a vector; null: the model takes no vectors.")]
     can_search_images: bool
+    can_search_vectors: bool
     writable: bool
     max_image_bytes: int
     version: str

@@ -14,7 +14,7 @@ from proxyhash.index.base import Index
 from proxyhash.index.milvus.location import is_milvus
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.bodies import BodyReader
-from proxyhash.serve.encoding import ImageEncoder, can_encode
+from proxyhash.serve.encoding import ImageEncoder, VectorEncoder, can_encode
 from proxyhash.serve.errors import BusyError
 from proxyhash.serve.logs import SERVICE_LOGGER
 from proxyhash.serve.metrics import Metrics
@@ -28,6 +28,8 @@ from proxyhash.serve.workers.searcher import SearchQuery
 from proxyhash.serve.writer import IndexWriter
 from proxyhash.utils.errors import InputError
 
+_BYTES_PER_VALUE = 26  # of a number in JSON, with 17 digits, an exponent and what separates it from the next
+_BYTES_OF_OPTIONS = 16_384  # of a search besides its vector
 _logger = logging.getLogger(SERVICE_LOGGER)
 
 
@@ -62,6 +64,14 @@ class Service:
             max_queue_size=limits.max_uploads,
             on_batch=self.metrics.image_batch.observe,
         )
+        self.vector_encoder = VectorEncoder(
+            self.index,
+            max_batch_size=limits.max_batch_size,
+            max_queue_size=limits.max_queue_size,
+            on_batch=self.metrics.image_batch.observe,
+        )
+        # A vector has one number for each value, and a model may take more values than the usual body holds.
+        self.search_bytes = max(limits.search_bytes, _BYTES_PER_VALUE * (self.index.width or 0) + _BYTES_OF_OPTIONS)
         self.writer = IndexWriter(location)
         self._search_process = SearchProcess(
             location,
@@ -77,7 +87,7 @@ class Service:
             on_batch=self._on_search,
         )
         self._readiness = Readiness(self._search_process)
-        self._lock, self.is_started, self.can_search_images = threading.Lock(), False, True
+        self._lock, self.is_started, self.has_model = threading.Lock(), False, True
         self._info: tuple[object, InfoResponse] | None = None
 
     def start(self) -> None:
@@ -86,7 +96,7 @@ class Service:
             if self.is_started:
                 return
             self._search_process.start()
-            if self._can_encode():
+            if self._can_encode() and self.index.input == "image":
                 self.decoders.start()
             self.is_started = True
 
@@ -95,13 +105,13 @@ class Service:
         if not can_encode(self.index):
             return False
         try:
-            self.encoder.warm_up()
+            (self.encoder if self.index.input == "image" else self.vector_encoder).warm_up()
         except InputError as error:
             if not is_milvus(self.location):
                 raise
-            _logger.warning("Images cannot be searched here: %s", error)
-            self.can_search_images = False
-        return self.can_search_images
+            _logger.warning("Originals cannot be searched here: %s", error)
+            self.has_model = False
+        return self.has_model
 
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
@@ -114,7 +124,7 @@ class Service:
         """Finish running batches and end all processes."""
         with self._lock:
             self.is_started = False
-            for part in (self._readiness, self.encoder, self._searches, self.decoders, self.writer):
+            for part in (self._readiness, self.encoder, self.vector_encoder, self._searches, self.decoders, self.writer):
                 part.close()
             self._search_process.stop()
             self.index.close()
@@ -136,7 +146,7 @@ class Service:
         """Return a description of the index; it is computed again only when the index has changed."""
         state = self.index.generation, self.index.calibration is not None
         if self._info is None or self._info[0] != state:
-            info = self.index.info()
+            info, has_model = self.index.info(), self.has_model and can_encode(self.index)
             response = InfoResponse(
                 items=info.items,
                 bits=info.bits,
@@ -144,7 +154,10 @@ class Service:
                 plan=info.plan,
                 calibrated=info.calibrated,
                 threshold=self.settings.threshold,
-                can_search_images=self.can_search_images and can_encode(self.index),
+                input=info.input,
+                width=info.width,
+                can_search_images=has_model and info.input == "image",
+                can_search_vectors=has_model and info.input == "vector",
                 writable=self.settings.token is not None,
                 max_image_bytes=self.settings.limits.image_bytes,
                 version=__version__,

@@ -58,8 +58,8 @@ class Thumbnails:
 
 def read_image_file(item: Item, max_bytes: int) -> ImageFile:
     """Return the file of an item, if it is inside the folder that the item was added from."""
-    if item.path is None or item.root is None:
-        raise HTTPException(404, "This item has no image: it was added as a code.")
+    if item.path is None or item.root is None or not item.has_image:
+        raise HTTPException(404, "This item has no image: it was added as a code or a vector.")
     try:
         descriptor = _open_inside(item.root, item.path)
     except (OSError, ValueError):

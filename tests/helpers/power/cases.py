@@ -10,10 +10,12 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
+import numpy as np
+
 from helpers.images import write_images
-from helpers.models import make_model
+from helpers.models import make_model, make_vector_model
 from helpers.power.file_workloads import check_files
-from helpers.power.index_workloads import check_backup, check_index, contents, write_shards
+from helpers.power.index_workloads import check_backup, check_index, check_kept_vectors, contents, write_shards
 from helpers.power.recording import Check, Counts, Recording, check_cuts, record, scratch_folder
 from helpers.power.replay import Disk, write_tree
 from helpers.release_0_1 import index_folder
@@ -50,6 +52,12 @@ def _prepare_migration(root: Path, outside: Path) -> list[str]:
     return [str(_write_expected(root, outside))]
 
 
+def _prepare_format_2(root: Path, outside: Path) -> list[str]:
+    shutil.copytree(Path(__file__).parents[2] / "fixtures" / "index-format-2", root / "i")
+    (root / "i" / "expected.json").unlink()
+    return [str(_write_expected(root, outside))]
+
+
 def _write_expected(root: Path, outside: Path) -> Path:
     """Write down what an index holds, as a copy of it says."""
     shutil.copytree(root / "i", outside / "copy")
@@ -65,6 +73,12 @@ def _prepare_upgrade(_: Path, outside: Path) -> list[str]:
     return [*map(str, models), str(outside / "photos")]
 
 
+def _prepare_vectors(_: Path, outside: Path) -> list[str]:
+    model = make_vector_model(12, 32, 0, outside / "encoder")
+    np.save(outside / "v.npy", np.random.default_rng(0).normal(size=(50, 12)).astype(np.float32))
+    return [str(model), str(outside / "v.npy")]
+
+
 def has_backups() -> bool:
     """Return whether this version can back up an index."""
     return find_spec("proxyhash.index.backup") is not None
@@ -75,7 +89,9 @@ CASES = {
     "large": Case(INDEX, "large"),
     "shards": Case(INDEX, "shards", prepare=_prepare_shards),
     "upgraded": Case(INDEX, "upgraded", partial(check_index, bits=32), _prepare_upgrade),
+    "kept vectors": Case(INDEX, "kept_vectors", check_kept_vectors, _prepare_vectors),
     "migrated": Case(INDEX, "migrated", prepare=_prepare_migration),
+    "migrated from format 2": Case(INDEX, "migrated", prepare=_prepare_format_2),
     "failing": Case(INDEX, "failing"),
     **({"backed_up": Case(INDEX, "backed_up", check_backup)} if has_backups() else {}),
     "plain files": Case(FILES, "plain", check_files),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from helpers.codes import clustered_codes, make_keys
+from helpers.index_content import kept_content
 from helpers.power.recording import SYNC, Mark, acknowledge, arm, disarm
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.maintenance import compact, verify
@@ -59,10 +60,11 @@ class Steps:
     def __init__(self, folder: Path, **arguments: Any) -> None:
         self.folder = folder
         self.items: dict[str, list[Any]] = {}
+        self.vectors: dict[str, list[float]] | None = None  # that are kept
         self.index = LocalIndex.open_folder(folder, **arguments)
 
     def done(self) -> None:
-        acknowledge(items=self.items)
+        acknowledge(items=self.items, **({} if self.vectors is None else {"vectors": self.vectors}))
 
     def add(self, count: int, first: int, seed: int) -> None:
         codes, keys = clustered_codes(count, BITS // 8, seed), make_keys(count, first)
@@ -182,6 +184,48 @@ def upgraded(root: Path, model: str, other_model: str, photos: str) -> None:
     steps.index.close()
 
 
+def kept_vectors(root: Path, model: str, file: str) -> None:
+    """Add a file of vectors and keep them, in several transactions and blocks; remove, replace, compact, and close."""
+    from proxyhash.data.vectors import read_vectors
+    from proxyhash.index.local import transactions, vector_blocks
+    from proxyhash.index.vector_sync import add_vectors
+
+    vector_blocks.BYTES_PER_BLOCK, transactions.VECTOR_BYTES_PER_TRANSACTION = 8 * 4 * 12, 20 * 4 * 12
+    steps, vectors = Steps(root / "i", model=Path(model)), np.load(file)
+    kept = steps.vectors = {}
+    steps.done()
+
+    def on_progress(work: str, _: float) -> None:
+        if work == "adding vectors":
+            state(slice(0, len(steps.index)))
+
+    def state(rows: slice) -> None:
+        steps.items = contents(steps.index)
+        kept.update({f"v.npy:{row}": vectors[row].tolist() for row in range(len(vectors))[rows]})
+        steps.done()
+
+    add_vectors(steps.index, read_vectors(file), keep_vectors=True, progress=on_progress)
+    for keys in (["v.npy:3"], [f"v.npy:{row}" for row in range(10, 30)]):
+        steps.index.remove(keys)
+        for key in keys:
+            del steps.items[key], kept[key]
+        steps.done()
+    steps.index.add(vectors[10:20], [f"v.npy:{row}" for row in range(10, 20)], keep_vectors=True)
+    state(slice(10, 20))
+    steps.compact()
+    steps.index.close()
+
+
+def check_kept_vectors(folder: Path, before: Sequence[Mark], following: Mark | None) -> None:
+    """Check that an index holds the vectors of its items, as they were acknowledged."""
+    if before:
+        with LocalIndex.open_folder(folder / "i") as index:
+            keys = {item.item_id: item.key for item in index.list_items(limit=1000)}
+            found = {keys[item_id]: vector.tolist() for item_id, vector in kept_content(index).items()}
+        assert found in [mark["vectors"] for mark in (*before[-1:], following) if mark is not None]
+        check_index(folder, before, following)
+
+
 def migrated(root: Path, expected: str) -> None:
     """Open an index of release 0.1, which moves it to the format of today, and write to it; it holds the expected items."""
     items = json.loads(Path(expected).read_text())
@@ -253,7 +297,7 @@ def check_backup(folder: Path, before: Sequence[Mark], following: Mark | None) -
     check_index(folder, before, following)
 
 
-WORKLOADS = {each.__name__: each for each in (small, large, shards, upgraded, migrated, failing, backed_up)}
+WORKLOADS = {each.__name__: each for each in (small, large, shards, upgraded, kept_vectors, migrated, failing, backed_up)}
 
 if __name__ == "__main__":
     WORKLOADS[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

@@ -23,35 +23,57 @@ def add(
     prune: Annotated[bool, Flag] = False,
     device: Device = "auto",
     strict: Annotated[bool, Flag] = False,
+    vector_column: str | None = None,
+    key_column: str | None = None,
+    label_column: tuple[str, ...] = (),
+    keep_vectors: Annotated[bool, Flag] = False,
     json_: Json = False,
 ) -> None:
-    """Encode the new and changed images of a folder, and store them.
+    """Encode the new and changed images of a folder or vectors of a file, and store them.
 
       proxyhash index add photos/ --model model --index photos.index
       proxyhash index add photos/ --model model --index milvus://localhost:19530/photos
+      proxyhash index add vectors.parquet --model encoder --index texts.index
 
     Codes are committed every few seconds: after a crash, run the command again and it continues.
 
     Parameters
     ----------
     folder
-        The images, in any layout.
+        The images, in any layout; or a file of vectors (.npy, .npz, .safetensors, .parquet) or a folder of the library
+        datasets, for a model that takes vectors.
     index_
         The folder of the index, or its address on a Milvus server; created if it does not exist.
     model
         The folder of a trained model, copied into a new index. An existing index has its own copy; an index on a server
         needs the model once on each machine.
     prefix
-        A prefix of the keys, which are otherwise paths inside the folder; needed for a second folder with the same names.
+        A prefix of the keys, which are otherwise paths inside the folder, or keys of the file, or its name and a row;
+        needed for a second folder with the same names.
     prune
-        Also remove items of this folder whose files are gone.
+        Also remove items of this folder whose files are gone, or of this file whose keys are gone.
     device
         auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
     strict
         Stop at the first image that cannot be read, instead of leaving it out.
+    vector_column
+        The column of vectors in a table; by default the only column of lists of floats.
+    key_column
+        The column of keys in a table; by default key or id.
+    label_column
+        A column of labels in a table; may be given several times. By default label, labels or tags.
+    keep_vectors
+        Store the vectors in the index too, so that an upgrade to another model does not need the file.
     json_
         Print JSON.
     """
+    from proxyhash.cli.index.vectors import VectorOptions, add_vector_file, takes_vectors
+
+    options = VectorOptions(vector_column, key_column, label_column, keep_vectors)
+    if takes_vectors(index_, model):
+        add_vector_file(folder, index_, model, options, prefix=prefix, prune=prune, as_json=json_)
+        return
+    options.check_unused(folder)
     from proxyhash.data import SkippedItems
     from proxyhash.index.folder_sync import add_folder
 
@@ -110,7 +132,7 @@ def upgrade(
     model
         The folder of the new model.
     drop_unreadable
-        Remove items whose images cannot be read any more, instead of stopping.
+        Remove items whose images or vectors cannot be read any more, instead of stopping.
     device
         auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
     json_
@@ -121,7 +143,7 @@ def upgrade(
     from proxyhash.index.upgrade import upgrade as upgrade_index
 
     skipped = SkippedItems()
-    with open_local_index(index_) as opened, counting_bar("encoding", "images") as on_progress:
+    with open_local_index(index_) as opened, counting_bar("encoding", "items") as on_progress:
         encoder = load_encoder(model, device)
         moved = upgrade_index(opened, encoder, skipped, drop_unreadable=drop_unreadable, on_progress=on_progress)
     left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]

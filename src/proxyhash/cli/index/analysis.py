@@ -55,7 +55,8 @@ def calibrate(
     model
         The folder of the model.
     data
-        Another data set than it was trained with: a name, or a folder.
+        Another data set than it was trained with: a name, or a folder. For a model that takes vectors: a file of labeled
+        vectors that it was not fitted on.
     protocol
         Another protocol.
     data_dir

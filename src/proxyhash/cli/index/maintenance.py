@@ -36,8 +36,10 @@ def info(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = Fa
         ("searched by", facts.plan if facts.plan == "scan" else f"{facts.plan}, exactly"),
         ("no match", "calibrated" if facts.calibrated else "not calibrated; see proxyhash index calibrate --help"),
     ]
+    if facts.width is not None:
+        rows.append(("vectors", f"of {facts.width:,} values; {facts.kept_vectors:,} are kept"))
     if facts.sources is not None:
-        rows.append(("images from", ", ".join(facts.sources) or "nowhere"))
+        rows.append(("images from" if facts.width is None else "vectors from", ", ".join(facts.sources) or "nowhere"))
     if facts.bytes_on_disk is not None:
         rows.append(("on disk", f"{facts.bytes_on_disk / 1e6:,.1f} MB"))
     _print_rows(rows)

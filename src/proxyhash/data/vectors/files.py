@@ -36,12 +36,15 @@ class VectorFile:
         A key for each vector; None if the file has none.
     labels
         Classes or tags; None if the file has none.
+    column
+        The column of the vectors, if the file is a table.
     """
 
     path: Path
     values: NDArray[Any]
     keys: Sequence[str] | None = None
     labels: Labels | None = None
+    column: str | None = None
 
     def __post_init__(self) -> None:
         """Check that keys and labels have a row for each vector."""

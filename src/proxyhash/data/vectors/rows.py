@@ -69,8 +69,9 @@ class VectorRows:
 
     def raw(self, rows: slice | NDArray[Any]) -> tuple[Floats, Floats]:
         """Return some rows (n, width), checked and not scaled, and their lengths (n,)."""
-        values = np.asarray(self.values[rows], np.float32)
-        lengths = np.sqrt(np.einsum("ij,ij->i", values, values))
+        with np.errstate(over="ignore", invalid="ignore"):  # values that float32 does not hold are refused below
+            values = np.asarray(self.values[rows], np.float32)
+            lengths = np.sqrt(np.einsum("ij,ij->i", values, values))
         if not np.isfinite(lengths).all():
             raise InputError(f"{self.name}: row {self._number(rows, ~np.isfinite(lengths)):,} is not finite, or too large.")
         if self.normalize and not lengths.all():

@@ -75,7 +75,8 @@ def read_table(
             collected.extend(batch.column(name).to_pylist())
         first += len(rows)
     assert values is not None
-    return VectorFile(path, values, keys if columns.key is not None else None, _labels_of(labels, columns.labels, path))
+    found = _labels_of(labels, columns.labels, path)
+    return VectorFile(path, values, keys if columns.key is not None else None, found, columns.vectors)
 
 
 class _ParquetTable:

@@ -74,7 +74,7 @@ def check_model(content: CodeContent, model: str | None, path: Path) -> None:
     """Raise an InputError unless codes may be added to an index of a model."""
     if model is not None and content.model is None:
         raise InputError(
-            f"The index holds codes of a model, and {path} does not name the model of its codes; add the images."
+            f"The index holds codes of a model, and {path} does not name the model of its codes; add the originals."
         )
     if model is not None and content.model != model:
         raise InputError(f"{path} holds codes of another model than the index; nothing was added.")

@@ -209,6 +209,19 @@ def coded_ids(store: Store, version: int) -> UInt32s:
     return np.concatenate([np.zeros(0, np.uint32), *found])
 
 
+def codes_of(store: Store, version: int, item_ids: UInt32s) -> Packed:
+    """Return the codes (n, bytes) of items, given by ascending ids; one without a code is damage."""
+    infos = list_blocks(store, version)
+    numbers = [
+        number for number, info in infos.items() if np.diff(np.searchsorted(item_ids, [info.min_id, info.max_id + 1]))[0] > 0
+    ]
+    found = [block.select(np.isin(block.item_ids, item_ids)) for block in read_blocks(store, version, numbers)]
+    codes = np.concatenate([block.codes for block in found]) if found else np.zeros((0, 0), np.uint8)
+    if len(codes) != len(item_ids):
+        store.raise_damaged(f"{len(item_ids) - len(codes):,} items have no code")
+    return codes
+
+
 def sample_ids(store: Store, version: int, count: int) -> list[int]:
     """Return the item ids of `count` random codes of a version in random order, of all if there are fewer."""
     infos = list_blocks(store, version)

@@ -1,12 +1,15 @@
-"""Files of one folder in a local index."""
+"""Files of one folder, or vectors of one file, in a local index."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
 from proxyhash.index.folder_sync import StoredCounts, foreign_key_message
-from proxyhash.index.local import items, transactions
+from proxyhash.index.local import items, transactions, vector_blocks
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.local.items import FileStat, Labels, Source
 from proxyhash.index.local.transactions import ItemBatch
@@ -15,21 +18,16 @@ from proxyhash.utils.errors import InputError
 
 @dataclass
 class LocalFolderSync:
-    """Reads and writes the items of a folder; see `FolderSync`."""
+    """Reads and writes the items of a folder or of a file of vectors; see `FolderSync` and `VectorSync`."""
 
     index: LocalIndex
-    root: Path
-    prefix: str
+    source: Source
+    keep_vectors: bool = False
     codes_id: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         """Store which codes are searched: batches are refused once the index was replaced or moved to another model."""
         self.codes_id = self.index.store.codes_id
-
-    @property
-    def source(self) -> Source:
-        """Return the folder as the index stores it."""
-        return Source(self.root, self.prefix)
 
     def known_files(self) -> dict[str, FileStat]:
         """Return the keys that came from this folder, with their files' size and time."""
@@ -39,17 +37,25 @@ class LocalFolderSync:
         """Return those of the keys that exist."""
         return set(items.ids_by_key(self.index.store, keys))
 
-    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> StoredCounts:
+    def changed_rows(self, keys: Sequence[str], stats: Sequence[FileStat]) -> NDArray[np.bool_]:
+        """Return which of the items are new or changed; a key from elsewhere is an error."""
+        stored = self._stored(keys)
+        _check_own(stored)
+        return np.array([stored.get(key) != (True, stat) for key, stat in zip(keys, stats, strict=True)], bool)
+
+    def store(
+        self,
+        codes: Packed,
+        keys: Sequence[str],
+        labels: Labels,
+        stats: Sequence[FileStat],
+        vectors: NDArray[Any] | None = None,
+    ) -> StoredCounts:
         """Store a batch in one transaction, which looks first at what another process has stored since the plan was made."""
         store = self.index.store
         transactions.recluster_if_grown(store, codes, self.index.proxy_codes)
         with store.writing():
-            stored = self._stored(keys)
-            foreign = [key for key, (is_own, _) in stored.items() if not is_own]
-            if foreign:
-                raise InputError(foreign_key_message(min(foreign)))
-            pairs = enumerate(zip(keys, stats, strict=True))
-            new = [row for row, (key, stat) in pairs if stored.get(key) != (True, stat)]
+            new = np.flatnonzero(self.changed_rows(keys, stats)).tolist()
             if not new:
                 return StoredCounts(unchanged=len(keys))
             batch = ItemBatch(
@@ -59,6 +65,7 @@ class LocalFolderSync:
                 [labels[row] for row in new],
                 self.source,
                 [stats[row] for row in new],
+                vectors if vectors is None or len(new) == len(keys) else vectors[new],
             )
             replaced = transactions.add_batch(store, batch)
         return StoredCounts(len(new) - replaced, replaced, len(keys) - len(new))
@@ -70,7 +77,23 @@ class LocalFolderSync:
             return transactions.remove_keys(self.index.store, own) if own else 0
 
     def _stored(self, keys: Sequence[str]) -> dict[str, tuple[bool, FileStat]]:
-        """Return for those of the keys that exist whether they came from this folder, and their files' size and time."""
-        number = items.find_source(self.index.store, self.source)
-        rows = items.rows_by_key(self.index.store, keys)
-        return {row.key: (row.source is not None and row.source == number, row.file_stat) for row in rows}
+        """Return for those of the keys that exist whether they came from this folder, and their files' size and time.
+
+        An item whose vector is to be kept, and is not, has no size: it is stored again.
+        """
+        store = self.index.store
+        number = items.find_source(store, self.source)
+        rows = items.rows_by_key(store, keys)
+        found = {row.key: (row.source is not None and row.source == number, row.file_stat) for row in rows}
+        if self.keep_vectors and rows:
+            is_kept = np.isin([row.item_id for row in rows], vector_blocks.kept_ids(store))
+            lacking = [row.key for row, kept in zip(rows, is_kept, strict=True) if not kept]
+            found |= {key: (found[key][0], FileStat(-1, -1)) for key in lacking}
+        return found
+
+
+def _check_own(stored: dict[str, tuple[bool, FileStat]]) -> None:
+    """Raise an InputError if one of the items came from elsewhere."""
+    foreign = [key for key, (is_own, _) in stored.items() if not is_own]
+    if foreign:
+        raise InputError(foreign_key_message(min(foreign)))

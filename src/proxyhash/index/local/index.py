@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from proxyhash.codes.bits import Packed, Words
-from proxyhash.index.base import Index, SearchParams, check_rerank, code_length
+from proxyhash.index.base import Index, SearchParams, check_keep_vectors, check_rerank, code_length
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.clusters.ivf import InvertedLists
 from proxyhash.index.exchange.content import CodeContent
@@ -18,7 +18,7 @@ from proxyhash.index.local.blocks import list_blocks, read_block, sample_ids
 from proxyhash.index.local.commits import COMMITS_FILE
 from proxyhash.index.local.content import stored_content
 from proxyhash.index.local.filters import FilterCache
-from proxyhash.index.local.items import Item, Labels
+from proxyhash.index.local.items import Item, Labels, Source
 from proxyhash.index.local.snapshots import Snapshot, SnapshotCache, add_codes
 from proxyhash.index.local.store import Store
 from proxyhash.index.model_store import (
@@ -34,7 +34,7 @@ from proxyhash.index.model_store import (
 from proxyhash.index.queries import EncodedQueries, QueriesLike, encode_items, encode_queries
 from proxyhash.index.results import AddResult, IndexInfo, Matches, build_matches
 from proxyhash.models.encoder import ModelEncoder
-from proxyhash.models.storage import CALIBRATION, config_sha256, fingerprint
+from proxyhash.models.storage import CALIBRATION, config_sha256, fingerprint, vector_width
 from proxyhash.utils.atomic_io import make_folder
 from proxyhash.utils.errors import IndexChangedError, InputError
 from proxyhash.utils.jit import cold_start
@@ -42,6 +42,7 @@ from proxyhash.utils.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from proxyhash.index.folder_sync import FolderSync
+    from proxyhash.index.vector_sync import VectorSync
     from proxyhash.models.hasher import Hasher
 
 FILE = "index.sqlite"
@@ -72,6 +73,7 @@ class LocalIndex(Index):
         self._inverted_lists = InvertedLists()
         self._encoder = encoder
         self._encoder_of: str | None = self.model if encoder is not None else None
+        self._width: tuple[str, int | None] | None = None  # of the vectors that a model takes
 
     @classmethod
     def open_folder(
@@ -175,6 +177,22 @@ class LocalIndex(Index):
                 # An upgrade has just ended, and removed the old model.
 
     @property
+    def width(self) -> int | None:
+        """Return the number of values of the vectors that the model takes; None if it takes images, or without a model."""
+        while True:
+            model = self.model
+            if model is None:
+                return None
+            if self._width is None or self._width[0] != model:
+                try:
+                    self._width = model, vector_width(model_dir(self.folder, model))
+                except InputError:
+                    if self.model == model:
+                        raise
+                    continue  # an upgrade has just ended, and removed the old model
+            return self._width[1]
+
+    @property
     def calibration(self) -> Calibration | None:
         """Return the expected precision by distance, None if the model was not calibrated."""
         info = self.store.active_info()
@@ -195,14 +213,23 @@ class LocalIndex(Index):
         """Return the number of items."""
         return self.store.active_info().num_codes
 
-    def add(self, items: QueriesLike, keys: Sequence[str] | None = None, labels: Labels | None = None) -> AddResult:
-        """Add packed codes or images in transactions of some thousands; see `Index.add`."""
+    def add(
+        self,
+        items: QueriesLike,
+        keys: Sequence[str] | None = None,
+        labels: Labels | None = None,
+        *,
+        keep_vectors: bool = False,
+    ) -> AddResult:
+        """Add packed codes, vectors or images in transactions of some thousands; see `Index.add`."""
         start = time.monotonic()
+        vectors = check_keep_vectors(self, items) if keep_vectors else None
 
         def write() -> tuple[int, int]:
             codes_id = self.store.codes_id
-            codes, names = encode_items(items, keys, self.bits, lambda: self.encoder)
-            return len(codes), self._add_batch(transactions.ItemBatch(codes_id, codes, names, labels))
+            codes, names = encode_items(items, keys, self.bits, lambda: self.encoder, self.width)
+            batch = transactions.ItemBatch(codes_id, codes, names, labels, vectors=vectors)
+            return len(codes), self._add_batch(batch)
 
         count, replaced = self._repeat_if_replaced(write)
         return AddResult(count - replaced, replaced, seconds=time.monotonic() - start)
@@ -270,7 +297,7 @@ class LocalIndex(Index):
         while True:
             snapshot = self.snapshots.latest()
             try:
-                encoded = encode_queries(queries, snapshot.bits, lambda: self.encoder)
+                encoded = encode_queries(queries, snapshot.bits, lambda: self.encoder, self.width)
             except InputError:
                 if self.store.codes_id == snapshot.codes_id:
                     raise
@@ -343,7 +370,13 @@ class LocalIndex(Index):
         """Return the state of the items that came from a folder."""
         from proxyhash.index.local.folder_sync import LocalFolderSync
 
-        return LocalFolderSync(self, root, prefix)
+        return LocalFolderSync(self, Source(root, prefix))
+
+    def vector_sync(self, source: Source, *, keep_vectors: bool) -> "VectorSync":
+        """Return the state of the items that came from a file of vectors."""
+        from proxyhash.index.local.folder_sync import LocalFolderSync
+
+        return LocalFolderSync(self, source, keep_vectors)
 
     @contextmanager
     def _content(self) -> Iterator[CodeContent]:
@@ -355,7 +388,7 @@ class LocalIndex(Index):
         """Return a description of the index."""
         with self.store.reading():
             _, centroids = transactions.active_centroids(self.store)
-            sources = tuple(sorted({path for path, _ in items.list_sources(self.store).values()}))
+            sources = tuple(sorted({path for path, _, _ in items.list_sources(self.store).values()}))
             return IndexInfo(
                 str(self.folder),
                 len(self),
@@ -365,6 +398,9 @@ class LocalIndex(Index):
                 self.calibration is not None,
                 sources,
                 self.bytes_on_disk(),
+                self.input,
+                self.width,
+                self.store.meta().num_vectors,
             )
 
     def bytes_on_disk(self) -> int:

@@ -14,20 +14,32 @@ import numpy as np
 from proxyhash.codes.bits import Packed
 from proxyhash.index.item_ids import UInt32s
 from proxyhash.index.local.raw_pages import RawPages, RawRow
-from proxyhash.index.local.schema import FORMAT_VERSION, META, TABLES, item_checksum, meta_checksum, row_checksum
+from proxyhash.index.local.schema import (
+    META,
+    META_2,
+    TABLES,
+    TABLES_2,
+    item_checksum,
+    meta_checksum,
+    row_checksum,
+    source_checksum,
+)
 from proxyhash.index.local.store import VersionInfo
+from proxyhash.index.local.vector_blocks import DTYPES, VectorBlock, VectorBlockInfo, parse_block
 from proxyhash.utils.legacy_names import INDEX_META_1, INDEX_TABLES_1
 
 _TABLES_1 = (*INDEX_TABLES_1, "sources", "blocks", "items")  # of release 0.1
+INSERT_ITEM = "INSERT OR IGNORE INTO items VALUES (?, ?, ?, ?, ?, ?, ?)"
 _VERSION_FIELDS = (1, 2, 4, 5, 6, 7, 8, 9)  # columns of `versions` in the order of `VersionInfo`
 
 
 def _scratch() -> sqlite3.Connection:
-    """Return a table of items that need not fit in memory; it is deleted when it is closed."""
+    """Return tables of items and vectors that need not fit in memory; they are deleted when it is closed."""
     connection = sqlite3.connect("", isolation_level=None)
     connection.execute("PRAGMA journal_mode = OFF")
     connection.execute("BEGIN")
-    connection.execute("CREATE TABLE items(item_id INTEGER PRIMARY KEY, key, labels, source, size, mtime_ns)")
+    connection.execute("CREATE TABLE items(item_id INTEGER PRIMARY KEY, key, labels, source, size, mtime_ns, file_row)")
+    connection.execute(f"CREATE TABLE vectors({', '.join(VectorBlockInfo._fields)}, item_ids, vectors)")
     return connection
 
 
@@ -48,7 +60,7 @@ class IntactRows:
     items: sqlite3.Connection = field(default_factory=_scratch)
     meta: dict[str, Any] = field(default_factory=dict)
     versions: dict[int, VersionInfo] = field(default_factory=dict)
-    sources: dict[int, tuple[str, str]] = field(default_factory=dict)
+    sources: dict[int, tuple[str, str, str | None]] = field(default_factory=dict)
     blocks: dict[tuple[int, int], CodeBlock] = field(default_factory=dict)
     damaged: int = 0  # rows that SQLite reads, but that do not match their checksums
 
@@ -58,13 +70,33 @@ class IntactRows:
         for cell in cells:
             if (item := as_item(cell, legacy=self.legacy)) is not None:
                 items.append(item)
+            elif (vectors := as_vectors(cell)) is not None:
+                self._add_vectors(vectors)
             elif (block := as_block(cell, legacy=self.legacy)) is not None:
                 key, found = block
                 if key not in self.blocks or self.blocks[key].generation < found.generation:
                     self.blocks[key] = found
             elif not self._add_small(cell):
                 self.damaged += known
-        self.items.executemany("INSERT OR IGNORE INTO items VALUES (?, ?, ?, ?, ?, ?)", items)
+        self.items.executemany(INSERT_ITEM, items)
+
+    def _add_vectors(self, row: tuple[Any, ...]) -> None:
+        """Take a block of kept vectors. The vector of an item never changes, so that an old block is right too."""
+        self.items.execute(f"INSERT INTO vectors VALUES ({', '.join('?' * len(row))})", row)
+
+    def find_vectors(self, item_ids: UInt32s) -> VectorBlock | None:
+        """Return the kept vectors of some items, given by ascending ids; None if all are lost. One may be in two blocks."""
+        found = []
+        statement = "SELECT * FROM vectors WHERE min_id <= ? AND max_id >= ?"
+        for *info, ids, vectors in self.items.execute(statement, (int(item_ids[-1]), int(item_ids[0]))):
+            block = parse_block(VectorBlockInfo(*info), ids, vectors)
+            assert block is not None  # it was compared with its checksums before
+            found.append(block.select(np.isin(block.item_ids, item_ids)))
+        found = [block for block in found if len(block) and block.vectors.shape[1] == found[0].vectors.shape[1]]
+        if not found:
+            return None
+        ids, first = np.unique(np.concatenate([block.item_ids for block in found]), return_index=True)
+        return VectorBlock(ids, np.concatenate([block.vectors for block in found])[first])
 
     def _add_small(self, cell: RawRow) -> bool:
         """Take a row of `versions` or `sources`."""
@@ -87,7 +119,8 @@ class IntactRows:
             if pairs.keys() == INDEX_META_1.keys() and all(isinstance(value, int) for value in pairs.values()):
                 self.meta = {INDEX_META_1[name]: value for name, value in pairs.items()}
             return
-        is_meta = pairs.keys() == {*META, "checksum"} and meta_checksum(pairs) == pairs["checksum"]
+        names = next((names for names in (META, META_2) if pairs.keys() == {*names, "checksum"}), None)
+        is_meta = names is not None and meta_checksum(pairs, names) == pairs["checksum"]
         if is_meta and pairs["generation"] >= self.meta.get("generation", 0):
             self.meta = pairs
 
@@ -125,7 +158,8 @@ def read_by_sql(path: Path, *, legacy: bool) -> tuple[IntactRows, bool]:
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.execute("PRAGMA trusted_schema = OFF")
-            for table in _TABLES_1 if legacy else TABLES:
+            (user_version,) = connection.execute("PRAGMA user_version").fetchone()
+            for table in _TABLES_1 if legacy else TABLES_2 if user_version == 2 else TABLES:
                 ok = _read_table(connection, table, rows) and ok
             ok = ok and connection.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
     except (sqlite3.Error, UnicodeDecodeError):  # a name in the message of an error may be damaged
@@ -150,7 +184,7 @@ def _read_table(connection: sqlite3.Connection, table: str, rows: IntactRows) ->
 def is_legacy(pages: RawPages) -> bool:
     """Return whether a file has the format of release 0.1: by its header, or if that is damaged, by its rows."""
     if pages.header is not None:
-        return pages.header.user_version < FORMAT_VERSION
+        return pages.header.user_version < 2
     probe = IntactRows(legacy=False)
     for cells in pages.current_cells():
         probe.add(cells)
@@ -188,12 +222,14 @@ def find_old_rows(
 def as_item(cell: RawRow, *, legacy: bool) -> tuple[Any, ...] | None:
     """Return a row of `items` without its checksum, if it is intact."""
     item_id, values = cell
-    if item_id is None or len(values) != (6 if legacy else 7) or not 0 <= item_id < 2**32 or not isinstance(values[1], str):
+    if item_id is None or len(values) not in ((6,) if legacy else (7, 8)):  # format 2 has no row of a file
+        return None
+    if not 0 <= item_id < 2**32 or not isinstance(values[1], str):
         return None
     if legacy:
         numbers = all(value is None or isinstance(value, int) for value in values[3:6])
-        return (item_id, *values[1:6]) if values[0] is None and numbers and _is_labels(values[2]) else None
-    row: tuple[Any, ...] = (item_id, *values[1:6])
+        return (item_id, *values[1:6], None) if values[0] is None and numbers and _is_labels(values[2]) else None
+    row: tuple[Any, ...] = (item_id, *values[1:6], *(values[7:] or (None,)))
     return row if item_checksum(*row) == values[6] else None
 
 
@@ -226,6 +262,19 @@ def as_block(cell: RawRow, *, legacy: bool) -> tuple[tuple[int, int], CodeBlock]
     return (version, number), CodeBlock(generation, *found, 0 if legacy else values[10])
 
 
+def as_vectors(cell: RawRow) -> tuple[Any, ...] | None:
+    """Return the description, item ids and vectors of a row of `vectors`, if it is intact."""
+    number: int | None = cell.row_id
+    values: tuple[Any, ...] = cell.values
+    fields = len(VectorBlockInfo._fields)
+    if number is None or len(values) != fields + 4 or not isinstance(values[-1], bytes) or values[5] not in DTYPES:
+        return None
+    info, (checksum, item_ids, vectors) = values[1 : fields + 1], values[fields + 1 :]
+    if row_checksum(number, *info) != checksum or parse_block(VectorBlockInfo(*info), item_ids, vectors) is None:
+        return None
+    return (*info, item_ids, vectors)
+
+
 def _as_version(number: int, values: tuple[Any, ...], *, legacy: bool) -> VersionInfo | None:
     if legacy:
         fits = len(values) == 5 and isinstance(values[1], int) and isinstance(values[2], str | None)
@@ -236,7 +285,8 @@ def _as_version(number: int, values: tuple[Any, ...], *, legacy: bool) -> Versio
     return VersionInfo(*fields) if row_checksum(number, *fields) == values[10] else None
 
 
-def _as_source(number: int, values: tuple[Any, ...], *, legacy: bool) -> tuple[str, str] | None:
-    if len(values) != (3 if legacy else 4) or not all(isinstance(value, str) for value in values[1:3]):
+def _as_source(number: int, values: tuple[Any, ...], *, legacy: bool) -> tuple[str, str, str | None] | None:
+    if len(values) not in ((3,) if legacy else (4, 5)) or not all(isinstance(value, str) for value in values[1:3]):
         return None
-    return values[1:3] if legacy or row_checksum(number, *values[1:3]) == values[3] else None
+    path, prefix, column = values[1], values[2], values[4] if len(values) == 5 else None  # format 2 has no column
+    return (path, prefix, column) if legacy or source_checksum(number, path, prefix, column) == values[3] else None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from proxyhash.index.item_ids import UInt32s
-from proxyhash.index.local.schema import item_checksum, row_checksum
+from proxyhash.index.local.schema import item_checksum, source_checksum
 from proxyhash.index.local.store import Store
 from proxyhash.utils.errors import InputError, KeyNotFoundError
 
@@ -24,20 +24,27 @@ Labels = Sequence[Sequence[str] | str | None]
 """Labels of items: one label, several, or None for each."""
 
 
-@dataclass(frozen=True)
-class FileStat:
-    """Size and modification time (nanoseconds) of a file; a file with both unchanged is not encoded again."""
+class FileStat(NamedTuple):  # a frozen dataclass takes several times as long to make, and a file of vectors has millions
+    """Size and modification time (nanoseconds) of a file; a file with both unchanged is not encoded again.
+
+    `row` is the row of a vector in its file, None for an image.
+    """
 
     size: int
     mtime_ns: int
+    row: int | None = None
 
 
 @dataclass(frozen=True)
 class Source:
-    """A folder that items come from, and the prefix of their keys."""
+    """A folder of images or a file of vectors that items come from, and the prefix of their keys.
+
+    `vector_column` is the column of vectors, if the file is a table.
+    """
 
     path: Path
     prefix: str = ""
+    vector_column: str | None = None
 
 
 class Item(NamedTuple):  # a frozen dataclass takes twice as long to make, and a batch of queries makes thousands
@@ -55,6 +62,8 @@ class Item(NamedTuple):  # a frozen dataclass takes twice as long to make, and a
         File that the item was added from; None for a code without a file.
     root
         Folder that the file was found in.
+    row
+        Row of the vector in its file; None for an image.
 
     Examples
     --------
@@ -67,6 +76,12 @@ class Item(NamedTuple):  # a frozen dataclass takes twice as long to make, and a
     labels: tuple[str, ...] = ()
     path: Path | None = None
     root: Path | None = None
+    row: int | None = None
+
+    @property
+    def has_image(self) -> bool:
+        """Return whether the item was added from an image file."""
+        return self.path is not None and self.row is None
 
 
 class ItemRow(NamedTuple):
@@ -78,15 +93,18 @@ class ItemRow(NamedTuple):
     source: int | None
     size: int | None
     mtime_ns: int | None
+    file_row: int | None = None
 
     @property
     def file_stat(self) -> FileStat:
         """Return size and time of the file."""
-        return FileStat(self.size or 0, self.mtime_ns or 0)
+        return FileStat(self.size or 0, self.mtime_ns or 0, self.file_row)
 
 
-_COLUMNS = "item_id, key, labels, source, size, mtime_ns, items.checksum"
-_OPTIONAL = ", ".join(f"ifnull({column}, 'None')" for column in ("source", "size", "mtime_ns", "labels"))
+COLUMNS = ", ".join((*ItemRow._fields, "items.checksum"))
+_NUM_FIELDS = len(ItemRow._fields)
+_TIME = "ifnull(mtime_ns, 'None') || ifnull(':' || file_row, '')"
+_OPTIONAL = f"ifnull(source, 'None'), ifnull(size, 'None'), {_TIME}, ifnull(labels, 'None')"
 _ROW_TEXT = f"printf('%d|%s|%s|%s|%s|%s', item_id, {_OPTIONAL}, key)"  # the text that `item_checksum` is the CRC-32 of
 
 
@@ -105,25 +123,39 @@ def insert_items(
         store.insert("items(item_id, key, labels, checksum)", zip(item_ids, keys, texts, checksums, strict=True))
         return
     rows = [
-        (item_id, key, text, source, file.size, file.mtime_ns)
+        ItemRow(item_id, key, text, source, file.size, file.mtime_ns, file.row)
         for item_id, key, text, file in zip(item_ids, keys, texts, files, strict=True)
     ]
-    store.insert("items", ((*row, item_checksum(*row)) for row in rows))
+    insert_rows(store, rows)
 
 
-def _checked(store: Store, row: tuple[Any, ...]) -> ItemRow:
-    """Return a row of the table without its checksum, if it matches that."""
-    if item_checksum(*row[:6]) != row[6]:
+def insert_rows(store: Store, rows: Iterable[ItemRow]) -> None:
+    """Store rows of the table."""
+    store.insert(f"items({', '.join(ItemRow._fields)}, checksum)", ((*row, item_checksum(*row)) for row in rows))
+
+
+def checked_row(store: Store, row: tuple[Any, ...]) -> ItemRow:
+    """Return a row of the table, read by `COLUMNS`, without its checksum, if it matches that."""
+    if item_checksum(*row[:_NUM_FIELDS]) != row[_NUM_FIELDS]:
         store.raise_damaged(f"item {row[0]} does not match its checksum")
-    return ItemRow(*row[:6])
+    return ItemRow(*row[:_NUM_FIELDS])
 
 
 def rows_by_key(store: Store, keys: Iterable[str]) -> list[ItemRow]:
     """Return the rows of those keys that exist."""
     found = []
     for part in _chunks(list(keys)):
-        statement = f"SELECT {_COLUMNS} FROM items WHERE key IN ({_marks(part)})"
-        found += [_checked(store, row) for row in store.rows(statement, *part)]
+        statement = f"SELECT {COLUMNS} FROM items WHERE key IN ({_marks(part)})"
+        found += [checked_row(store, row) for row in store.rows(statement, *part)]
+    return found
+
+
+def rows_by_id(store: Store, item_ids: Iterable[int]) -> list[ItemRow]:
+    """Return the rows of those ids that exist, ascending."""
+    found = []
+    for part in _chunks(sorted(int(item_id) for item_id in item_ids)):
+        statement = f"SELECT {COLUMNS} FROM items WHERE item_id IN ({_marks(part)}) ORDER BY item_id"
+        found += [checked_row(store, row) for row in store.rows(statement, *part)]
     return found
 
 
@@ -162,8 +194,8 @@ def all_ids(store: Store) -> UInt32s:
 def verify_items(store: Store) -> tuple[UInt32s, list[str]]:
     """Read all items; return the ids of those that match their checksums, ascending, and what is wrong with the others."""
     intact, wrong, sources = [], [], list_sources(store)
-    for row in store.each(f"SELECT {_COLUMNS} FROM items ORDER BY item_id"):
-        if item_checksum(*row[:6]) != row[6]:
+    for row in store.each(f"SELECT {COLUMNS} FROM items ORDER BY item_id"):
+        if item_checksum(*row[:_NUM_FIELDS]) != row[_NUM_FIELDS]:
             wrong.append(f"Item {row[0]} does not match its checksum.")
         elif row[3] is not None and row[3] not in sources:
             wrong.append(f"The folder of item {row[0]} is missing.")
@@ -187,17 +219,23 @@ def items_after(store: Store, key: str, limit: int) -> list[Item]:
     return [_parse_item(store, row) for row in rows]
 
 
-_SELECT_ITEMS = f"SELECT {_COLUMNS}, path, prefix, sources.checksum FROM items LEFT JOIN sources ON source = number"
+_SELECT_ITEMS = (
+    f"SELECT {COLUMNS}, path, prefix, vector_column, sources.checksum FROM items LEFT JOIN sources ON source = number"
+)
 
 
 def _parse_item(store: Store, row: tuple[Any, ...]) -> Item:
     """Return an item from a row of `_SELECT_ITEMS`, if the rows of item and folder match their checksums."""
-    item, (path, prefix, checksum) = _checked(store, row), row[7:]
-    if item.source is not None and _source_checksum(item.source, path, prefix) != checksum:
+    item, (path, prefix, column, checksum) = checked_row(store, row), row[_NUM_FIELDS + 1 :]
+    labels = labels_from_json(item.labels)
+    if item.source is None:
+        return Item(item.item_id, item.key, labels)
+    if _source_checksum(item.source, path, prefix, column) != checksum:
         store.raise_damaged(f"the folder of item {item.item_id} is missing or does not match its checksum")
-    root = None if item.source is None else Path(path)
-    file = None if root is None else root / item.key[len(prefix) :]
-    return Item(item.item_id, item.key, labels_from_json(item.labels), file, root)
+    if item.file_row is not None:
+        return Item(item.item_id, item.key, labels, Path(path), Path(path).parent, item.file_row)
+    root = Path(path)
+    return Item(item.item_id, item.key, labels, root / item.key[len(prefix) :], root)
 
 
 def count_items(store: Store) -> int:
@@ -211,9 +249,9 @@ def check_rows_from(store: Store, first_id: int) -> None:
     SQLite computes the checksums, which takes half the time of reading the rows. It ends a text at a null character, so that
     a row that differs is compared again.
     """
-    statement = f"SELECT {_COLUMNS} FROM items WHERE item_id >= ? AND crc32(CAST({_ROW_TEXT} AS BLOB)) IS NOT checksum"
+    statement = f"SELECT {COLUMNS} FROM items WHERE item_id >= ? AND crc32(CAST({_ROW_TEXT} AS BLOB)) IS NOT checksum"
     for row in store.each(statement, first_id):
-        _checked(store, row)
+        checked_row(store, row)
 
 
 def ids_with_labels(store: Store, labels: Sequence[str], first_id: int) -> UInt32s:
@@ -270,33 +308,43 @@ def add_source(store: Store, source: Source) -> int:
     if found is not None:
         return found
     number = int(store.value("SELECT coalesce(max(number), 0) + 1 FROM sources"))
-    values = (number, str(source.path), source.prefix)
-    store.run("INSERT INTO sources VALUES (?, ?, ?, ?)", *values, row_checksum(*values))
+    insert_source(store, number, (str(source.path), source.prefix, source.vector_column))
     return number
+
+
+def insert_source(store: Store, number: int, values: tuple[str, str, str | None]) -> None:
+    """Store path, prefix and column of vectors of a folder or file."""
+    columns = "number, path, prefix, vector_column, checksum"
+    store.run(f"INSERT INTO sources({columns}) VALUES (?, ?, ?, ?, ?)", number, *values, source_checksum(number, *values))
 
 
 def find_source(store: Store, source: Source) -> int | None:
     """Return the number of a folder that items come from, None if it is not stored."""
     wanted = (str(source.path), source.prefix)
-    return next((number for number, stored in list_sources(store).items() if stored == wanted), None)
+    for number, (path, prefix, column) in list_sources(store).items():
+        if (path, prefix) == wanted:
+            if column != source.vector_column:
+                raise InputError(f"{path} was added before with the column {column}; give the keys another --prefix.")
+            return number
+    return None
 
 
-def list_sources(store: Store) -> dict[int, tuple[str, str]]:
-    """Return path and prefix of every folder that items come from, by number."""
-    rows = store.rows("SELECT number, path, prefix, checksum FROM sources ORDER BY number")
-    for number, path, prefix, checksum in rows:
-        if _source_checksum(number, path, prefix) != checksum:
+def list_sources(store: Store) -> dict[int, tuple[str, str, str | None]]:
+    """Return path, prefix and column of vectors of every folder or file that items come from, by number."""
+    rows = store.rows("SELECT number, path, prefix, vector_column, checksum FROM sources ORDER BY number")
+    for number, *values, checksum in rows:
+        if _source_checksum(number, *values) != checksum:
             store.raise_damaged(f"folder {number} does not match its checksum")
-    return {number: (path, prefix) for number, path, prefix, _ in rows}
+    return {number: (path, prefix, column) for number, path, prefix, column, _ in rows}
 
 
-_source_checksum = lru_cache(1024)(row_checksum)  # many items come from the same folder
+_source_checksum = lru_cache(1024)(source_checksum)  # many items come from the same folder
 
 
 def files_of_source(store: Store, source: Source) -> dict[str, FileStat]:
     """Return the keys that came from a folder, with size and time of their files as they were then."""
-    statement = f"SELECT {_COLUMNS} FROM items JOIN sources ON source = number WHERE path = ? AND prefix = ?"
-    rows = (_checked(store, row) for row in store.rows(statement, str(source.path), source.prefix))
+    statement = f"SELECT {COLUMNS} FROM items JOIN sources ON source = number WHERE path = ? AND prefix = ?"
+    rows = (checked_row(store, row) for row in store.rows(statement, str(source.path), source.prefix))
     return {row.key: row.file_stat for row in rows}
 
 

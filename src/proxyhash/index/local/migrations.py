@@ -14,7 +14,15 @@ from pathlib import Path
 
 from proxyhash.index.local.commits import CommitCount, read_commits, write_commits
 from proxyhash.index.local.connection import damaged
-from proxyhash.index.local.schema import FORMAT_VERSION, item_checksum, meta_checksum, row_checksum
+from proxyhash.index.local.schema import (
+    CREATE_VECTORS,
+    FORMAT_VERSION,
+    META,
+    META_2,
+    item_checksum,
+    meta_checksum,
+    row_checksum,
+)
 from proxyhash.utils.errors import DamagedError, InputError
 from proxyhash.utils.formats import RELEASE
 from proxyhash.utils.legacy_names import INDEX_COLUMNS_1, INDEX_META_1, INDEX_TABLES_1
@@ -42,11 +50,15 @@ def migrate(connection: sqlite3.Connection, path: Path, progress: Progress = no_
     with _committing(connection, path):
         if _format(connection) >= FORMAT_VERSION:  # another process was faster
             return True
-        generation = _value(connection, "SELECT value FROM facts WHERE name = 'generation'")
-        count = read_commits(path.parent) or CommitCount(uuid.uuid4().hex, generation)
-        write_commits(path.parent, count)  # before the commit: a file of the new format always has its counter
-        migrate_1_to_2(connection, path, count.index_id, progress, strict=strict)
-    write_commits(path.parent, CommitCount(count.index_id, generation + 1))
+        count = None
+        if _format(connection) == 1:
+            generation = _value(connection, "SELECT value FROM facts WHERE name = 'generation'")
+            count = read_commits(path.parent) or CommitCount(uuid.uuid4().hex, generation)
+            write_commits(path.parent, count)  # before the commit: a file of the new format always has its counter
+            migrate_1_to_2(connection, path, count.index_id, progress, strict=strict)
+        migrate_2_to_3(connection, path)
+    if count is not None:
+        write_commits(path.parent, CommitCount(count.index_id, generation + 1))
     return True
 
 
@@ -56,7 +68,9 @@ def migrated_copy(connection: sqlite3.Connection, path: Path) -> sqlite3.Connect
     connection.backup(copy)
     copy.execute("BEGIN")
     with _committing(copy, path):
-        migrate_1_to_2(copy, path, uuid.uuid4().hex)
+        if _format(copy) == 1:
+            migrate_1_to_2(copy, path, uuid.uuid4().hex)
+        migrate_2_to_3(copy, path)
     copy.execute("PRAGMA query_only = ON")
     return copy
 
@@ -85,8 +99,28 @@ def migrate_1_to_2(
     meta |= {"generation": meta["generation"] + 1, "next_version": next_version}
     values = {**meta, "index_id": index_id, "requires": RELEASE}
     connection.execute("DELETE FROM meta")
-    connection.executemany("INSERT INTO meta VALUES (?, ?)", [*values.items(), ("checksum", meta_checksum(values))])
+    checksum = meta_checksum(values, META_2)
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", [*values.items(), ("checksum", checksum)])
     connection.execute("PRAGMA user_version = 2")
+
+
+def migrate_2_to_3(connection: sqlite3.Connection, path: Path) -> None:
+    """Add columns and a table for vectors, in the transaction of the caller.
+
+    Rows of items and folders keep their checksums, so that millions of items take no time. What is searched does not change,
+    so that the generation stays, and lost commits are noticed as before.
+    """
+    values = dict(connection.execute("SELECT name, value FROM meta").fetchall())
+    if meta_checksum(values, META_2) != values["checksum"]:
+        raise DamagedError(damaged(path, "the table meta does not match its checksum"))
+    connection.execute("ALTER TABLE sources ADD COLUMN vector_column TEXT")
+    connection.execute("ALTER TABLE items ADD COLUMN file_row INTEGER")
+    connection.execute(CREATE_VECTORS)
+    values |= {name: 0 for name in META if name not in META_2}
+    rows = [(name, values[name]) for name in META if name not in META_2]
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+    connection.execute("UPDATE meta SET value = ? WHERE name = 'checksum'", (meta_checksum(values),))
+    connection.execute("PRAGMA user_version = 3")
 
 
 def _add_columns(connection: sqlite3.Connection) -> None:
@@ -171,7 +205,7 @@ def _committing(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         if isinstance(error, (KeyError, TypeError, ValueError, AttributeError)) and not isinstance(error, InputError):
-            raise DamagedError(damaged(path, "it has other values than release 0.1 wrote")) from error
+            raise DamagedError(damaged(path, "it has other values than an older release wrote")) from error
         raise
 
 

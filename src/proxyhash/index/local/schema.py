@@ -1,18 +1,21 @@
 """Schema of the SQLite file of an index, and the checksums of its rows.
 
 Every row has a checksum. `versions` also has the number of blocks and codes and the sum of the blocks' checksums, so that
-a row that is missing or out of date is noticed. A checksum is the CRC-32 of the fields, written as text and joined by "|".
+a row that is missing or out of date is noticed, and `meta` has the same of the blocks of kept vectors. A checksum is the
+CRC-32 of the fields, written as text and joined by "|".
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 APPLICATION_ID = 0x50584958  # "PXIX" in the header of the file marks a database as an index
-FORMAT_VERSION = 2  # `user_version` of the file
+FORMAT_VERSION = 3  # `user_version` of the file
 FIRST_GENERATION = 1  # of an empty index
-TABLES = ("meta", "versions", "blocks", "sources", "items")
-META = ("active_version", "generation", "next_id", "next_version", "index_id", "requires")
+TABLES_2 = ("meta", "versions", "blocks", "sources", "items")  # of format 2
+TABLES = (*TABLES_2, "vectors")
+META_2 = ("active_version", "generation", "next_id", "next_version", "index_id", "requires")  # of format 2
+META = (*META_2, "vector_blocks", "num_vectors", "vectors_checksum")
 
 SCHEMA = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -27,11 +30,16 @@ CREATE TABLE blocks(
     PRIMARY KEY(version, number));
 CREATE TABLE sources(
     number INTEGER PRIMARY KEY, path TEXT NOT NULL, prefix TEXT NOT NULL, checksum INTEGER NOT NULL DEFAULT 0,
-    UNIQUE(path, prefix));
+    vector_column TEXT, UNIQUE(path, prefix));
 CREATE TABLE items(
     item_id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, labels TEXT, source INTEGER, size INTEGER, mtime_ns INTEGER,
-    checksum INTEGER NOT NULL DEFAULT 0);
+    checksum INTEGER NOT NULL DEFAULT 0, file_row INTEGER);
+CREATE TABLE vectors(
+    number INTEGER PRIMARY KEY, num_vectors INTEGER NOT NULL, min_id INTEGER NOT NULL, max_id INTEGER NOT NULL,
+    width INTEGER NOT NULL, dtype TEXT NOT NULL, ids_checksum INTEGER NOT NULL, checksum INTEGER NOT NULL,
+    info_checksum INTEGER NOT NULL, item_ids BLOB NOT NULL, vectors BLOB NOT NULL);
 """
+CREATE_VECTORS = next(statement for statement in SCHEMA.split(";") if "TABLE vectors(" in statement)
 
 
 def row_checksum(*fields: object) -> int:
@@ -44,12 +52,24 @@ def row_checksum(*fields: object) -> int:
 
 
 def item_checksum(
-    item_id: int, key: str, labels: str | None, source: int | None, size: int | None, mtime_ns: int | None
+    item_id: int,
+    key: str,
+    labels: str | None,
+    source: int | None,
+    size: int | None,
+    mtime_ns: int | None,
+    file_row: int | None = None,
 ) -> int:
-    """Return the checksum of a row of `items`."""
-    return zlib.crc32(f"{item_id}|{source}|{size}|{mtime_ns}|{labels}|{key}".encode())  # half the time of `row_checksum`
+    """Return the checksum of a row of `items`; without a row of a file, it is that of format 2."""
+    time = mtime_ns if file_row is None else f"{mtime_ns}:{file_row}"
+    return zlib.crc32(f"{item_id}|{source}|{size}|{time}|{labels}|{key}".encode())  # half the time of `row_checksum`
 
 
-def meta_checksum(values: Mapping[str, Any]) -> int:
+def source_checksum(number: int, path: str, prefix: str, vector_column: str | None = None) -> int:
+    """Return the checksum of a row of `sources`; without a column of vectors, it is that of format 2."""
+    return row_checksum(number, path, prefix, *(() if vector_column is None else (vector_column,)))
+
+
+def meta_checksum(values: Mapping[str, Any], names: Sequence[str] = META) -> int:
     """Return the checksum of the rows of `meta`."""
-    return row_checksum(*(values[name] for name in META))
+    return row_checksum(*(values[name] for name in names))

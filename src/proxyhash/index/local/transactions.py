@@ -4,8 +4,10 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
 from proxyhash.index.clusters.centroids import (
@@ -16,7 +18,7 @@ from proxyhash.index.clusters.centroids import (
     choose_centroids,
 )
 from proxyhash.index.item_ids import ClusterIds
-from proxyhash.index.local import blocks, items
+from proxyhash.index.local import blocks, items, vector_blocks
 from proxyhash.index.local.blocks import Block
 from proxyhash.index.local.items import FileStat, Labels, Source
 from proxyhash.index.local.store import Store
@@ -25,12 +27,16 @@ from proxyhash.utils.parallel import prefetch
 from proxyhash.utils.random import generator
 
 CODES_PER_TRANSACTION = 65_536  # a kill loses at most one transaction; fewer codes would not be worth a write to disk
+VECTOR_BYTES_PER_TRANSACTION = 1 << 26  # of kept vectors
 MAX_ITEM_ID = 2**32 - 1
 
 
 @dataclass(frozen=True, eq=False)
 class ItemBatch:
-    """Packed codes (n, bytes) with their keys, and optionally labels and files; `codes_id` is that of the store."""
+    """Packed codes (n, bytes) with their keys, and optionally labels, files and vectors (n, width) to keep.
+
+    `codes_id` is that of the store.
+    """
 
     codes_id: tuple[int, int]
     codes: Packed
@@ -38,6 +44,7 @@ class ItemBatch:
     labels: Labels | None = None
     source: Source | None = None
     files: Sequence[FileStat] | None = None
+    vectors: NDArray[Any] | None = None
     assignment: "Assignment | None" = None  # computed before, while another batch was written
 
     def __len__(self) -> int:
@@ -53,7 +60,8 @@ class ItemBatch:
         """Return some of the items."""
         labels = None if self.labels is None else self.labels[rows]
         files = None if self.files is None else self.files[rows]
-        return ItemBatch(self.codes_id, self.codes[rows], self.keys[rows], labels, self.source, files)
+        vectors = None if self.vectors is None else self.vectors[rows]
+        return ItemBatch(self.codes_id, self.codes[rows], self.keys[rows], labels, self.source, files, vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +90,9 @@ def add_batch(store: Store, batch: ItemBatch) -> int:
             replaced = _remove_existing(store, batch, generation)
             _insert(store, batch, meta.next_id, source)
         _append_codes(store, batch, meta.next_id, generation)
+        if batch.vectors is not None:
+            item_ids = np.arange(meta.next_id, meta.next_id + len(batch), dtype=np.uint32)
+            vector_blocks.append_vectors(store, item_ids, batch.vectors)
         store.set_meta(next_id=meta.next_id + len(batch))
     return replaced
 
@@ -96,6 +107,7 @@ def _remove_existing(store: Store, batch: ItemBatch, generation: int) -> int:
     old = np.sort(np.fromiter(items.ids_by_key(store, batch.keys).values(), np.uint32))
     items.delete_items(store, old)
     blocks.remove_codes(store, batch.version, old, generation)
+    vector_blocks.remove_vectors(store, old)
     return len(old)
 
 
@@ -109,10 +121,18 @@ def _append_codes(store: Store, batch: ItemBatch, first_id: int, generation: int
     blocks.append_codes(store, batch.version, Block(item_ids, assigned.clusters, batch.codes), generation)
 
 
+def items_per_transaction(vectors: NDArray[Any] | None = None) -> int:
+    """Return how many items are written in a transaction; fewer if their vectors (N, width) are kept."""
+    if vectors is None:
+        return CODES_PER_TRANSACTION
+    bytes_per_vector = int(vectors.shape[1]) * vectors.itemsize
+    return min(CODES_PER_TRANSACTION, max(1, VECTOR_BYTES_PER_TRANSACTION // bytes_per_vector))
+
+
 def add_batches(store: Store, batch: ItemBatch) -> int:
     """Add many codes in several transactions; clusters of the next part are assigned while one is written."""
-    starts = range(0, len(batch), CODES_PER_TRANSACTION)
-    parts = [batch.select(slice(first, first + CODES_PER_TRANSACTION)) for first in starts]
+    size = items_per_transaction(batch.vectors)
+    parts = [batch.select(slice(first, first + size)) for first in range(0, len(batch), size)]
     if len(parts) == 1:
         return add_batch(store, parts[0])
     _, centroids = active_centroids(store)
@@ -131,6 +151,7 @@ def remove_keys(store: Store, keys: Sequence[str]) -> int:
         item_ids = np.sort(np.fromiter(found.values(), np.uint32, len(found)))
         items.delete_items(store, item_ids)
         blocks.remove_codes(store, store.active_version, item_ids, generation)
+        vector_blocks.remove_vectors(store, item_ids)
     return len(found)
 
 

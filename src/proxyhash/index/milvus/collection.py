@@ -27,10 +27,12 @@ class CollectionMeta:
 
     bits: int
     model: str | None  # fingerprint of the model that made the codes
+    width: int | None = None  # of the vectors that the model takes
 
     def to_json(self) -> str:
         """Return the description that is stored with the collection."""
-        return json.dumps({"format": FORMAT, **asdict(self)})
+        values = {name: value for name, value in asdict(self).items() if name != "width" or value is not None}
+        return json.dumps({"format": FORMAT, **values})
 
 
 def connect(location: Location) -> Any:
@@ -67,7 +69,8 @@ def read_meta(client: Any, location: Location) -> CollectionMeta | None:
         meta = json.loads(described["description"])
         if meta["format"] != FORMAT:
             raise InputError(f"{location} has format {meta['format']}; this version of proxyhash reads {FORMAT}.")
-        return CollectionMeta(int(meta["bits"]), meta["model"])
+        width = meta.get("width")
+        return CollectionMeta(int(meta["bits"]), meta["model"], None if width is None else int(width))
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, InputError):
             raise

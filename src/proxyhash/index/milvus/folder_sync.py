@@ -1,14 +1,19 @@
-"""Files of one folder in a collection of Milvus."""
+"""Files of one folder, and vectors of a file, in a collection of Milvus."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
 from proxyhash.index.folder_sync import StoredCounts
 from proxyhash.index.local.items import FileStat, Labels
 from proxyhash.index.milvus.index import MilvusIndex
 from proxyhash.index.milvus.rows import format_file, source_digest
+from proxyhash.utils.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -52,3 +57,34 @@ class MilvusFolderSync:
         stored = self.index.rows(keys, ["key", "file"])
         own = [key for key, row in stored.items() if row["file"].startswith(f"{self.source} ")]
         return self.index.remove(own) if own else 0
+
+
+@dataclass(frozen=True)
+class MilvusVectorSync:
+    """Writes vectors of a file as codes; which file they came from is not stored, so that each is written again."""
+
+    index: MilvusIndex
+
+    def known_files(self) -> dict[str, FileStat]:
+        """Raise, as it is not known what came from a file."""
+        raise InputError(f"{self.index.location} is on Milvus, which does not know files of vectors; leave --prune out.")
+
+    def changed_rows(self, keys: Sequence[str], stats: Sequence[FileStat]) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Return that all rows are to be written."""
+        return np.ones(len(keys), bool)
+
+    def store(
+        self,
+        codes: Packed,
+        keys: Sequence[str],
+        labels: Labels,
+        stats: Sequence[FileStat],  # noqa: ARG002
+        vectors: NDArray[Any] | None = None,  # noqa: ARG002
+    ) -> StoredCounts:
+        """Write a batch over items with the same keys."""
+        replaced = self.index.store(codes, keys, labels)
+        return StoredCounts(len(codes) - replaced, replaced)
+
+    def remove(self, keys: Sequence[str]) -> int:
+        """Remove items."""
+        return self.index.remove(keys) if keys else 0

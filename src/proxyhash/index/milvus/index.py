@@ -14,7 +14,7 @@ from proxyhash.codes.bits import Packed, pack
 from proxyhash.index.base import Index, SearchParams, check_rerank, code_length
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.exchange.content import CodeBatch, CodeContent, make_batch
-from proxyhash.index.local.items import FileStat, Item, Labels, check_found, check_keys, check_labels
+from proxyhash.index.local.items import FileStat, Item, Labels, Source, check_found, check_keys, check_labels
 from proxyhash.index.milvus import collection
 from proxyhash.index.milvus.collection import REQUEST_TIMEOUT, CollectionMeta
 from proxyhash.index.milvus.location import Location, parse_location
@@ -33,12 +33,14 @@ from proxyhash.index.model_store import copy_model, import_hasher, load_encoder,
 from proxyhash.index.queries import QueriesLike, encode_items, encode_queries
 from proxyhash.index.results import AddResult, IndexInfo, Match, Matches
 from proxyhash.models.encoder import ModelEncoder
+from proxyhash.models.storage import vector_width
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import MILVUS_ITEM_ID
 from proxyhash.utils.paths import cache_root
 
 if TYPE_CHECKING:
     from proxyhash.index.folder_sync import FolderSync
+    from proxyhash.index.vector_sync import VectorSync
     from proxyhash.models.hasher import Hasher
 
 _KEYS_PER_REQUEST = 4096
@@ -106,6 +108,11 @@ class MilvusIndex(Index):
         return self._encoder
 
     @property
+    def width(self) -> int | None:
+        """Return the number of values of the vectors that the model takes; None if it takes images, or without a model."""
+        return self.meta.width
+
+    @property
     def hasher(self) -> "Hasher":
         """Return the model as a torch network, from the copy on this machine."""
         if not isinstance(self._encoder, import_hasher()):
@@ -134,14 +141,22 @@ class MilvusIndex(Index):
         """Return the number of items."""
         return int(self._query(filter="", output_fields=["count(*)"])[0]["count(*)"])
 
-    def add(self, items: QueriesLike, keys: Sequence[str] | None = None, labels: Labels | None = None) -> AddResult:
-        """Add packed codes or images in batches, each in Milvus's log when the request returns; see `Index.add`.
+    def add(
+        self,
+        items: QueriesLike,
+        keys: Sequence[str] | None = None,
+        labels: Labels | None = None,
+        *,
+        keep_vectors: bool = False,
+    ) -> AddResult:
+        """Add packed codes, vectors or images in batches, each in Milvus's log when the request returns; see `Index.add`.
 
         An error in between leaves complete batches; adding the same again completes them. The number of replaced items is
         the difference in size, so it is an estimate while others write.
         """
         start = time.monotonic()
-        codes, names = encode_items(items, keys, self.bits, lambda: self.encoder)
+        check_keeps_nothing(self.location, keep_vectors=keep_vectors)
+        codes, names = encode_items(items, keys, self.bits, lambda: self.encoder, self.width)
         check_keys(names, len(codes))
         check_labels(labels, len(codes))
         replaced = self.store(codes, names, labels)
@@ -167,7 +182,7 @@ class MilvusIndex(Index):
         """Return the matches of each query. Of items tied at the k-th distance, Milvus chooses."""
         if params.nprobe is not None:
             raise InputError("An index on Milvus is searched exactly; leave nprobe out.")
-        encoded = encode_queries(queries, self.bits, lambda: self.encoder)
+        encoded = encode_queries(queries, self.bits, lambda: self.encoder, self.width)
         check_rerank(params, has_embeddings=encoded.embeddings is not None)
         radius = self.bits if params.radius is None else min(params.radius, self.bits)
         rows = self._find(encoded.codes, radius, params)
@@ -258,6 +273,13 @@ class MilvusIndex(Index):
 
         return MilvusFolderSync(self, root, prefix)
 
+    def vector_sync(self, source: Source, *, keep_vectors: bool) -> "VectorSync":  # noqa: ARG002
+        """Return where the items of a file of vectors go; the server does not store which file they came from."""
+        from proxyhash.index.milvus.folder_sync import MilvusVectorSync
+
+        check_keeps_nothing(self.location, keep_vectors=keep_vectors)
+        return MilvusVectorSync(self)
+
     @contextmanager
     def _content(self) -> Iterator[CodeContent]:
         """Yield all items and codes in the order of their stored keys; what others write meanwhile may be among them."""
@@ -273,7 +295,16 @@ class MilvusIndex(Index):
         """Return a description of the index."""
         plan = f"Milvus (BIN_FLAT, {self.location.consistency} consistency)"
         return IndexInfo(
-            str(self.location), len(self), self.bits, self.model, plan, self.calibration is not None, None, None
+            str(self.location),
+            len(self),
+            self.bits,
+            self.model,
+            plan,
+            self.calibration is not None,
+            None,
+            None,
+            self.input,
+            self.width,
         )
 
     def close(self) -> None:
@@ -298,10 +329,17 @@ class MilvusIndex(Index):
         return found[key]
 
 
+def check_keeps_nothing(location: Location, *, keep_vectors: bool) -> None:
+    """Raise an InputError if vectors are to be kept."""
+    if keep_vectors:
+        raise InputError(f"{location} is on Milvus, which stores codes only; keep the file of vectors, and leave this out.")
+
+
 def _new_meta(location: Location, encoder: ModelEncoder | None, name: str | None, bits: int | None) -> CollectionMeta:
     if encoder is None and bits is None:
         raise InputError(f"There is no index at {location}; to make one, say which model or how many bits it is for.")
-    return CollectionMeta(code_length(encoder, bits), name)
+    width = None if name is None else vector_width(model_dir(cache_root(), name))
+    return CollectionMeta(code_length(encoder, bits), name, width)
 
 
 def _check(

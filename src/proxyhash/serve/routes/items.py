@@ -6,12 +6,14 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.security import HTTPBearer
+from numpy.typing import NDArray
 
 from proxyhash.index.base import Index
 from proxyhash.index.local.items import Item
 from proxyhash.index.results import AddResult
 from proxyhash.serve.bodies import is_image, require_json, validate_fields
 from proxyhash.serve.documentation import BUSY, NOT_FOUND, WRITE, image_bodies, json_body, query_parameters
+from proxyhash.serve.encoding import check_can_encode
 from proxyhash.serve.schemas import (
     AddRequest,
     AddResponse,
@@ -21,6 +23,7 @@ from proxyhash.serve.schemas import (
     ItemPage,
     ItemQuery,
     ItemResponse,
+    NewItem,
     ThumbnailQuery,
 )
 from proxyhash.serve.security import check_token
@@ -84,9 +87,9 @@ def add_editing_routes(app: FastAPI, service: Service) -> None:
 
     @app.post("/api/v1/items", openapi_extra=_ADD, **options)
     async def add_items(request: Request) -> AddResponse:
-        """Add items by their codes, or one image; an item with the same key is replaced.
+        """Add items by their codes or vectors, or one image; an item with the same key is replaced.
 
-        The response is sent when the change is on disk. Of an image only the code is stored.
+        The response is sent when the change is on disk. Of an image or a vector only the code is stored.
         """
         if is_image(request):
             async with service.bodies.read_image(request, limits.image_bytes) as upload:
@@ -95,7 +98,9 @@ def add_editing_routes(app: FastAPI, service: Service) -> None:
             result = await service.writer.run(lambda index: index.add(embedding[None], [item.key], [tuple(item.labels)]))
         else:
             asked = await service.bodies.read_json(request, AddRequest, limits.items_bytes)
-            result = await service.writer.run(lambda index: _add_codes(index, asked))
+            if asked.items[0].vector is not None:
+                await asyncio.to_thread(check_can_encode, service.index, "vector")
+            result = await service.writer.run(lambda index: _add_items(index, asked))
         return AddResponse(added=result.added, replaced=result.replaced)
 
     @app.post("/api/v1/items/delete", openapi_extra=_DELETE, **options)
@@ -114,11 +119,19 @@ def add_editing_routes(app: FastAPI, service: Service) -> None:
 
 def describe_item(item: Item) -> ItemResponse:
     """Return an item as clients see it."""
-    return ItemResponse(key=item.key, labels=list(item.labels), has_image=item.path is not None)
+    return ItemResponse(key=item.key, labels=list(item.labels), has_image=item.has_image)
 
 
-def _add_codes(index: Index, asked: AddRequest) -> AddResult:
-    if len({len(item.code) for item in asked.items}) > 1:
-        raise HTTPException(422, "All codes of an index have one length; these have several.")
-    codes = np.stack([np.frombuffer(bytes.fromhex(item.code), np.uint8) for item in asked.items])
-    return index.add(codes, [item.key for item in asked.items], [tuple(item.labels) for item in asked.items])
+def _add_items(index: Index, asked: AddRequest) -> AddResult:
+    originals: list[NDArray[Any]] = [_original(item) for item in asked.items]
+    if len({len(original) for original in originals}) > 1:
+        raise HTTPException(422, "All codes or vectors of an index have one length; these have several.")
+    labels = [tuple(item.labels) for item in asked.items]
+    return index.add(np.stack(originals), [item.key for item in asked.items], labels)
+
+
+def _original(item: NewItem) -> NDArray[Any]:
+    """Return the packed code (bytes,) of an item, or its vector (width,) as floats."""
+    if item.code is not None:
+        return np.frombuffer(bytes.fromhex(item.code), np.uint8)
+    return np.array(item.vector, np.float64)

@@ -1,4 +1,4 @@
-"""Search by key, code, embedding or image."""
+"""Search by key, code, embedding, vector or image."""
 
 import asyncio
 from typing import Any
@@ -20,27 +20,28 @@ _DOCUMENTATION: dict[str, Any] = {
 
 def add_search_route(app: FastAPI, service: Service) -> None:
     """Add the route of searches."""
-    limits = service.settings.limits
 
     @app.post("/api/v1/search", tags=["search"], response_model=SearchResponse, responses=BUSY, openapi_extra=_DOCUMENTATION)
     async def search(request: Request) -> Response:
-        """Find the nearest items of an item, a code, an embedding or an image.
+        """Find the nearest items of an item, a code, an embedding, a vector or an image.
 
-        JSON has exactly one of `key`, `code` and `embedding`. An image is the body itself, or the field `image` of a
-        form; its options are query parameters or form fields.
+        JSON has exactly one of `key`, `code`, `embedding` and `vector`. A vector is encoded by the model of the index. An
+        image is the body itself, or the field `image` of a form; its options are query parameters or form fields.
         """
         if is_image(request):
             query = await _image_query(service, request)
         else:
             if request.scope["query_string"]:
                 raise HTTPException(422, "A search by JSON has no query parameters; put its options into the body.")
-            query = await _json_query(service, await service.bodies.read_json(request, SearchRequest, limits.search_bytes))
+            query = await _json_query(service, await service.bodies.read_json(request, SearchRequest, service.search_bytes))
         return Response(await service.search(query), media_type=JSON)
 
 
 async def _json_query(service: Service, asked: SearchRequest) -> SearchQuery:
     if asked.embedding is not None:
         return make_query(np.asarray(asked.embedding, np.float32).tobytes(), asked, is_embedding=True)
+    if asked.vector is not None:
+        return make_query((await service.vector_encoder.embed(asked.vector)).tobytes(), asked, is_embedding=True)
     if asked.code is not None:
         return make_query(bytes.fromhex(asked.code), asked)
     code = await asyncio.to_thread(service.index.code, str(asked.key))

@@ -19,6 +19,7 @@ from proxyhash.codes.search import top_k
 from proxyhash.index.base import Index
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.milvus.location import is_milvus
+from proxyhash.index.queries import QueriesLike, from_embeddings
 from proxyhash.index.results import Match, Matches
 from proxyhash.serve.workers.channel import Channel, Failure
 from proxyhash.serve.workers.process import report_ready
@@ -139,8 +140,11 @@ class Searcher:
         joined = bytearray().join(query.row for query in queries)  # numba compiles other kernels for read-only arrays
         values: NDArray[Any] = np.frombuffer(joined, np.float32 if first.is_embedding else np.uint8)
         rows = values.reshape(len(queries), len(first.row) // values.itemsize)
+        queries_of_index: QueriesLike = rows
+        if first.is_embedding:  # a plain array of floats would be encoded by a model that takes vectors
+            queries_of_index = from_embeddings([f"query {number}" for number in range(len(rows))], rows, bits)
         found = self._index.search(
-            rows,
+            queries_of_index,
             max(query.k for query in queries),
             radius=first.radius,
             labels=first.labels or None,
@@ -188,7 +192,7 @@ def _match(match: Match) -> _Match:
         match.distance,
         match.labels,
         "" if match.code is None else match.code.hex(),
-        match.path is not None,
+        match.path is not None and match.row is None,
         match.expected_precision,
         match.score,
     )
