@@ -16,6 +16,7 @@ from proxyhash.codes.files import read_code_file
 from proxyhash.evaluation import mean_average_precision
 from proxyhash.labels import ClassLabels
 from proxyhash.methods import get_method, list_methods
+from proxyhash.models.onnx_backend import OnnxBackend
 from proxyhash.models.storage import fingerprint
 from proxyhash.models.vector_hasher import VectorHasher
 from proxyhash.training.config import OptimConfig
@@ -182,6 +183,14 @@ def test_hasher_refuses_other_vectors(values: Any, message: str) -> None:
     for use in (hasher.encode, hasher.embed, hasher.encode_queries):
         with pytest.raises(InputError, match=message):
             use(values)
+
+
+@pytest.mark.parametrize("method", ["itq", "shclm", "ksh"])
+def test_exported_encoder_gives_the_same_embeddings(method: str, tmp_path: Path) -> None:
+    fit_vectors(VECTORS, 16, labels=LABELS, method=method, optim=OPTIM).save(tmp_path / "encoder")
+    main(["export", str(tmp_path / "encoder"), "-o", str(tmp_path / "encoder.onnx")])
+    expected = Hasher.load(tmp_path / "encoder").embed(VECTORS)  # type: ignore[arg-type]
+    np.testing.assert_allclose(OnnxBackend(tmp_path / "encoder.onnx")(VECTORS), expected, rtol=1e-3, atol=1e-4)
 
 
 def test_hasher_of_vectors_takes_no_images() -> None:

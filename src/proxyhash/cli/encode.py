@@ -163,6 +163,8 @@ def _encode_shards(
 def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], json_: Json = False) -> None:
     """Write a model as an ONNX file: pixels (n, 3, size, size) from 0 to 255 in, nu (n, bits) out; its signs are the code.
 
+    An encoder of vectors has vectors (n, width) in.
+
     Parameters
     ----------
     model
@@ -173,10 +175,20 @@ def export(model: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], js
         Print JSON: the shapes of what goes in and comes out.
     """
     from proxyhash.models.hasher import Hasher
-    from proxyhash.models.onnx_export import export_onnx
+    from proxyhash.models.onnx_export import export_onnx, export_vector_onnx
+    from proxyhash.models.vector_hasher import VectorHasher
 
     check_writable(output)
     hasher = Hasher.load(model)
+    if isinstance(hasher, VectorHasher):
+        export_vector_onnx(hasher.network, output, hasher.width)
+        shapes = {"vectors": [None, hasher.width], "nu": [None, hasher.head.out_features]}
+        print_result(
+            {"file": str(output), **shapes},
+            f"{output}: vectors (n, {hasher.width}) -> nu (n, {hasher.head.out_features}); signs verified.",
+            as_json=json_,
+        )
+        return
     export_onnx(hasher.network, output, hasher.transform.size)
     size, outputs = hasher.transform.size, hasher.head.out_features
     print_result(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from proxyhash.data.catalog import DatasetInfo, get_dataset_info, list_datasets
     from proxyhash.data.dataset import Dataset
     from proxyhash.data.images import ArrayImages, FileImages
-    from proxyhash.data.load import DataLike, as_dataset, load_dataset
+    from proxyhash.data.load import DataLike, load_dataset
     from proxyhash.data.protocols import Split, default_protocol, get_protocol, list_protocols, make_split
     from proxyhash.data.readers.hugging_face import from_hugging_face
     from proxyhash.data.readers.map_style import from_torch
@@ -29,7 +29,6 @@ __all__ = [
     "Split",
     "TagLabels",
     "TorchDataset",
-    "as_dataset",
     "default_protocol",
     "from_hugging_face",
     "from_torch",
@@ -51,7 +50,6 @@ _MODULES = {
     "SkippedItems": "proxyhash.data.skipped",
     "TagLabels": "proxyhash.labels",
     "TorchDataset": "proxyhash.data.torch_dataset",
-    "as_dataset": "proxyhash.data.load",
     "from_hugging_face": "proxyhash.data.readers.hugging_face",
     "from_torch": "proxyhash.data.readers.map_style",
     "get_dataset_info": "proxyhash.data.catalog",

@@ -13,13 +13,14 @@ from proxyhash.data.readers.map_style import from_torch
 from proxyhash.data.readers.metadata import METADATA, load_metadata
 from proxyhash.data.readers.nuswide import load_nuswide
 from proxyhash.data.readers.published import load_cifar, load_digits, load_ilsvrc
-from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
-from proxyhash.utils.validation import shorten
+
+DataLike = Dataset | str | Path | Any
+"""What functions accept as data: a data set, its name, a folder, or a dataset of torch or of Hugging Face."""
 
 
 def load_dataset(
-    name_or_path: str | Path | Any,
+    name_or_path: DataLike,
     *,
     data_dir: Path | None = None,
     strict: bool = False,
@@ -70,28 +71,6 @@ def load_dataset(
     if os.path.isfile(path / METADATA):  # noqa: PTH113
         return load_metadata(path, strict=strict, progress=progress)
     return load_folder(path, strict=strict, progress=progress)
-
-
-DataLike = Dataset | str | Path
-"""What functions accept as data: a data set, its name, or a folder."""
-
-
-def as_dataset(
-    data: DataLike, *, data_dir: Path | None = None, strict: bool = False, progress: Progress = no_progress
-) -> Dataset:
-    """Return `data` as a `Dataset`; a name or a folder is loaded, see `load_dataset`.
-
-    Examples
-    --------
-    >>> digits = as_dataset("digits")
-    >>> as_dataset(digits) is digits
-    True
-    """
-    if isinstance(data, Dataset):
-        return data
-    if isinstance(data, (str, Path)):
-        return load_dataset(data, data_dir=data_dir, strict=strict, progress=progress)
-    raise InputError(f"Data are a Dataset, the name of a data set or a folder, not {shorten(data)}.")
 
 
 def _load_named(info: DatasetInfo, data_dir: Path | None, strict: bool, fetch: bool, progress: Progress) -> Dataset:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from proxyhash.data import DataLike, as_dataset
+from proxyhash.data import DataLike, load_dataset
 from proxyhash.evaluation.hasher import EvalReport, evaluate_hasher, load_eval_data
 from proxyhash.evaluation.metrics import DEFAULT_KS
 from proxyhash.models.hasher import Hasher
@@ -65,6 +65,6 @@ def evaluate(
     """
     hasher = hasher if isinstance(hasher, Hasher) else Hasher.load(hasher)
     source = None if data_dir is None else Path(data_dir)
-    dataset = None if data is None else as_dataset(data, data_dir=source, progress=progress)
+    dataset = None if data is None else load_dataset(data, data_dir=source, progress=progress)
     loaded, split = load_eval_data(hasher, dataset, protocol, fold, data_dir=source, progress=progress)
     return evaluate_hasher(hasher, loaded, split, ks=ks, detailed=detailed, progress=progress)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
-from proxyhash.data import Dataset, Split, as_dataset, make_split
+from proxyhash.data import Dataset, Split, load_dataset, make_split
 from proxyhash.data.images import Indices, Subset
 from proxyhash.data.protocols.split import drop_indices
 from proxyhash.evaluation.classification import classify_codes
@@ -281,7 +281,7 @@ def load_eval_data(
         raise InputError(f"{name} was fitted without labels, so relevance is unknown; name a labeled data set with --data.")
     if trained["path"] is None and data is None:
         raise InputError(f"{name} was trained on a data set without a name or folder; pass the data set again.")
-    dataset = as_dataset(trained["path"] if data is None else data, data_dir=data_dir, progress=progress)
+    dataset = load_dataset(trained["path"] if data is None else data, data_dir=data_dir, progress=progress)
     history = history or {"dataset": None, "protocol": None, "seed": 0}
     is_same = data is None or (isinstance(data, Dataset) and dataset.name == history.get("dataset"))
     dataset = dataset.with_frequent_tags(trained["tags"]) if trained["tags"] else dataset

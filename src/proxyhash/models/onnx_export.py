@@ -13,7 +13,6 @@ from torch import nn
 
 from proxyhash.models.device import module_device
 from proxyhash.models.onnx_backend import Floats, OnnxBackend
-from proxyhash.models.torch_backend import TorchBackend
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 
@@ -23,14 +22,25 @@ CLEARLY_SIGNED = 1e-4  # outputs nearer to zero may round to either sign
 
 def export_onnx(network: nn.Module, path: Path, image_size: int, *, output: str = "nu") -> None:
     """Write `network` (pixels (n, 3, size, size) from 0 to 255 -> outputs) for any n, once both give the same answers."""
+    _export(network, path, "pixels", _sample_images(image_size), output)
+
+
+def export_vector_onnx(network: nn.Module, path: Path, width: int) -> None:
+    """Write `network` (vectors (n, width) -> nu) for any n, once both give the same answers."""
+    sample = np.random.default_rng(0).normal(size=(12, width)).astype(np.float32)
+    _export(network, path, "vectors", sample, "nu")
+
+
+def _export(network: nn.Module, path: Path, name: str, sample: Floats, output: str) -> None:
+    """Write a network whose input has a name; the file must give the network's outputs for a sample of inputs."""
     _check_installed()
     with atomic_write(path) as temporary:
-        _write(network.eval(), temporary, image_size, output)
-        _compare(network, temporary, image_size)
+        _write(network.eval(), temporary, name, sample.shape[1:], output)
+        _compare(network, temporary, sample)
 
 
-def _write(network: nn.Module, path: Path, image_size: int, output: str) -> None:
-    example = torch.zeros(2, 3, image_size, image_size, device=module_device(network))
+def _write(network: nn.Module, path: Path, name: str, shape: tuple[int, ...], output: str) -> None:
+    example = torch.zeros(2, *shape, device=module_device(network))
     with torch.inference_mode():
         network(example)  # a network that cannot run says so itself; the exporter would wrap its error
     with _quiet():
@@ -40,7 +50,7 @@ def _write(network: nn.Module, path: Path, image_size: int, output: str) -> None
                 (example,),
                 dynamo=True,
                 verbose=False,
-                input_names=["pixels"],
+                input_names=[name],
                 output_names=[output],
                 dynamic_shapes=({0: torch.export.Dim("n")},),
             )
@@ -67,17 +77,19 @@ def _remove_metadata(path: Path) -> None:
     path.write_bytes(model.SerializeToString())
 
 
-def _compare(network: nn.Module, path: Path, image_size: int) -> None:
-    """Raise unless the file gives torch's outputs on smooth, coarse and noisy images, with the same signs."""
-    pixels = _sample(image_size)
-    ours, theirs = TorchBackend(network)(pixels), OnnxBackend(path)(pixels)
+def _compare(network: nn.Module, path: Path, sample: Floats) -> None:
+    """Raise unless the file gives torch's outputs on a sample of inputs, with the same signs."""
+    with torch.inference_mode():
+        ours: Floats = network(torch.from_numpy(sample).to(module_device(network))).float().cpu().numpy()
+    theirs = OnnxBackend(path)(sample)
     scale = max(1.0, float(np.abs(ours).max()))
     flipped = ((ours >= 0) != (theirs >= 0)) & (np.abs(ours) > CLEARLY_SIGNED)
     if flipped.any() or np.abs(ours - theirs).max() > TOLERANCE * scale:
         raise InputError("The ONNX file does not give the network's own answers, so it was not written.")
 
 
-def _sample(image_size: int) -> Floats:
+def _sample_images(image_size: int) -> Floats:
+    """Return smooth, coarse and noisy images (n, 3, size, size)."""
     random = np.random.default_rng(0)
     pictures = []
     for detail in (2, 4, 8, 16, 32, image_size):

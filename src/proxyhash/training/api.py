@@ -5,6 +5,8 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, overload
 
+from torch import nn
+
 from proxyhash.data import DataLike
 from proxyhash.models.device import find_device
 from proxyhash.models.hasher import Hasher
@@ -42,7 +44,7 @@ def train(
     Parameters
     ----------
     data
-        A folder of images, the name of a data set, or a `Dataset`.
+        A folder of images, the name of a data set, a `Dataset`, or a dataset of torch or of Hugging Face.
     bits
         The code length; or several, for which one network with a head for each is trained.
     method
@@ -61,7 +63,8 @@ def train(
         Called with the metrics of every epoch.
     **options
         Any other key of `TrainConfig` (`backbone`, `finetune`, `protocol`, `settings`, `seed`, `device`, ...) and any of
-        `OptimConfig` (`epochs`, `lr`, `batch_size`, `hidden_dim`, ...); None stands for the default.
+        `OptimConfig` (`epochs`, `lr`, `batch_size`, `hidden_dim`, ...); None stands for the default. `backbone` is a name,
+        or a network of your own by `wrap_backbone`.
 
     Returns
     -------
@@ -85,6 +88,7 @@ def train(
     Traceback (most recent call last):
     proxyhash.utils.errors.InputError: train has no setting 'epoch'; did you mean epochs?
     """
+    module = options.pop("backbone") if isinstance(options.get("backbone"), nn.Module) else None
     several = list(bits) if isinstance(bits, Sequence) else None
     named = str(data) if isinstance(data, (str, Path)) else None
     config = _build_config({"data": named, "bits": several or bits, "method": method}, options)
@@ -93,7 +97,8 @@ def train(
     dataset, split = load_training_data(config, data, strict=strict, data_dir=source, progress=progress)
     config = replace(config, data=absolute_data(named))
     folder = None if run_dir is None else Path(run_dir)
-    hashers = train_hashers(dataset, split, config, folder, resume=resume, progress=progress, report=report)
+    options = {"resume": resume, "backbone_module": module, "progress": progress, "report": report}
+    hashers = train_hashers(dataset, split, config, folder, **options)
     for hasher in hashers:  # `evaluate` makes the same split again
         hasher.metadata.setdefault("data", {"path": None, "tags": config.tags, "fold": config.fold})
     return hashers[0] if several is None else hashers

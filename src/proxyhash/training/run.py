@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from proxyhash.data import DataLike, Dataset, Split, as_dataset, list_datasets, make_split
+from proxyhash.data import DataLike, Dataset, Split, list_datasets, load_dataset, make_split
 from proxyhash.methods import get_method
 from proxyhash.models.device import find_device
 from proxyhash.models.hasher import Hasher
@@ -121,7 +121,7 @@ def load_training_data(
     data = config.data if data is None else data
     if data is None:
         raise InputError("Say what to learn from: the name of a data set, or a folder.")
-    dataset = as_dataset(data, data_dir=data_dir, strict=strict, progress=progress)
+    dataset = load_dataset(data, data_dir=data_dir, strict=strict, progress=progress)
     if config.tags is not None:
         dataset = dataset.with_frequent_tags(config.tags)
     trains = get_method(config.method).trains
