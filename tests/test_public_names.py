@@ -31,8 +31,8 @@ METHODS = {
         "nearest_proxies pixel_spec save use_onnx"
     ),
     "Index": (
-        "add bits calibration close code folder_sync generation hasher info item list_items model open range_search remove "
-        "sample_items search"
+        "add bits calibration close code folder_sync generation hasher info input item list_items model open range_search "
+        "remove sample_items search vector_sync width"
     ),
     "ProxySet": "as_dict binary bits classes describe load save title trainable",
 }

@@ -218,8 +218,9 @@ class Hasher:
         nearest: Indices = np.argmax(embeddings @ self.proxies.weights.T, axis=1)
         return nearest
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
         """Write the model, its card and, with onnxruntime, its ONNX file to a folder, which is replaced as a whole."""
+        folder = Path(folder)
         check_replaceable(folder)
         with atomic_folder(folder) as temporary:
             save_file(_plain_tensors(self.network), temporary / WEIGHTS)
