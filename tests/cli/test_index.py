@@ -131,7 +131,7 @@ def test_a_model_is_calibrated_with_its_validation_images(
         ("search i -k 0 --key a", "k must be at least 1, not 0."),
         ("search i -k two --key a", "it must be a whole number, not two."),
         ("search i --key nope", "The index has no item nope."),
-        ("search i", "Search with images, or with --key"),
+        ("search i", "Search with images, with --vectors and a file, or with --key"),
         ("search i query.jpg", "has no model, so search it with codes."),
         ("search i --key a --radius -1", "radius must be at least 0, not -1."),
         ("search i --key a --show x.gif", "must end in .png or .jpg."),

@@ -105,7 +105,7 @@ def test_numbers_without_names_are_names() -> None:
     ("items", "message"),
     [
         ([], "list has no items"),
-        (42, "A int has no length and no indices; give a map-style dataset, or a folder"),
+        (42, "Data of the type int have no length and no indices; give a map-style dataset, or a folder"),
         ([np.zeros((4, 4, 3), np.uint8)], r"is a ndarray, and an item is a pair \(image, label\)"),
         ([(torch.full((3, 4, 4), -2.0), 0)], "leave the normalization out"),
         ([(np.zeros((4, 4), np.uint8), 0.5)], r"are float64 \(\), and not numbers of classes"),

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -21,6 +22,9 @@ from proxyhash.data.vectors import read_vectors
 from proxyhash.index.backup import backup, restore
 from proxyhash.index.local import transactions, vector_blocks
 from proxyhash.index.local.index import FILE, LocalIndex
+from proxyhash.index.local.items import ItemRow
+from proxyhash.index.local.schema import item_checksum, row_checksum
+from proxyhash.index.local.vector_blocks import VectorBlockInfo
 from proxyhash.index.maintenance import compact, verify
 from proxyhash.index.salvage import salvage
 from proxyhash.index.upgrade import upgrade
@@ -366,6 +370,42 @@ def test_changed_rows_of_vectors_are_noticed(index: LocalIndex, encoders: Path, 
         assert not index_is_ok
         upgrade(changed, load_encoder(encoders / "two"), SkippedItems())
         changed.item("v.npy:7")
+
+
+HOSTILE: list[tuple[str, dict[str, Any]]] = [
+    ("vectors", {"width": 0, "vectors": b""}),
+    ("vectors", {"num_vectors": "many"}),
+    ("vectors", {"num_vectors": 0}),
+    ("vectors", {"dtype": "O"}),
+    ("vectors", {"width": 1_000_000_000}),
+    ("vectors", {"item_ids": "text"}),
+    ("items", {"file_row": "text"}),
+    ("items", {"file_row": -1}),
+    ("items", {"file_row": 10**12}),
+]
+
+
+@pytest.mark.parametrize(("table", "changes"), HOSTILE)
+def test_hostile_values_with_right_checksums_are_refused(
+    index: LocalIndex, encoders: Path, tmp_path: Path, table: str, changes: dict[str, Any]
+) -> None:
+    """Someone who knows the format can write any values with their checksums."""
+    add_vectors(index, read_vectors(save(tmp_path / "v.npy", VECTORS[:5])), keep_vectors=table == "vectors")
+    store = index.store
+    with store.writing():
+        columns = VectorBlockInfo._fields if table == "vectors" else ItemRow._fields
+        identity, total = ("number", "info_checksum") if table == "vectors" else ("item_id", "checksum")
+        for name, value in changes.items():
+            store.run(f"UPDATE {table} SET {name} = ? WHERE {identity} = 0", value)
+        row = store.rows(f"SELECT {', '.join(columns)} FROM {table} WHERE {identity} = 0")[0]
+        new = row_checksum(0, *row) if table == "vectors" else item_checksum(*row)
+        store.run(f"UPDATE {table} SET {total} = ? WHERE {identity} = 0", new)
+        if table == "vectors":
+            store.set_meta(vectors_checksum=new, num_vectors=row[0] if isinstance(row[0], int) else 5)
+    with pytest.raises(InputError):
+        upgrade(index, load_encoder(encoders / "two"), SkippedItems())
+    index.close()
+    salvage(index.folder, tmp_path / "saved")
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -60,7 +60,7 @@ def test_token_allows_adding_and_deleting(photo_service: RunningService) -> None
         twice = client.post("/api/v1/items", json={"items": NEW["items"] * 2})
         assert "new occurs twice" in twice.json()["detail"]
         lengths = client.post("/api/v1/items", json={"items": [*NEW["items"], {"key": "b", "code": "00"}]})
-        assert lengths.json()["detail"] == "All codes of an index have one length; these have several."
+        assert lengths.json()["detail"] == "All codes or vectors of an index have one length; these have several."
     assert TOKEN not in photo_service.log.read_text(encoding="utf-8")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
 import proxyhash
 from proxyhash import Hasher, InputError
@@ -83,8 +84,18 @@ def test_wrong_options_are_one_sentence(options: dict[str, Any], sentence: str) 
 
 
 def test_data_of_another_type_are_one_sentence() -> None:
-    with pytest.raises(InputError, match=r"^Data are a Dataset, the name of a data set or a folder, not 3\.$"):
-        proxyhash.train(3, method="itq")  # type: ignore[call-overload]
+    with pytest.raises(InputError, match="^Data of the type int have no length and no indices; give a map-style dataset"):
+        proxyhash.train(3, method="itq")
+
+
+def test_networks_and_datasets_of_users_are_trained() -> None:
+    random = np.random.default_rng(0)
+    images = [(random.integers(0, 256, (16, 16, 3), dtype=np.uint8), number % 3) for number in range(60)]
+    network = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    backbone = proxyhash.wrap_backbone(network, image_size=16)
+    hasher = proxyhash.train(images, bits=8, backbone=backbone, transform="small", validation="none", epochs=1)
+    assert hasher.backbone.config.name == "module/Sequential"
+    assert hasher.encode(np.stack([image for image, _ in images])).shape == (60, 1)
 
 
 def test_training_resumes_from_its_folder(digits: Dataset, tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ class VectorUpgrade(Upgrade):
         store, hasher = self.index.store, self._hasher
         with store.reading():
             kept = vector_blocks.kept_ids(store)
-            widths = {info.width for info in vector_blocks.list_vector_blocks(store).values()} | {self.index.width or 0}
-            other = next(iter(widths - {hasher.width, 0}), None)
+            widths = {self.index.width, *(info.width for info in vector_blocks.list_vector_blocks(store).values())}
+            other = next(iter(widths - {hasher.width, None}), None)
             if other is not None:
                 raise InputError(
                     f"The new model takes vectors of {hasher.width} values, and the index has vectors of {other}."
@@ -117,7 +117,8 @@ class VectorUpgrade(Upgrade):
 
     def _read_file(self, file: _OpenFile, rows: Sequence[ItemRow]) -> VectorBlock:
         """Return the vectors of those items whose rows are in the file and did not change."""
-        inside = [row for row in rows if row.file_row is not None and row.file_row < len(file.content)]
+        count = len(file.content)
+        inside = [row for row in rows if type(row.file_row) is int and 0 <= row.file_row < count]
         item_ids = np.array([row.item_id for row in inside], np.uint32)
         file_rows = np.array([row.file_row for row in inside], np.int64)
         values = np.asarray(file.content.values[file_rows], np.float32)

@@ -108,7 +108,9 @@ def from_torch(
     """
     name = name or type(dataset).__name__
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
-        raise InputError(f"A {name} has no length and no indices; give a map-style dataset, or a folder of images.")
+        raise InputError(
+            f"Data of the type {name} have no length and no indices; give a map-style dataset, or a folder of images."
+        )
     if not len(dataset):
         raise InputError(f"{name} has no items.")
     given = f"given-{fingerprint}" if fingerprint is not None else f"{SESSION}{uuid.uuid4().hex}"

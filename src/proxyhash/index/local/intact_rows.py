@@ -25,7 +25,7 @@ from proxyhash.index.local.schema import (
     source_checksum,
 )
 from proxyhash.index.local.store import VersionInfo
-from proxyhash.index.local.vector_blocks import DTYPES, VectorBlock, VectorBlockInfo, parse_block
+from proxyhash.index.local.vector_blocks import VectorBlock, VectorBlockInfo, has_valid_types, parse_block
 from proxyhash.utils.legacy_names import INDEX_META_1, INDEX_TABLES_1
 
 _TABLES_1 = (*INDEX_TABLES_1, "sources", "blocks", "items")  # of release 0.1
@@ -267,7 +267,7 @@ def as_vectors(cell: RawRow) -> tuple[Any, ...] | None:
     number: int | None = cell.row_id
     values: tuple[Any, ...] = cell.values
     fields = len(VectorBlockInfo._fields)
-    if number is None or len(values) != fields + 4 or not isinstance(values[-1], bytes) or values[5] not in DTYPES:
+    if number is None or len(values) != fields + 4 or not has_valid_types(values[1 : fields + 1]):
         return None
     info, (checksum, item_ids, vectors) = values[1 : fields + 1], values[fields + 1 :]
     if row_checksum(number, *info) != checksum or parse_block(VectorBlockInfo(*info), item_ids, vectors) is None:

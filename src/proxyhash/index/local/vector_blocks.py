@@ -1,7 +1,7 @@
 """Blocks of kept vectors: raw vectors of items on disk, each block with checksums, for a later model to encode them."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -80,9 +80,16 @@ def list_vector_blocks(store: Store) -> dict[int, VectorBlockInfo]:
 
 def _check_info(store: Store, number: int, *row: Any) -> VectorBlockInfo:
     *info, checksum = row
-    if row_checksum(number, *info) != checksum or info[4] not in DTYPES:
+    if row_checksum(number, *info) != checksum or not has_valid_types(info):
         store.raise_damaged(f"the description of block {number} of vectors does not match its checksum")
     return VectorBlockInfo(*info)
+
+
+def has_valid_types(info: Sequence[Any]) -> bool:
+    """Return whether the columns of a description can be one: SQLite stores values of any type in any column."""
+    *numbers, dtype, first, second = info
+    is_positive = all(type(number) is int for number in numbers) and info[0] > 0 and info[3] > 0
+    return is_positive and dtype in DTYPES and type(first) is int and type(second) is int
 
 
 def read_vector_block(store: Store, number: int) -> VectorBlock:
@@ -114,7 +121,9 @@ def kept_ids(store: Store) -> UInt32s:
         infos = list_vector_blocks(store)
         found = [np.zeros(0, np.uint32)]
         for number, item_ids in store.each("SELECT number, item_ids FROM vectors ORDER BY number"):
-            if zlib.crc32(item_ids) != infos[number].ids_checksum or len(item_ids) != 4 * infos[number].num_vectors:
+            info = infos[number]
+            is_whole = isinstance(item_ids, bytes) and len(item_ids) == 4 * info.num_vectors
+            if not is_whole or zlib.crc32(item_ids) != info.ids_checksum:
                 store.raise_damaged(f"block {number} of vectors does not match its checksum")
             found.append(np.frombuffer(item_ids, "<u4"))
     return np.concatenate(found)
