@@ -84,7 +84,7 @@ def test_wrong_options_are_one_sentence(options: dict[str, Any], sentence: str) 
 
 
 def test_data_of_another_type_are_one_sentence() -> None:
-    with pytest.raises(InputError, match="^Data of the type int have no length and no indices; give a map-style dataset"):
+    with pytest.raises(InputError, match=r"^Data of the type int have no length and no indices; give a map-style dataset"):
         proxyhash.train(3, method="itq")
 
 

@@ -108,9 +108,7 @@ def from_torch(
     """
     name = name or type(dataset).__name__
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
-        raise InputError(
-            f"Data of the type {name} have no length and no indices; give a map-style dataset, or a folder of images."
-        )
+        raise InputError(f"Data of the type {name} have no length and no indices; give a map-style dataset, or a folder.")
     if not len(dataset):
         raise InputError(f"{name} has no items.")
     given = f"given-{fingerprint}" if fingerprint is not None else f"{SESSION}{uuid.uuid4().hex}"
