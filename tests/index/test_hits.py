@@ -34,7 +34,7 @@ def test_reranking_settles_ties_by_the_embedding(tmp_path: Path) -> None:
         found = index.search(nu, 2, rerank=3)[0]
         assert [(match.key, match.score) for match in found] == [("unsure", 0.1), ("sure", 0.9)]
         assert index.search(nu, 1, rerank=2)[0].keys == ["unsure"]
-        with pytest.raises(InputError, match="Re-ranking needs images or real-valued embeddings"):
+        with pytest.raises(InputError, match="Re-ranking needs images, vectors or real-valued embeddings"):
             index.search(np.zeros((1, 1), np.uint8), 2, rerank=3)
 
 

@@ -22,6 +22,7 @@ FLOOR = {
     "lsh": 0.25,
     "first-features": 0.25,
     "itq": 0.5,
+    "random-rotation": 0.4,
     "random": 0.5,
     "learned": 0.6,
 }  # what labels add is asked of all others

@@ -11,8 +11,8 @@ from proxyhash.data.images import Indices
 from proxyhash.data.vectors import read_vectors
 from proxyhash.index.calibration import Calibration, calibrate
 from proxyhash.index.model_store import load_encoder
+from proxyhash.index.vector_sync import is_vector_model
 from proxyhash.models.card import refresh_card
-from proxyhash.models.storage import read_config, takes_vectors
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.random import permutation
@@ -40,7 +40,7 @@ def calibrate_model(
 
     `embed_batches` replaces that of the model; it must give embeddings with the same signs.
     """
-    if takes_vectors(read_config(model)):
+    if is_vector_model(model):
         return _calibrate_vectors(model, data, device, progress)
     encoder = load_encoder(model, device)
     if encoder.folder != model:

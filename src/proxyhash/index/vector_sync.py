@@ -17,6 +17,7 @@ from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.items import FileStat, Labels, Source, check_keys
 from proxyhash.index.local.transactions import items_per_transaction
 from proxyhash.index.results import AddResult
+from proxyhash.models.hub import local_folder
 from proxyhash.models.storage import read_config, takes_vectors, vector_width
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.parallel import available_threads, ordered_map
@@ -140,15 +141,16 @@ def check_vectors(
 
 def check_vectors_for(file: VectorFile, model: Path, prefix: str = "", progress: Progress = no_progress) -> None:
     """Check the vectors of a file for the model in a folder, before an index is made; see `check_vectors`."""
-    width = vector_width(model)
+    folder = local_folder(model)
+    width = vector_width(folder)
     if width is None:
         raise InputError(f"{model} takes images, not vectors.")
-    check_vectors(file, width, normalize=read_config(model)["normalize"] is True, prefix=prefix, progress=progress)
+    check_vectors(file, width, normalize=read_config(folder)["normalize"] is True, prefix=prefix, progress=progress)
 
 
 def is_vector_model(model: Path) -> bool:
-    """Return whether the model in a folder takes vectors, without importing torch."""
-    return takes_vectors(read_config(model))
+    """Return whether the model in a folder, or in a repository of the Hub, takes vectors, without importing torch."""
+    return takes_vectors(read_config(local_folder(model)))
 
 
 def file_stat(path: Path) -> FileStat:

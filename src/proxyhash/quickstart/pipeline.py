@@ -63,7 +63,7 @@ class Pipeline:
     def fit(self, progress: Progress) -> dict[str, Any]:
         """Fit the model without labels, save it, and return which share of the neighbors by features its codes keep."""
         self._train(progress, resume=False)
-        return {"code_recall": self._code_recall(progress)}
+        return {"neighbor_recall": self._neighbor_recall(progress)}
 
     def resume_training(self, progress: Progress) -> dict[str, Any]:
         """Continue an interrupted training from its checkpoint, if there is one."""
@@ -157,7 +157,7 @@ class Pipeline:
         features = cached_features(self.dataset, hasher.network.features.backbone, hasher.transform, progress=progress)
         return CachedEmbedder(hasher, self.dataset.images, features).embed_batches
 
-    def _code_recall(self, progress: Progress) -> float | None:
+    def _neighbor_recall(self, progress: Progress) -> float | None:
         """Return recall@10 of the exact neighbors by features, among at most `MAX_RECALL_IMAGES` images."""
         hasher = self.hasher
         cached = cached_features(self.dataset, hasher.network.features.backbone, hasher.transform, progress=progress)

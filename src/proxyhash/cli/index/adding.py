@@ -70,7 +70,7 @@ def add(
     from proxyhash.cli.index.vectors import VectorOptions, add_vector_file, takes_vectors
 
     options = VectorOptions(vector_column, key_column, label_column, keep_vectors)
-    if takes_vectors(index_, model):
+    if takes_vectors(index_, model, device):
         add_vector_file(folder, index_, model, options, prefix=prefix, prune=prune, as_json=json_)
         return
     options.check_unused(folder)

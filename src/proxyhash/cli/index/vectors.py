@@ -40,14 +40,14 @@ class VectorOptions:
             raise InputError("Columns and --keep-vectors are for vectors, and the model of the index does not take vectors.")
 
 
-def takes_vectors(location: str, model: Path | None) -> bool:
+def takes_vectors(location: str, model: Path | None, device: str) -> bool:
     """Return whether the model of an index takes vectors: of an existing one, or that of a new one."""
     from proxyhash.index import Index
     from proxyhash.index.vector_sync import is_vector_model
 
     if model is not None:
         return is_vector_model(model)
-    with Index.open(location) as opened:
+    with Index.open(location, device=device) as opened:
         return opened.width is not None
 
 
