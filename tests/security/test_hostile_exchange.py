@@ -136,7 +136,7 @@ def test_endless_line_of_items_is_refused(
     monkeypatch.setattr(item_lines, "_MAX_LINE_BYTES", 10_000)
     lines.write_bytes(lines.read_bytes() + b'{"key": "' + b"a" * 20_000)
     assert "is not complete" in refused(capsys, tmp_path, "a.faiss")
-    lines.write_bytes(lines.read_bytes().replace(b'"key": "item/7"', b'"key": ["item/7"]')[: -20_000 - 9])
+    lines.write_bytes(lines.read_bytes().replace(b'"key":"item/7"', b'"key":["item/7"]')[: -20_000 - 9])
     assert "a.faiss.items.jsonl is damaged: line 1" in refused(capsys, tmp_path, "a.faiss")
     lines.write_text("[" * 5_000 + "\n")
     assert "is damaged" in refused(capsys, tmp_path, "a.faiss")
