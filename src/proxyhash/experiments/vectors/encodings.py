@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from proxyhash.data.vectors.subset import select_rows
 from proxyhash.evaluation.compression import RankingScores, RankingTask, score_codes, score_quantizer
 from proxyhash.evaluation.quantizers import CORRECTION_BYTES, FaissPq, Float16, Float32, Int8, Quantizer, RaBitQ
@@ -70,7 +68,7 @@ class HashedVectors:
         fitted = time.perf_counter()
         codes = hasher.encode(sample.database, progress=progress)
         queries = hasher.encode_queries(sample.queries)
-        scores = score_codes(np.asarray(queries), codes, task, progress=progress)
+        scores = score_codes(queries, codes, task, progress=progress)
         shared = sum(tensor.nbytes for tensor in hasher.network.state_dict().values())
         return _result(self.row_name, (codes.shape[1], shared), scores, (begin, fitted), self.bits)
 
