@@ -15,7 +15,8 @@ from typing import Any
 
 from proxyhash.cli.progress import progress_bars
 from proxyhash.data.vectors import read_labels, read_vectors
-from proxyhash.experiments.vectors import evaluate_vectors
+from proxyhash.experiments.vectors import EncodingResult, evaluate_vectors
+from proxyhash.experiments.vectors.report import choose, main_k
 from proxyhash.utils.atomic_io import atomic_write
 
 RESULTS = Path(__file__).parents[1] / "results" / "vectors"
@@ -28,7 +29,7 @@ def record(name: str, folder: Path) -> None:
     file = read_vectors(folder / "vectors.npy")
     with progress_bars() as progress:
         report = evaluate_vectors(file.rows(), labels=read_labels(folder / "labels.npy", len(file)), progress=progress)
-    content = report.as_dict()
+    content = {name: value for name, value in report.as_dict().items() if name != "advice"}  # it follows from the rows
     content["versions"]["faiss-cpu"] = version("faiss-cpu")
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     with atomic_write(RESULTS / f"{name}.json") as temporary:
@@ -48,12 +49,19 @@ def table(content: dict[str, Any]) -> str:
     return "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
 
 
+def advice(content: dict[str, Any]) -> list[str]:
+    """Return what the rows of a record advise."""
+    recalls = [{int(k): value for k, value in row["recall"].items()} for row in content["rows"]]
+    rows = [EncodingResult(**{**row, "recall": recall}) for row, recall in zip(content["rows"], recalls, strict=True)]
+    return choose(rows, main_k(list(recalls[0])))
+
+
 def fill(page: Path) -> None:
     """Replace what follows each mark `<!-- table: NAME -->`, up to the next heading, by the table and the advice."""
 
     def filled(mark: re.Match[str]) -> str:
         content = json.loads((RESULTS / f"{mark[1]}.json").read_text(encoding="utf-8"))
-        return f"{mark[0].splitlines()[0]}\n\n{table(content)}\n\n" + "\n".join(content["advice"]) + "\n"
+        return f"{mark[0].splitlines()[0]}\n\n{table(content)}\n\n" + "\n".join(advice(content)) + "\n"
 
     text = page.read_text(encoding="utf-8")
     new = re.sub(r"<!-- table: (\w+) -->\n(?:(?!## ).*\n)*", lambda mark: filled(mark) + "\n", text)

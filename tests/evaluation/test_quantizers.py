@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from proxyhash import InputError
+from proxyhash.codes import pack
 from proxyhash.data.vectors import VectorRows
 from proxyhash.evaluation import compression, mean_average_precision
 from proxyhash.evaluation.compression import RankingTask, score_codes, score_quantizer
@@ -26,8 +27,9 @@ def distances(quantizer: Quantizer, queries: np.ndarray, vectors: np.ndarray) ->
 
 
 def exact_distances(queries: np.ndarray, vectors: np.ndarray, metric: str) -> np.ndarray:
-    products: np.ndarray = -2 * (queries @ vectors.T)
-    return products + (vectors**2).sum(1) if metric == "l2" else products
+    products: np.ndarray = queries @ vectors.T
+    squares: np.ndarray = np.square(vectors).sum(1)
+    return np.asarray(squares - 2 * products if metric == "l2" else -2 * products)
 
 
 @pytest.mark.parametrize(
@@ -155,8 +157,6 @@ def test_map_of_a_quantizer_is_that_of_equal_real_codes() -> None:
     random = np.random.default_rng(0)
     q, db = (np.where(random.random((count, 16)) < 0.5, -1, 1).astype(np.float32) for count in (20, 200))
     q_labels, db_labels = random.integers(0, 4, 20), random.integers(0, 4, 200)
-    from proxyhash.codes import pack
-
     vectors = VectorRows(db + 0.1 * random.normal(size=db.shape).astype(np.float32))
     task = RankingTask(exact_neighbors(q, vectors, 50, "ip"), (1, 10), q_labels, db_labels)
     as_codes = score_codes(pack(q), pack(db), task)

@@ -192,9 +192,9 @@ def test_the_advice_names_rows_that_are_worth_their_size() -> None:
         EncodingResult("float32", 256, 0, {10: 1.0}),
     ]
     first, second, third = choose(rows, 10)
-    assert first == "For a recall@10 of at least 0.9 choose int8: 64 bytes per item, recall@10 0.95."
-    assert second == "The best recall@10 of smaller sizes: 8 bytes OPQ (0.50), 16 bytes PQ (0.70)."
-    assert "ITQ, 64 bits keeps most: 8 bytes per item, recall@10 0.30" in third
+    assert first == "For a recall@10 of at least 0.9 choose int8: 64 bytes per item, recall@10 0.950."
+    assert second == "The best recall@10 of smaller sizes: 8 bytes OPQ (0.500), 16 bytes PQ (0.700)."
+    assert "ITQ, 64 bits keeps most: 8 bytes per item, recall@10 0.300" in third
     assert len(choose(rows[:1], 10)) == 1
 
 

@@ -1,7 +1,6 @@
 """Figure of a comparison of encodings of vectors: recall by bytes per item."""
 
 from pathlib import Path
-from typing import Any
 
 from proxyhash.experiments.vectors import EncodingResult, VectorEvalReport
 from proxyhash.utils.atomic_io import atomic_write
@@ -30,8 +29,8 @@ def draw_vectors(report: VectorEvalReport, path: Path) -> None:
     figure = Figure(figsize=(7.0, 4.4), layout="constrained")
     axes = figure.subplots()
     for number, (name, rows) in enumerate(families.items()):
-        style: dict[str, Any] = {"color": f"C{number % 10}", "marker": _MARKERS[number % len(_MARKERS)]}
-        axes.plot([row.bytes_per_item for row in rows], [row.recall[k] for row in rows], label=name, **style)
+        sizes, recall = [row.bytes_per_item for row in rows], [row.recall[k] for row in rows]
+        axes.plot(sizes, recall, label=name, color=f"C{number % 10}", marker=_MARKERS[number % len(_MARKERS)])
     axes.set_xscale("log", base=2)
     sizes = sorted({row.bytes_per_item for row in report.rows})
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=45)

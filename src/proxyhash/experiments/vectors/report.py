@@ -98,27 +98,27 @@ def choose(rows: Sequence[EncodingResult], k: int) -> list[str]:
     --------
     >>> small, large = EncodingResult("PQ", 8, 0, {10: 0.5}), EncodingResult("int8", 64, 0, {10: 0.95})
     >>> choose([small, large], 10)[0]
-    'For a recall@10 of at least 0.9 choose int8: 64 bytes per item, recall@10 0.95.'
+    'For a recall@10 of at least 0.9 choose int8: 64 bytes per item, recall@10 0.950.'
     """
     sentences = []
     good = [row for row in rows if row.recall[k] >= GOOD_RECALL]
     if good:
         best = good[0]
         sentences.append(
-            f"For a recall@{k} of at least {GOOD_RECALL} choose {best.title}: {best.bytes_per_item} bytes per item, "
-            f"recall@{k} {best.recall[k]:.2f}."
+            f"For a recall@{k} of at least {GOOD_RECALL} choose {best.title}: {best.bytes_per_item:,} bytes per item, "
+            f"recall@{k} {best.recall[k]:.3f}."
         )
     smaller = [row for row in rows if not good or row.bytes_per_item < good[0].bytes_per_item]
     # A row is worth its size if every smaller one finds less.
     worth = [row for row in smaller if all(row.recall[k] > other.recall[k] for other in smaller[: smaller.index(row)])]
     if worth:
-        each = ", ".join(f"{row.bytes_per_item} bytes {row.title} ({row.recall[k]:.2f})" for row in worth)
+        each = ", ".join(f"{row.bytes_per_item:,} bytes {row.title} ({row.recall[k]:.3f})" for row in worth)
         sentences.append(f"The best recall@{k} of smaller sizes: {each}.")
     hashed = [row for row in rows if row.bits is not None]
     if hashed:
         best = max(hashed, key=lambda row: (row.recall[k], -row.bytes_per_item))
         sentences.append(
-            f"Of codes for an index with Hamming distances, {best.title} keeps most: {best.bytes_per_item} bytes per item, "
-            f"recall@{k} {best.recall[k]:.2f}."
+            f"Of codes for an index with Hamming distances, {best.title} keeps most: {best.bytes_per_item:,} bytes per "
+            f"item, recall@{k} {best.recall[k]:.3f}."
         )
     return sentences
