@@ -23,7 +23,7 @@ from proxyhash.training.vectors import fit_vectors
 from reporting import Row, options_of, run
 
 COUNT, WIDTH, LATENT, BITS = 1_000_000, 768, 96, 256
-TURNS = 3
+TURNS = 2
 SAMPLED, QUERIES = 200_000, 500
 MIB = 1 << 20
 
