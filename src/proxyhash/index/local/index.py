@@ -14,6 +14,7 @@ from proxyhash.index.clusters.ivf import InvertedLists
 from proxyhash.index.exchange.content import CodeContent
 from proxyhash.index.hits import Hits, merge_hits, rerank_hits
 from proxyhash.index.local import item_arrays, items, transactions
+from proxyhash.index.local.aligned_arrays import AlignedArrays
 from proxyhash.index.local.blocks import list_blocks, read_block, sample_ids
 from proxyhash.index.local.commits import COMMITS_FILE
 from proxyhash.index.local.content import stored_content
@@ -70,6 +71,7 @@ class LocalIndex(Index):
         self.store = store
         self.snapshots = SnapshotCache(store)
         self.filters = FilterCache(store, self.snapshots)
+        self.aligned_arrays = AlignedArrays(store)
         self.item_cache = items.ItemCache(store, item_cache_size)
         self._inverted_lists = InvertedLists()
         self._encoder = encoder
