@@ -231,7 +231,7 @@ def arrays(root: Path) -> None:
     def add(count: int, first: int) -> None:
         codes, keys = clustered_codes(count, BITS // 8, first), make_keys(count, first)
         prices, refined = np.arange(first, first + count)[:, None], np.full((count, 3), first, np.int8)
-        added = {"column:price": prices, "refinement": refined}
+        added: dict[str, np.ndarray] = {"column:price": prices, "refinement": refined}
         add_batch(steps.index.store, ItemBatch(steps.index.store.codes_id, codes, keys, arrays=added))
         steps.items = contents(steps.index)
         for name, values in added.items():
