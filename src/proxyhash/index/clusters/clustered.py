@@ -102,8 +102,8 @@ class ClusteredSegment(Segment):
         return np.flatnonzero(_unpack(self.clusters.hidden) == 0)
 
     def slot_ids(self) -> Int64s:
-        """Return the item id of each slot (256 B,); those of empty slots mean nothing."""
-        return self.clusters.item_ids.at(slice(None))
+        """Return the item id of each slot (256 B,); -1 of an empty one."""
+        return np.where(_unpack(self.clusters.hidden) == 0, self.clusters.item_ids.at(slice(None)), -1)
 
     @property
     def num_slots(self) -> int:

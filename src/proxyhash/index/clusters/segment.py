@@ -51,7 +51,8 @@ class Segment(ABC):
 
     def all_ids(self) -> Int64s:
         """Return the item ids of all codes (N,), in the order of `all_codes`."""
-        return self.slot_ids()[self.slots()]
+        ids = self.slot_ids()
+        return ids[ids >= 0]
 
     @abstractmethod
     def slots(self) -> Int64s:
@@ -59,7 +60,7 @@ class Segment(ABC):
 
     @abstractmethod
     def slot_ids(self) -> Int64s:
-        """Return the item id of each slot (num_slots,); those of empty slots mean nothing."""
+        """Return the item id of each slot (num_slots,); -1 of an empty one."""
 
     @property
     @abstractmethod
@@ -124,8 +125,9 @@ class FlatSegment(Segment):
         return np.flatnonzero(unpack_slots(self.sliced.valid))
 
     def slot_ids(self) -> Int64s:
-        """Return the item id of each slot (num_slots,)."""
-        return self.item_ids.at(slice(None))
+        """Return the item id of each slot (num_slots,); -1 of an empty one."""
+        held = unpack_slots(self.sliced.valid)[: self.num_slots]
+        return np.where(held, self.item_ids.at(slice(None)), -1)
 
     @property
     def num_slots(self) -> int:

@@ -80,8 +80,8 @@ class Snapshot:
 
     def select(self, mask: NDArray[np.bool_]) -> "Snapshot":
         """Return a snapshot with only those codes whose item ids are True in a mask over all item ids."""
-        mask = np.append(mask, False)  # for removed items, whose ids may be larger
-        main, delta = (mask[np.minimum(part.slot_ids(), len(mask) - 1)] for part in (self.main, self.delta))
+        mask = np.append(mask, False)  # the last entry is for empty slots, whose id is -1
+        main, delta = (mask[part.slot_ids()] for part in (self.main, self.delta))
         return replace(self, main=self.main.select(main), delta=self.delta.select(delta))
 
 
