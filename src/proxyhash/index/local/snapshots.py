@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words, to_words
 from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, build_flat_segment
+from proxyhash.index.clusters.word_segment import WordSegment, build_word_segment
 from proxyhash.index.hits import Hits, merge_hits
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.blocks import BlockInfo, cluster_sizes, concat_blocks, list_blocks, read_blocks
@@ -34,13 +35,13 @@ class Snapshot:
     version: int
     clustered_at: int  # number of codes when centroids were last chosen
     bits: int
-    main: "FlatSegment | ClusteredSegment"
-    delta: FlatSegment  # codes added since `main` was built
+    main: "FlatSegment | ClusteredSegment | WordSegment"
+    delta: FlatSegment | WordSegment  # codes added since `main` was built
     model: str | None = None  # fingerprint
     generation: int = 0
     times_opened: int = 0  # of the store, when the snapshot was taken
     blocks: dict[int, BlockInfo] = field(default_factory=dict)
-    is_cold: bool = False  # clustered codes are in a flat segment, which needs no compiled functions
+    is_cold: bool = False  # the codes are in segments that need no compiled functions
 
     def __len__(self) -> int:
         """Return the number of codes."""
@@ -79,7 +80,9 @@ class Snapshot:
 
     def select(self, mask: NDArray[np.bool_]) -> "Snapshot":
         """Return a snapshot with only those codes whose item ids are True in a mask over all item ids."""
-        return replace(self, main=self.main.select(mask), delta=self.delta.select(mask))
+        mask = np.append(mask, False)  # the last entry is for empty slots, whose id is -1
+        main, delta = (mask[part.slot_ids()] for part in (self.main, self.delta))
+        return replace(self, main=self.main.select(main), delta=self.delta.select(delta))
 
 
 def add_codes(hits: Hits, segment: Segment) -> Hits:
@@ -146,19 +149,23 @@ def load_snapshot(store: Store, version: int, now: dict[int, BlockInfo], generat
             sink(block.words(), block.item_ids, block.clusters)
 
     below = 1 + max((block.max_id for block in now.values()), default=0)
-    main: FlatSegment | ClusteredSegment
-    count = sum(block.size for block in now.values())
-    is_cold = centroids is not None and count <= MAX_COLD_CODES and not cold_start.is_over
-    if centroids is None or is_cold:
-        main = build_flat_segment(parts, count, feed, below)
+    main: FlatSegment | ClusteredSegment | WordSegment
+    delta: FlatSegment | WordSegment
+    count, planes = sum(block.size for block in now.values()), 8 * -(-info.bits // 8)
+    is_cold = count <= MAX_COLD_CODES and not cold_start.is_over
+    if is_cold:
+        main, delta = build_word_segment(parts, count, feed, below), build_word_segment(parts, 0, lambda _: None)
+    elif centroids is None:
+        main = build_flat_segment(planes, count, feed, below)
     else:
         from proxyhash.index.clusters.clustered import build_clustered_segment  # defines many compiled functions
 
         c = np.ascontiguousarray(to_words(centroids).T)
         main = build_clustered_segment(c, cluster_sizes(store, version, len(c)), feed, below)
+    if not is_cold:
+        delta = build_flat_segment(planes, 0, lambda _: None)
     store.rows("PRAGMA shrink_memory")  # the pages that were read are not needed any more
     _trim_memory()
-    delta = build_flat_segment(parts, 0, lambda _: None)
     times_opened = store.times_opened
     return Snapshot(version, info.clustered_at, info.bits, main, delta, info.model, generation, times_opened, now, is_cold)
 
