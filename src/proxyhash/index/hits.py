@@ -92,6 +92,13 @@ def merge_hits(parts: Sequence[Hits], queries: int, k: int | None = None) -> Hit
     return merged if k is None else keep_best(merged, k)
 
 
+def spread_hits(hits: Hits, queries: Int64s, total: int) -> Hits:
+    """Return the hits of some of `total` queries as hits of all; `queries` (n,) are their ascending numbers."""
+    counts = np.zeros(total, np.int64)
+    counts[queries] = np.diff(hits.offsets)
+    return replace(hits, offsets=np.concatenate([[0], np.cumsum(counts)]))
+
+
 def keep_best(hits: Hits, k: int) -> Hits:
     """Return the first k hits of each query."""
     index_in_query = np.arange(len(hits.ranks)) - hits.offsets[hits.queries]

@@ -45,6 +45,10 @@ class Segment(ABC):
         """Return the item ids of all codes (N,), in the order of `all_codes`."""
 
     @abstractmethod
+    def slots(self) -> Int64s:
+        """Return the slots that hold a code (N,), in the order of `all_codes`."""
+
+    @abstractmethod
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment without the item ids of ascending ranges, low to high inclusive."""
 
@@ -86,6 +90,10 @@ class FlatSegment(Segment):
     def all_ids(self) -> Int64s:
         """Return the item ids of all codes (N,)."""
         return self.item_ids.at(slice(None))
+
+    def slots(self) -> Int64s:
+        """Return all slots (N,)."""
+        return np.arange(len(self))
 
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the codes that are in no range."""
