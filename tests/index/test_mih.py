@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +8,6 @@ from proxyhash.index.clusters.segment import FlatSegment
 from proxyhash.index.hits import Hits
 from proxyhash.index.item_ids import pack_item_ids
 from proxyhash.index.mih.multi_index import MultiIndex, build_multi_index
-from proxyhash.index.mih.substrings import MAX_TABLES, choose_substrings
 
 
 def random_codes(count: int, bits: int, seed: int, flips: float | None = None) -> Packed:

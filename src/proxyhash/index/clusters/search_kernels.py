@@ -132,9 +132,19 @@ def _push_candidates(clusters: Clusters, block: Int, candidates: Candidates, top
 
 @jit(nogil=True)
 def range_search(
-    queries: Words, clusters: Clusters, radius: Int, ends: Int64s, ranks: Words, slots: Int64s, write: bool
+    queries: Words,
+    clusters: Clusters,
+    radius: Int,
+    ends: Int64s,
+    ranks: Words,
+    slots: Int64s,
+    compared: Int64s,
+    write: bool,
 ) -> None:
-    """Advance `ends` (Q,) by the number of codes within `radius` of each query; if `write`, store ranks and slots there."""
+    """Advance `ends` (Q,) by the number of codes within `radius` of each query; if `write`, store ranks and slots there.
+
+    Otherwise, add the number of codes tested to `compared` (Q,).
+    """
     batch, candidates = empty_query_batch(len(queries), queries.shape[1]), empty_candidates(queries.shape[1])
     for cluster in range(len(clusters.centroids)):
         loaded = 0
@@ -144,10 +154,12 @@ def range_search(
                 loaded += 1
         for block in range(clusters.starts[cluster], clusters.starts[cluster + 1]):
             for row in range(loaded):
-                reach = can_reach(clusters.shells, block, batch.to_centroid[row], radius)
-                if reach and can_contain(clusters, block, batch, row, radius):
-                    find_candidates(clusters, block, batch, row, radius, candidates)
-                    _collect(clusters, block, candidates, batch.query[row], ends, ranks, slots, write)
+                if can_reach(clusters.shells, block, batch.to_centroid[row], radius):
+                    if not write:
+                        compared[batch.query[row]] += count_codes(clusters, block)
+                    if can_contain(clusters, block, batch, row, radius):
+                        find_candidates(clusters, block, batch, row, radius, candidates)
+                        _collect(clusters, block, candidates, batch.query[row], ends, ranks, slots, write)
 
 
 @jit(nogil=True, skip_refcounts=True)

@@ -2,7 +2,7 @@
 
 Step r visits substring t = r mod m at the exact distance r // m. After steps 0 to r, every code within r bits of the query
 was seen: with r = m a + b, a code that no step has seen differs in at least a + 1 bits of the substrings 0 to b and in a of
-the others, which is more than r. A code is reported by the first step that sees it, so no memory of the codes seen is needed.
+the others, which is more than r. Only the first step that sees a code reports it, so codes seen need not be remembered.
 """
 
 from typing import NamedTuple
@@ -60,7 +60,7 @@ def _search_steps(
     ends: Int64s,
 ) -> Int:
     """Search for one query, and return the radius within which all codes were seen."""
-    number, bits = len(tables.starts), 64 * queries.shape[1]
+    number, everything = len(tables.starts), np.int64(64 * queries.shape[1])
     for step in range(limits.radius + 1):
         table, distance = step % number, step // number
         if distance <= tables.lengths[table]:
@@ -68,7 +68,7 @@ def _search_steps(
             if compared[q] > limits.compared:
                 return step - 1
             if distance == tables.lengths[table]:
-                return bits  # all buckets of this table were visited
+                return everything  # all buckets of this table were visited
         if top.counts[q] == top.ranks.shape[1] and top.limit[q] <= step:
             return step
     return limits.radius
@@ -91,7 +91,8 @@ def _visit(
     """Compare the codes in all buckets whose value differs from the query's in so many bits."""
     value = _query_value(queries, q, tables, table)
     word, words = queries[q, tables.word_index[table]], tables.words[table]
-    flips, end = (np.int64(1) << distance) - 1, np.int64(1) << tables.lengths[table]
+    flips: Int = (np.int64(1) << distance) - 1
+    end = np.int64(1) << tables.lengths[table]
     while flips < end and compared[q] <= max_compared:
         buckets = 0
         while flips < end and buckets < _BUCKETS:

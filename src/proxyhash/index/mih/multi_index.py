@@ -13,25 +13,13 @@ from proxyhash.index.hits import Hits, merge_hits, spread_hits
 from proxyhash.index.item_ids import Int64s, UInt32s
 from proxyhash.index.mih import kernels
 from proxyhash.index.mih.kernels import Limits, Mask
+from proxyhash.index.mih.partial_hits import NO_LIMIT, PartialHits
 from proxyhash.index.mih.substrings import choose_substrings
 from proxyhash.index.mih.tables import Tables, build_tables
 
 _MAX_RESULTS = 4_000_000  # results that are gathered at a time, 16 bytes each
 _FIRST_ROOM = 64  # results of a query of a range search
 _GROWTH = 16  # of the room of those that find more
-NO_LIMIT = 2**62
-
-
-@dataclass(frozen=True, eq=False)
-class PartialHits:
-    """Hits of Q queries, some of which were given up and have none: `is_complete` (Q,) tells which are final.
-
-    `compared` (Q,) is the number of codes that each query was compared with.
-    """
-
-    hits: Hits
-    compared: Int64s
-    is_complete: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

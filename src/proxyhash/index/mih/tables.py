@@ -83,10 +83,10 @@ def _fill_table(words: Words, tables: Tables, table: Int) -> None:
     for value in range(values):
         offsets[value + 1] += offsets[value]
     for code in range(words.shape[1]):
-        value = np.int64(substring_value(first[code], second[code], start, length))
-        entry = offsets[value]
+        bucket = np.int64(substring_value(first[code], second[code], start, length))
+        entry = offsets[bucket]
         entry_words[entry], positions[entry] = kept[code], code
-        offsets[value] += 1
+        offsets[bucket] += 1
     for value in range(values, 0, -1):  # each offset has moved to the next bucket
         offsets[value] = offsets[value - 1]
     offsets[0] = 0
