@@ -73,7 +73,7 @@ def test_whoever_stops_reading_cancels_the_rest() -> None:
 
 def test_items_are_begun_only_some_ahead_of_whoever_reads() -> None:
     begun: list[int] = []
-    results = ordered_map(lambda item: begun.append(item), range(1000), threads=2)
+    results = ordered_map(begun.append, range(1000), threads=2)
     next(results)
     assert len(begun) < 50
 
