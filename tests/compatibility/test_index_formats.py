@@ -16,6 +16,7 @@ from helpers.users import as_nobody
 from proxyhash import InputError
 from proxyhash.index.backup import backup
 from proxyhash.index.local.index import FILE, LocalIndex
+from proxyhash.index.local.item_arrays import list_arrays, read_array, row_ids
 from proxyhash.index.maintenance import compact, verify
 from proxyhash.index.salvage import salvage
 from proxyhash.utils.errors import DamagedError
@@ -156,6 +157,23 @@ def test_index_of_format_3_gives_the_same_answers(tmp_path: Path) -> None:
         assert as_lists(kept_content(index)) == before
         assert verify(index).problems == ()
     assert format_of(folder) == 4
+
+
+def test_index_of_format_4_gives_the_same_answers(tmp_path: Path) -> None:
+    folder, want = copy_folder(4, tmp_path), expected("index-format-4")
+    vectors = np.load(FIXTURES / "index-format-4" / "vectors.npy")
+    with LocalIndex.open_folder(folder) as index:
+        assert (index.model, index.input, index.width) == (want["model"], "vector", 16)
+        assert answers(index, vectors[[0, 20, 40]], 10) == want["found"]
+        assert {name: info.settings for name, info in list_arrays(index.store).items()} == want["settings"]
+        for name, rows in want["rows"].items():
+            assert [array.tolist() for array in read_array(index.store, name)] == rows
+        assert verify(index).problems == ()
+        index.remove(["ü 0"])
+        compact(index)
+        for name, (item_ids, _) in want["rows"].items():
+            assert row_ids(index.store, name).tolist() == item_ids[1:]
+        assert verify(index).problems == ()
 
 
 def test_migration_of_format_3_does_not_rewrite_vectors(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from proxyhash.index.local.store import Store
 from proxyhash.index.mih.planner import Planner
 from proxyhash.index.mih.request import Request
 from proxyhash.index.plans import Plan
+from proxyhash.utils.available_memory import check_memory
 from proxyhash.utils.jit import cold_start
 from proxyhash.utils.parallel import available_threads
 from proxyhash.utils.validation import check_int
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 MAX_DELTA = (
     65_536  # codes that may be added or removed before the main segment is rebuilt; or an eighth of it, if that is more
 )
+_BYTES_BESIDE_CODE = 3.2  # of an item id, and of empty slots
 MAX_COLD_CODES = 1 << 18  # codes that numpy compares with a query in some milliseconds
 
 SomeSegment = TypeVar("SomeSegment", bound=Segment)
@@ -168,7 +170,8 @@ def _max_changes(segment: Segment) -> int:
 
 
 def load_snapshot(store: Store, version: int, now: dict[int, BlockInfo], generation: int) -> Snapshot:
-    """Read all codes of a version."""
+    """Read all codes of a version; an InputError if they do not fit in memory."""
+    _check_memory(store, version)
     info, centroids = store.version_info(version), store.centroids(version)
     parts = (info.bits + 63) // 64
 
@@ -208,6 +211,13 @@ def load_snapshot(store: Store, version: int, now: dict[int, BlockInfo], generat
         is_cold,
         planner=Planner(info.bits),
     )
+
+
+def _check_memory(store: Store, version: int) -> None:
+    info = store.version_info(version)
+    needed = int(info.num_codes * ((info.bits + 7) // 8 + _BYTES_BESIDE_CODE))
+    remedy = "use a machine with more memory, fewer bits, or an index on Milvus"
+    check_memory(needed, f"The {info.num_codes:,} codes of {store.path.parent} need", remedy)
 
 
 def _trim_memory() -> None:
