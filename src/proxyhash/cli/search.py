@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from proxyhash.cli.index.opening import open_index
-from proxyhash.cli.output import SafeConsole, cell
+from proxyhash.cli.output import SafeConsole, cell, show_log
 from proxyhash.cli.parameters import Device, Int, Json
 from proxyhash.utils.errors import InputError
 
@@ -86,7 +86,7 @@ def search(
     """
     if not images and not key and vectors is None:
         raise InputError("Search with images, with --vectors and a file, or with --key and the key of an item.")
-    with open_index(index_, model, device="cpu" if device == "auto" else device) as index:
+    with open_index(index_, model, device="cpu" if device == "auto" else device) as index, show_log("proxyhash.index.mih"):
         if vectors is not None and index.width is None:
             raise InputError(f"{index_} has no model that takes vectors; search with images, or with --key.")
         if show is not None and index.width is not None:

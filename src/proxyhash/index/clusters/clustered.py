@@ -1,7 +1,7 @@
 """Clustered segments: a query compares only the codes of clusters and shells that can be near."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from proxyhash.index.clusters.segment import Feed, FlatSegment, Segment, Sink, S
 from proxyhash.index.clusters.topk import empty_topk
 from proxyhash.index.hits import Hits, SearchStats, rectangular_hits
 from proxyhash.index.item_ids import Int64s, empty_item_ids
+from proxyhash.index.plans import Plan
 
 _MAX_RESULTS = 4_000_000  # results that are gathered at a time, 16 bytes each
 
@@ -24,6 +25,7 @@ _MAX_RESULTS = 4_000_000  # results that are gathered at a time, 16 bytes each
 class ClusteredSegment(Segment):
     """`count` codes in `clusters`, and `tombstones`: the slots of removed ones."""
 
+    plan: ClassVar[Plan] = "clusters"
     clusters: Clusters
     count: int
     tombstones: int = 0
