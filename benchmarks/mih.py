@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
-from proxyhash.codes.bits import Packed, Words, to_words
+from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.clusters.segment import FlatSegment, build_flat_segment
 from proxyhash.index.hits import Hits
 from proxyhash.index.mih import costs
@@ -58,7 +59,7 @@ def segment() -> FlatSegment:
 def as_segment(codes: Packed) -> FlatSegment:
     """Return packed codes (N, 8) as a flat segment with item ids 0 to N - 1."""
     words, item_ids, clusters = to_words(codes), np.arange(len(codes), dtype=np.uint32), np.zeros(len(codes), np.uint16)
-    return build_flat_segment(1, len(codes), lambda sink: sink(words, item_ids, clusters))
+    return build_flat_segment(64, len(codes), lambda sink: sink(words, item_ids, clusters))
 
 
 @cache
@@ -149,7 +150,7 @@ def _fitted(count: int) -> Iterator[Row]:
     """Fit the time of a step, of a lookup and of an entry to searches of growing radius, one thread."""
     words = to_words(stored()[-count:])
     part = build_flat_segment(
-        1, count, lambda sink: sink(words, np.arange(count, dtype=np.uint32), np.zeros(count, np.uint16))
+        64, count, lambda sink: sink(words, np.arange(count, dtype=np.uint32), np.zeros(count, np.uint16))
     )
     index, seconds = timed(build_multi_index, part, 64, 1)
     lengths = index.tables.lengths.tolist()
@@ -173,10 +174,12 @@ def _fitted(count: int) -> Iterator[Row]:
     )
 
 
-def _predicted(index: MultiIndex, table: Words) -> Words:
+def _predicted(index: MultiIndex, table: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the nanoseconds that the cost model expects for rows of steps, lookups and entries."""
     in_memory = index.memory > costs.CACHE_BYTES
-    return costs.STEP_NS * table[:, 0] + costs.LOOKUP_NS[in_memory] * table[:, 1] + costs.ENTRY_NS[in_memory] * table[:, 2]
+    lookup, entry = costs.LOOKUP_NS[in_memory], costs.ENTRY_NS[in_memory]
+    expected: NDArray[np.float64] = costs.STEP_NS * table[:, 0] + lookup * table[:, 1] + entry * table[:, 2]
+    return expected
 
 
 def main() -> None:

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from helpers import hamming_reference
 from proxyhash.codes.bits import Packed, Words, to_words
-from proxyhash.index.clusters.segment import FlatSegment
+from proxyhash.index.clusters.segment import FlatSegment, flat_segment
 from proxyhash.index.hits import Hits
-from proxyhash.index.item_ids import pack_item_ids
 from proxyhash.index.mih.costs import expected_entries
 from proxyhash.index.mih.multi_index import MultiIndex, build_multi_index
 from proxyhash.index.mih.substrings import MAX_LENGTH, MAX_TABLES, choose_substrings
@@ -27,12 +26,12 @@ def as_words(codes: Packed) -> Words:
     return np.ascontiguousarray(to_words(codes).T)
 
 
-def flat_segment(codes: Packed, item_ids: np.ndarray) -> FlatSegment:
-    return FlatSegment(to_words(codes), pack_item_ids(item_ids))
+def as_segment(codes: Packed, item_ids: np.ndarray) -> FlatSegment:
+    return flat_segment(to_words(codes), item_ids, 8 * codes.shape[1])
 
 
 def multi_index(codes: Packed, bits: int, item_ids: np.ndarray | None = None) -> MultiIndex:
-    return build_multi_index(flat_segment(codes, np.arange(len(codes)) if item_ids is None else item_ids), bits)
+    return build_multi_index(as_segment(codes, np.arange(len(codes)) if item_ids is None else item_ids), bits)
 
 
 def assert_equal_rows(hits: Hits, expected: list[tuple[np.ndarray, np.ndarray]], item_ids: np.ndarray) -> None:
@@ -66,9 +65,7 @@ def test_nearest_equals_the_reference(
     near, index = hamming_reference.top_k(asked, codes[kept], k)
     assert found.is_complete.all()
     assert_equal_rows(found.hits, list(zip(near, kept[index], strict=True)), item_ids)
-    np.testing.assert_array_equal(
-        as_words(codes[kept[index].ravel()]), flat_segment(codes, item_ids).codes(found.hits.slots)
-    )
+    np.testing.assert_array_equal(as_words(codes[kept[index].ravel()]), as_segment(codes, item_ids).codes(found.hits.slots))
 
 
 @given(**CASES, radius=st.sampled_from([0, 1, 3, 8, 30, 200]))
