@@ -1,104 +1,159 @@
-"""Near duplicates: sets of items connected by pairs within a radius, found exactly and in bounded memory."""
+"""Groups of near duplicates: items that are connected by near pairs, in one index or between two."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.codes.bitsliced.llvm_ops import BLOCK
-from proxyhash.index.clusters import layout_kernels, link_kernels
-from proxyhash.index.clusters.clustered import ClusteredSegment, build_clustered_segment
+from proxyhash.index.duplicates.compared import ComparedItems
+from proxyhash.index.duplicates.link_kernels import Parents, flatten, unite_pairs
+from proxyhash.index.duplicates.linking import Nodes, link_nodes
 from proxyhash.index.item_ids import Int64s
-from proxyhash.index.local.index import LocalIndex
-from proxyhash.index.local.items import items_by_id
-from proxyhash.index.local.snapshots import Snapshot
 from proxyhash.utils.progress import Progress, no_progress
-from proxyhash.utils.validation import check_int
-
-_CODES_PER_STEP = 4096  # codes between two calls of `progress`
 
 
 @dataclass(frozen=True)
-class NearDuplicates:
-    """Keys of items that are near duplicates, in the order in which they were added."""
+class Thresholds:
+    """Largest distances of near items: `radius` bits of their codes, and `refine_radius` of their refinement if that is used."""
 
-    keys: Sequence[str]
-
-    def __repr__(self) -> str:
-        """Return the number of items, and the first of them."""
-        return f"NearDuplicates({len(self.keys):,} like {self.keys[0]!r})"
+    radius: int
+    refine_radius: float | None = None
 
 
-def find_duplicates(index: LocalIndex, radius: int = 0, *, progress: Progress = no_progress) -> list[NearDuplicates]:
-    """Return all sets of at least two items connected by pairs within `radius` bits, the largest first.
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """G groups of at least two items, the largest first; the items of group g are `offsets[g]` to `offsets[g + 1]`.
 
-    Two items of a set may be farther apart than the radius, if others lie between them.
+    Items of a group are in the order of their ids; with two indexes, those of the second one come first.
     """
-    radius = check_int("radius", radius, minimum=0)
-    item_ids, component = connected_components(index.snapshots.latest(), radius, progress)
-    order = np.lexsort((item_ids, component))
-    first = np.flatnonzero(np.r_[True, np.diff(component[order]) > 0]) if len(order) else np.zeros(0, np.int64)
-    parts = [part for part in np.split(item_ids[order], first[1:]) if len(part) > 1]
-    items = items_by_id(index.store, (int(item_id) for part in parts for item_id in part))
-    sets = [[items[int(item_id)].key for item_id in part if int(item_id) in items] for part in parts]
-    return [NearDuplicates(keys) for keys in sorted(sets, key=lambda keys: (-len(keys), keys)) if len(keys) > 1]
+
+    item_ids: Int64s
+    """(m,)"""
+    offsets: Int64s
+    """(G + 1,)"""
+    is_other: NDArray[np.bool_]
+    """(m,): whether an item is of the second index"""
+
+    def __len__(self) -> int:
+        """Return G."""
+        return len(self.offsets) - 1
+
+    def members(self, group: int) -> Int64s:
+        """Return the item ids of a group."""
+        return self.item_ids[self.offsets[group] : self.offsets[group + 1]]
+
+    @property
+    def sizes(self) -> Int64s:
+        """Return the number of items of each group (G,)."""
+        return np.diff(self.offsets)
 
 
-def connected_components(snapshot: Snapshot, radius: int, progress: Progress = no_progress) -> tuple[Int64s, Int64s]:
-    """Return the item ids of all codes (N,), and the connected component of each (N,).
+@dataclass(frozen=True, eq=False)
+class KnownGroups:
+    """Groups of an earlier state of an index: `ranges` (n, 2) of ids that were compared, first and last, and the groups."""
 
-    Only distinct codes are compared, so that a thousand copies of an image are not a million pairs.
+    ranges: Int64s
+    groups: Groups
+
+
+def find_groups(
+    items: ComparedItems,
+    thresholds: Thresholds,
+    known: KnownGroups | None = None,
+    *,
+    threads: int | None = None,
+    progress: Progress = no_progress,
+) -> tuple[Groups, int]:
+    """Return the connected components of near items, and how many items were compared with all.
+
+    With groups that are known, only items that were added since are compared.
+
+    Equal items are compared once, so that a thousand copies of an image are not a million pairs.
     """
-    if not len(snapshot):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    segments = [segment.all_codes() for segment in snapshot.segments]
-    item_ids = np.concatenate([ids for _, ids in segments])
-    distinct, code = _distinct(np.concatenate([words for words, _ in segments], axis=1))
-    if not radius:
-        return item_ids, code
-    if isinstance(snapshot.main, ClusteredSegment):
-        return item_ids, _connect_clusters(distinct, snapshot.main.clusters.centroids, radius, progress)[code]
-    parent = np.arange(distinct.shape[1])
-    for first in _steps(len(parent), _CODES_PER_STEP, progress):
-        link_kernels.link_flat(distinct, radius, parent, first, min(first + _CODES_PER_STEP, len(parent)))
-    return item_ids, _find_roots(parent)[code]
+    first, node = distinct(items.columns())
+    is_new, pairs = (np.ones(len(items), bool), np.zeros((0, 2), np.int64)) if known is None else _unknown(items, known)
+    is_probe = np.zeros(len(first), bool)
+    is_probe[node[is_new]] = True
+    order = np.argsort(~is_probe, kind="stable")
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    parents = np.arange(len(order), dtype=np.int32)
+    unite_pairs(parents, number[node[pairs[:, 0]]], number[node[pairs[:, 1]]])
+    flatten(parents)
+    nodes, probes = _nodes(items, first[order], thresholds), int(is_probe.sum())
+    roots = link_nodes(nodes, parents, probes=probes, threads=threads, progress=progress)
+    return _collect(roots[number[node]], items.item_ids, np.zeros(len(items), bool)), int(is_new.sum())
 
 
-def _connect_clusters(distinct: Words, centroids: Words, radius: int, progress: Progress) -> Int64s:
-    """Return the components of distinct codes (W, n), comparing only blocks of the index's clusters that can be near."""
-    numbers, own = np.arange(distinct.shape[1], dtype=np.uint32), np.empty(distinct.shape[1], np.uint16)
-    layout_kernels.nearest_centroids(distinct, centroids, own)
-    sizes = np.bincount(own, minlength=len(centroids)).astype(np.int64)
-    segment = build_clustered_segment(centroids, sizes, lambda sink: sink(distinct, numbers, own))
-    blocks = len(segment.clusters.planes)
-    parent = np.arange(BLOCK * blocks)
-    step = _CODES_PER_STEP // BLOCK
-    for first in _steps(blocks, step, progress):
-        link_kernels.link_clustered(segment.clusters, radius, parent, first, min(first + step, blocks))
-    component, slots = np.empty(len(numbers), np.int64), segment.slots()
-    component[segment.clusters.item_ids.at(slots)] = _find_roots(parent)[slots]
-    return component
+def find_groups_across(
+    items: ComparedItems,
+    others: ComparedItems,
+    thresholds: Thresholds,
+    *,
+    threads: int | None = None,
+    progress: Progress = no_progress,
+) -> Groups:
+    """Return groups of items that are connected by near pairs of an item of one index and an item of the other."""
+    parts = [distinct(part.columns()) for part in (items, others)]
+    sides = [_nodes(part, first, thresholds) for part, (first, _) in zip((items, others), parts, strict=True)]
+    probes = len(sides[0])
+    roots = link_nodes(sides[0].join(sides[1]), probes=probes, across=True, threads=threads, progress=progress)
+    node = np.concatenate([parts[0][1], parts[1][1] + probes])
+    item_ids = np.concatenate([items.item_ids, others.item_ids])
+    is_other = np.arange(len(node)) >= len(items)
+    linked = np.bincount(roots, minlength=len(roots))[roots[node]] > 1  # equal items of one index alone are no group
+    return _collect(roots[node[linked]], item_ids[linked], is_other[linked])
 
 
-def _steps(count: int, size: int, progress: Progress) -> Iterator[int]:
-    """Yield the first index of each step, and report progress."""
-    for first in range(0, count, size):
-        progress("comparing codes", first / count)
-        yield first
+def distinct(words: Words) -> tuple[Int64s, Int64s]:
+    """Return where each distinct column of words (V, N) occurs first (n,), and which of these each column is (N,)."""
+    order = np.lexsort(words[::-1])
+    is_first = np.zeros(len(order), bool)
+    is_first[:1] = True
+    for word in words:
+        is_first[1:] |= word[order[1:]] != word[order[:-1]]
+    inverse = np.empty_like(order)
+    inverse[order] = np.cumsum(is_first) - 1
+    return order[is_first], inverse
 
 
-def _distinct(words: Words) -> tuple[Words, Int64s]:
-    """Return the distinct codes (W, n), and which of them each code is (N,)."""
-    if len(words) == 1:
-        found, inverse = np.unique(words[0], return_inverse=True)
-        return found[None], inverse
-    found, inverse = np.unique(words, axis=1, return_inverse=True)
-    return np.ascontiguousarray(found), inverse.reshape(-1)
+def _unknown(items: ComparedItems, known: KnownGroups) -> tuple[NDArray[np.bool_], Int64s]:
+    """Return which items must be compared (N,), and pairs of places (p, 2) that connect the others as before.
+
+    A group that lost an item may fall apart, so that the rest of it is compared again.
+    """
+    ends = np.concatenate([[-1], known.ranges[:, 1]])
+    is_new = items.item_ids > ends[np.searchsorted(known.ranges[:, 0], items.item_ids, side="right")]
+    groups = known.groups
+    group = np.repeat(np.arange(len(groups)), groups.sizes)
+    present = np.isin(groups.item_ids, items.item_ids)
+    is_whole = np.bincount(group, ~present, minlength=len(groups)) == 0
+    is_new[items.places(groups.item_ids[present & ~is_whole[group]])] = True
+    linked = (group[1:] == group[:-1]) & is_whole[group[1:]]
+    ones, others = groups.item_ids[:-1][linked], groups.item_ids[1:][linked]
+    return is_new, np.stack([items.places(ones), items.places(others)], axis=1)
 
 
-def _find_roots(parent: Int64s) -> Int64s:
-    """Return the root of every item; paths are short already, and halve with every step."""
-    while (parent != parent[parent]).any():
-        parent = parent[parent]
-    return parent
+def _nodes(items: ComparedItems, places: Int64s, thresholds: Thresholds) -> Nodes:
+    """Return the items at some places as nodes."""
+    words = np.ascontiguousarray(items.words[:, places])
+    if items.refinement is None or thresholds.refine_radius is None:
+        return Nodes(words, thresholds.radius)
+    refinement, limit = items.refinement.take(places), thresholds.refine_radius
+    if refinement.words is not None:
+        return Nodes(words, thresholds.radius, refinement.words, int(limit))
+    return Nodes(words, thresholds.radius, values=refinement.values, squared_radius=int(limit**2))
+
+
+def _collect(component: Parents, item_ids: Int64s, is_other: NDArray[np.bool_]) -> Groups:
+    """Return the components that have at least two items."""
+    order = np.lexsort((item_ids, ~is_other, component))
+    starts = np.flatnonzero(np.r_[True, np.diff(component[order]) != 0][: len(order)])
+    sizes = np.diff(np.r_[starts, len(order)])
+    starts, sizes = starts[sizes > 1], sizes[sizes > 1]
+    by_size = np.lexsort((item_ids[order[starts]], -sizes))
+    starts, sizes = starts[by_size], sizes[by_size]
+    offsets = np.r_[0, np.cumsum(sizes)]
+    places = order[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
+    return Groups(item_ids[places], offsets, is_other[places])

@@ -74,12 +74,18 @@ def unite_pairs(parents: Parents, ones: Int64s, others: Int64s) -> None:
 
 @jit(nogil=True)
 def merge_parents(parents: Parents, other: Parents) -> None:
-    """Unite what is united in `other`, and let all codes point to their roots."""
+    """Unite what is united in `other`, and flatten the result."""
     for code in range(len(parents)):
         if other[code] != code:
             unite(parents, code, other[code])
+    flatten(parents)
+
+
+@jit(nogil=True)
+def flatten(parents: Parents) -> None:
+    """Let all codes point to their roots."""
     for code in range(len(parents)):
-        parents[code] = parents[parents[code]]  # parents are smaller, and so point to their roots by now
+        parents[code] = parents[parents[code]]  # a parent is smaller than the code, and so points to its root by now
 
 
 @jit(nogil=True)

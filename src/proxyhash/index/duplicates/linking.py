@@ -1,7 +1,7 @@
 """Connected components of codes within a radius, on several threads and without storing pairs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,12 @@ class Nodes:
     def __len__(self) -> int:
         """Return n."""
         return int(self.words.shape[1])
+
+    def join(self, other: "Nodes") -> "Nodes":
+        """Return these codes and those of another set with the same radii."""
+        second = None if self.second is None or other.second is None else np.concatenate([self.second, other.second], axis=1)
+        values = None if self.values is None or other.values is None else np.concatenate([self.values, other.values])
+        return replace(self, words=np.concatenate([self.words, other.words], axis=1), second=second, values=values)
 
     def swap(self) -> "Nodes":
         """Return the same with both representations exchanged."""
