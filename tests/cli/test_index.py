@@ -68,8 +68,10 @@ def test_codes_are_imported_and_their_duplicates_listed(capsys: pytest.CaptureFi
     out = run(capsys, "index", "import", tmp_path / "codes.npz", "--index", tmp_path / "i")
     assert out == f"40 added, 0 replaced. {tmp_path / 'i'} holds 40 items of 16 bits.\n"
     assert "0 added, 40 replaced" in run(capsys, "index", "import", tmp_path / "codes.npz", "--index", tmp_path / "i")
-    assert json.loads(run(capsys, "index", "duplicates", tmp_path / "i", "--json")) == [["k3", "k7"]]
-    assert run(capsys, "index", "duplicates", tmp_path / "i").splitlines() == ["2: k3, k7", "1 sets, 2 items."]
+    found = json.loads(run(capsys, "index", "duplicates", tmp_path / "i", "--json"))
+    items = [{"key": "k3", "distance": 0}, {"key": "k7", "distance": 0}]
+    assert found["groups"] == [{"size": 2, "keep": "k3", "items": items}]
+    assert run(capsys, "index", "duplicates", tmp_path / "i").splitlines() == ["2: k3, k7", "1 groups, 2 of 40 items."]
 
 
 @pytest.mark.parametrize("format", ["faiss", "usearch", "parquet", "npz"])
