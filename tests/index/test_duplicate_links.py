@@ -101,3 +101,12 @@ def test_known_components_stay() -> None:
     parents = np.array([0, 1, 2, 0], np.int32)
     assert link_nodes(Nodes(words, 1), parents).tolist() == [0, 1, 1, 0]
     assert parents.tolist() == [0, 1, 2, 0]  # the argument is not changed
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_large_components_are_united_by_a_single_pair(across: bool) -> None:
+    one = np.arange(512, dtype=np.uint64)
+    words = np.concatenate([one, (one << np.uint64(20)) | np.uint64(1 << 50)])[None]  # only the first of each are 1 bit apart
+    parents = np.repeat([0, 512], 512).astype(np.int32)
+    assert set(link_nodes(Nodes(words, 1), parents, probes=512, across=across).tolist()) == {0}
+    assert set(link_nodes(Nodes(words, 0), parents, probes=512, across=across).tolist()) == {0, 512}
