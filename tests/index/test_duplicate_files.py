@@ -48,7 +48,7 @@ def index(tmp_path: Path, photos: Path) -> LocalIndex:
 
 @pytest.mark.parametrize(
     ("keep_best", "kept"),
-    [(None, "a.jpg"), ("resolution", "b.jpg"), ("resolution,size", "c.jpg"), ("name=c*", "c.jpg"), ("name=x*,size", "c.jpg")],
+    [(None, "a.jpg"), ("resolution", "b.jpg"), ("resolution,size", "c.jpg"), ("name=c*", "c.jpg"), ("name=x,size", "c.jpg")],
 )
 def test_best_item_is_kept(index: LocalIndex, keep_best: str | None, kept: str) -> None:
     found = find_duplicates(index, keep_best=keep_best)
@@ -114,7 +114,7 @@ def test_page_shows_thumbnails_sizes_and_the_kept_item(index: LocalIndex, photos
     assert text.count("data:image/jpeg;base64,") == 2
     assert text.count("no image") == 1
     assert text.count('class="kept"') == 1
-    assert "60 × 45" in text
+    assert "60 \N{MULTIPLICATION SIGN} 45" in text
     assert "my &lt;index&gt;" in text
     assert "http" not in text.replace("https://", "http://")
 

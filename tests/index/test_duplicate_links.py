@@ -51,9 +51,7 @@ def test_links_are_the_components_of_all_near_pairs_with_a_probe(
 
 @settings(max_examples=100, deadline=None)
 @given(words=some_words(80), second=some_words(80), radius=st.integers(0, 30), limit=st.integers(0, 60))
-def test_both_codes_must_be_near(
-    words: NDArray[np.uint64], second: NDArray[np.uint64], radius: int, limit: int
-) -> None:
+def test_both_codes_must_be_near(words: NDArray[np.uint64], second: NDArray[np.uint64], radius: int, limit: int) -> None:
     near = (all_distances(words) <= radius) & (all_distances(second) <= limit)
     assert link_nodes(Nodes(words, radius, second, limit)).tolist() == smallest_of_component(near)
     assert link_nodes(Nodes(second, limit, words, radius)).tolist() == smallest_of_component(near)
@@ -106,7 +104,7 @@ def test_known_components_stay() -> None:
 @pytest.mark.parametrize("across", [False, True])
 def test_large_components_are_united_by_a_single_pair(across: bool) -> None:
     one = np.arange(512, dtype=np.uint64)
-    words = np.concatenate([one, (one << np.uint64(20)) | np.uint64(1 << 50)])[None]  # only the first of each are 1 bit apart
+    words = np.concatenate([one, (one << np.uint64(20)) | np.uint64(1 << 50)])[None]  # only 0 and 512 are 1 bit apart
     parents = np.repeat([0, 512], 512).astype(np.int32)
     assert set(link_nodes(Nodes(words, 1), parents, probes=512, across=across).tolist()) == {0}
     assert set(link_nodes(Nodes(words, 0), parents, probes=512, across=across).tolist()) == {0, 512}

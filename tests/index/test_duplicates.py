@@ -96,12 +96,12 @@ def test_refinements_must_be_near_too(tmp_path: Path, kind: str) -> None:
     stored = clustered_codes(120, 8, 1, centroids=3, flips=0.02)
     random = np.random.default_rng(2)
     if kind == "code":
-        rows: NDArray[np.generic] = clustered_codes(110, 16, 4, centroids=30, flips=0.02)
-        fine = codes.hamming_distances(rows, rows) <= 4  # type: ignore[arg-type]
+        rows: NDArray[np.generic] = clustered_codes(110, 16, 4, centroids=30, flips=0.008)
+        fine = codes.hamming_distances(rows, rows) <= 2  # type: ignore[arg-type]
     else:
         middle = random.integers(-100, 100, (30, 64))
-        rows = (middle[random.integers(0, 30, 110)] + random.integers(-6, 7, (110, 64))).astype(np.int8)
-        fine = np.square(rows[:, None].astype(int) - rows.astype(int)).sum(2) <= 50**2
+        rows = (middle[random.integers(0, 30, 110)] + random.integers(-5, 6, (110, 64))).astype(np.int8)
+        fine = np.square(rows[:, None].astype(int) - rows.astype(int)).sum(2) <= 40**2
     near = (codes.hamming_distances(stored, stored) <= 5)[:110, :110]
     with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(stored, make_keys(120))
@@ -114,7 +114,7 @@ def test_refinements_must_be_near_too(tmp_path: Path, kind: str) -> None:
     assert found_keys(wide) == components(near, make_keys(110))
     assert (found.num_items, found.num_left_out, without.num_left_out) == (110, 10, 0)
     assert found.unit == ("bits" if kind == "code" else "steps")
-    assert found[0].items[0].refinement == 0 < (found[0].items[1].refinement or 0)
+    assert found[0].items[0].refinement == 0 < max(item.refinement or 0 for item in found[0].items)
 
 
 @settings(max_examples=25, deadline=None)
@@ -151,18 +151,16 @@ def test_refinements_of_two_indexes_are_compared_if_they_have_one_refiner(tmp_pa
         assert [group.size for group in find_duplicates(a, against=b)] == [2, 2]
         with pytest.raises(InputError, match="A state file is of one index"):
             find_duplicates(a, against=b, since=tmp_path / "s.json")
-    with LocalIndex.open_folder(tmp_path / "a") as a, LocalIndex.open_folder(tmp_path / "c", bits=16) as c:
-        with pytest.raises(InputError, match="different models"):
+        c = LocalIndex.open_folder(tmp_path / "c", bits=16)
+        with c, pytest.raises(InputError, match="different models"):
             find_duplicates(a, against=c)
 
 
-changes = st.lists(
-    st.tuples(st.sampled_from(["add", "remove", "replace"]), st.integers(1, 12), st.integers(0, 10**6)), min_size=1, max_size=5
-)
+change = st.tuples(st.sampled_from(["add", "remove", "replace"]), st.integers(1, 12), st.integers(0, 10**6))
 
 
 @settings(max_examples=25, deadline=None)
-@given(steps=changes, radius=st.integers(0, 12), refined=st.booleans())
+@given(steps=st.lists(change, min_size=1, max_size=5), radius=st.integers(0, 12), refined=st.booleans())
 def test_search_since_a_state_gives_the_result_of_a_full_search(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]], radius: int, refined: bool
 ) -> None:
@@ -206,9 +204,9 @@ def test_only_items_added_since_are_compared(tmp_path: Path) -> None:
         index.add(clustered_codes(5, 8, 2), make_keys(5, 500))
         assert find_duplicates(index, 2, since=state).num_new == 5
         assert find_duplicates(index, 3, since=state).num_new == 505  # another radius
-        with LocalIndex.open_folder(tmp_path / "other", bits=64) as other:
-            with pytest.raises(InputError, match="is of another index"):
-                find_duplicates(other, 3, since=state)
+        other = LocalIndex.open_folder(tmp_path / "other", bits=64)
+        with other, pytest.raises(InputError, match="is of another index"):
+            find_duplicates(other, 3, since=state)
 
 
 def test_state_file_that_is_something_else_is_not_overwritten(tmp_path: Path) -> None:
@@ -231,7 +229,7 @@ def test_radius_comes_from_the_calibration(tmp_path: Path, monkeypatch: pytest.M
         found = Calibration(np.array([0.97, 0.96, 0.8, 0.1]), np.ones(4, np.int64))
         monkeypatch.setattr(LocalIndex, "calibration", found)
         assert [radius_of_precision(index, precision) for precision in (0.95, 0.8, 0.05)] == [1, 2, 3]
-        with pytest.raises(InputError, match="Even equal codes have an expected precision of 0.970"):
+        with pytest.raises(InputError, match=r"Even equal codes have an expected precision of 0\.970"):
             radius_of_precision(index, 0.99)
         with pytest.raises(InputError, match="precision must be above 0"):
             radius_of_precision(index, 0.0)

@@ -15,8 +15,8 @@ from proxyhash.index.local.item_arrays import list_arrays, read_array
 REFINEMENT = "refinement"  # the item array
 # Distances up to which photographs and their re-encoded, scaled and cropped copies are told from other photographs of the
 # same scene; docs/duplicates.md has the measurement.
-DEFAULT_BITS = {128: 4, 256: 16}
-DEFAULT_STEPS = 50
+DEFAULT_BITS = {128: 2, 256: 12}
+DEFAULT_STEPS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +45,11 @@ class Refinement:
         return replace(self, words=words, values=values)
 
     def default_radius(self) -> float:
-        """Return the distance of near duplicates that was measured with photographs, or a 32nd of the bits of other codes."""
+        """Return the distance that was measured with photographs, or a 64th of the bits of codes of other lengths."""
         if self.words is None:
             return float(DEFAULT_STEPS)
         bits = 64 * len(self.words)
-        return float(DEFAULT_BITS.get(bits, bits // 32))
+        return float(DEFAULT_BITS.get(bits, bits // 64))
 
     def distances(self, others: Int64s) -> NDArray[np.float64]:
         """Return the distance (N,) of each item to another one, given by its place (N,)."""

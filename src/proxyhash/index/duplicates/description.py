@@ -48,9 +48,9 @@ def describe_groups(
     bits, refined = compared.distances(kept), compared.refinement_distances(kept)
     described = []
     for row in np.lexsort((bits, kept != np.arange(len(kept)), kept)).tolist():  # those with the same kept one are a group
-        fine, is_other = None if refined is None else float(refined[row]), bool(members.sides[row])
-        key, path, file = items[row].key, items[row].path, files[row]
-        described.append(DuplicateItem(key, int(bits[row]), fine, path, file, row == kept[row], is_other, items[row].row))
+        item, fine = items[row], None if refined is None else float(refined[row])
+        flags = bool(row == kept[row]), bool(members.sides[row])
+        described.append(DuplicateItem(item.key, int(bits[row]), fine, item.path, files[row], *flags, item.row))
     bounds = zip(members.starts[:-1].tolist(), members.starts[1:].tolist(), members.sizes.tolist(), strict=True)
     return tuple(DuplicateGroup(tuple(described[first:last]), size) for first, last, size in bounds if last - first > 1)
 

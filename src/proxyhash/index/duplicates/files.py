@@ -9,6 +9,7 @@ from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 
 COLUMNS = ("group", "group_size", "key", "keep", "other", "distance", "refinement", "width", "height", "bytes", "path")
+_ERRORS = "surrogateescape"  # writes names that are not UTF-8 as the bytes that they are
 
 
 def write_csv(report: DuplicatesReport, path: Path) -> None:
@@ -23,7 +24,7 @@ def write_csv(report: DuplicatesReport, path: Path) -> None:
     ...     (Path(folder) / "groups.csv").read_text().split(",")[:3]
     ['group', 'group_size', 'key']
     """
-    with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+    with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8", errors=_ERRORS) as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for number, group in enumerate(report.groups, start=1):

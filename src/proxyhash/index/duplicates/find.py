@@ -33,8 +33,8 @@ def find_duplicates(
 ) -> DuplicatesReport:
     """Find all groups of items that are connected by near pairs, exactly. Nothing is changed or deleted.
 
-    Two items are near if their codes differ in at most `radius` bits and, where the index has a refinement, their refinements
-    are near too. Two items of a group may be farther apart, if others lie between them.
+    Two items are near if their codes differ in at most `radius` bits and, where the index has a refinement, these are near
+    too. Two items of a group may be farther apart, if others lie between them.
 
     Parameters
     ----------

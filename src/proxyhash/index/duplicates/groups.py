@@ -15,7 +15,7 @@ from proxyhash.utils.progress import Progress, no_progress
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Largest distances of near items: `radius` bits of their codes, and `refine_radius` of their refinement if that is used."""
+    """Largest distances of near items: `radius` bits of codes, and `refine_radius` of refinements if these are compared."""
 
     radius: int
     refine_radius: float | None = None

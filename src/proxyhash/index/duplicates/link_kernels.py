@@ -108,19 +108,18 @@ def link_units(pairing: Pairing, order: Int64s, units: Units, begin: Int, until:
 @jit(nogil=True, skip_refcounts=True)
 def _is_one_component(parents: Parents, order: Int64s, first: Int, last: Int, start: Int, stop: Int) -> bool:
     root = find_root(parents, order[first])
+    differs = False
     for place in range(first + 1, last):
-        if find_root(parents, order[place]) != root:
-            return False
+        differs |= find_root(parents, order[place]) != root
     for place in range(start, stop):
-        if find_root(parents, order[place]) != root:
-            return False
-    return True
+        if differs:
+            break
+        differs = find_root(parents, order[place]) != root
+    return not differs
 
 
 @jit(nogil=True, skip_refcounts=True)
-def _link_row(
-    pairing: Pairing, order: Int64s, row: Int, start: Int, stop: Int, distances: Words, parents: Parents
-) -> None:
+def _link_row(pairing: Pairing, order: Int64s, row: Int, start: Int, stop: Int, distances: Words, parents: Parents) -> None:
     """Unite the code at `row` with the near ones from `start` to `stop`."""
     words, radius = pairing.words, np.uint64(pairing.radius)
     query, others = words[0, row], words[0]

@@ -12,6 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from PIL import Image
 
 from proxyhash.data.decoding import UnreadableImageError, decode_image
+from proxyhash.index.duplicates.keeping import FileInfo
 from proxyhash.index.duplicates.report import DuplicateGroup, DuplicateItem, DuplicatesReport
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.text import printable
@@ -30,6 +31,7 @@ class Card:
     title: str
     folder: str
     notes: tuple[str, ...]
+    """one line each"""
     is_kept: bool
 
 
@@ -101,17 +103,12 @@ def _row(group: DuplicateGroup, urls: Iterator[str | None], unit: str | None) ->
 
 def _card(item: DuplicateItem, url: str | None, unit: str | None) -> Card:
     folder, _, name = item.key.rpartition("/")
-    notes = []
-    if item.file is not None and item.file.width:
-        notes.append(f"{item.file.width} × {item.file.height}")
-    if item.file is not None and item.file.num_bytes:
-        notes.append(_kilobytes(item.file.num_bytes))
-    if not item.is_kept:
-        refined = "" if item.refinement is None else f", {item.refinement:.0f} {unit}"
-        notes.append(f"{item.distance} bits{refined}")
-    if item.is_other:
-        notes.append("other index")
-    return Card(url, printable(name), printable(folder), tuple(notes), item.is_kept)
+    file = FileInfo() if item.file is None else item.file
+    sizes = [f"{file.width} \N{MULTIPLICATION SIGN} {file.height}"] if file.width else []
+    sizes += [_kilobytes(file.num_bytes)] if file.num_bytes else []
+    refined = "" if item.refinement is None else f", {item.refinement:.0f} {unit}"
+    notes = [" · ".join(sizes), "" if item.is_kept else f"{item.distance} bits{refined}", "other index" * item.is_other]
+    return Card(url, printable(name), printable(folder), tuple(filter(None, notes)), item.is_kept)
 
 
 def _kilobytes(num_bytes: int) -> str:
