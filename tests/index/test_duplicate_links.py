@@ -18,7 +18,8 @@ Bools = NDArray[np.bool_]
 
 
 def all_distances(words: NDArray[np.uint64]) -> NDArray[np.int64]:
-    return np.bitwise_count(words[:, :, None] ^ words[:, None]).sum(0, dtype=np.int64)
+    distances: NDArray[np.int64] = np.bitwise_count(words[:, :, None] ^ words[:, None]).sum(0, dtype=np.int64)
+    return distances
 
 
 def smallest_of_component(near: Bools) -> list[int]:

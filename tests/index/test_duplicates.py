@@ -97,7 +97,7 @@ def test_refinements_must_be_near_too(tmp_path: Path, kind: str) -> None:
     random = np.random.default_rng(2)
     if kind == "code":
         rows: NDArray[np.generic] = clustered_codes(110, 16, 4, centroids=30, flips=0.008)
-        fine = codes.hamming_distances(rows, rows) <= 2  # type: ignore[arg-type]
+        fine = codes.hamming_distances(rows, rows) <= 2
     else:
         middle = random.integers(-100, 100, (30, 64))
         rows = (middle[random.integers(0, 30, 110)] + random.integers(-5, 6, (110, 64))).astype(np.int8)
@@ -114,7 +114,7 @@ def test_refinements_must_be_near_too(tmp_path: Path, kind: str) -> None:
     assert found_keys(wide) == components(near, make_keys(110))
     assert (found.num_items, found.num_left_out, without.num_left_out) == (110, 10, 0)
     assert found.unit == ("bits" if kind == "code" else "steps")
-    assert found[0].items[0].refinement == 0 < max(item.refinement or 0 for item in found[0].items)
+    assert found[0].items[0].refinement == 0 < max(item.refinement or 0 for group in found for item in group.items)
 
 
 @settings(max_examples=25, deadline=None)

@@ -57,7 +57,8 @@ class Refinement:
             return hamming(self.words, others).astype(np.float64)
         assert self.values is not None
         differences = self.values.astype(np.float32) - self.values[others]
-        return np.sqrt(np.square(differences).sum(1, dtype=np.float64))
+        distances: NDArray[np.float64] = np.sqrt(np.square(differences).sum(1, dtype=np.float64))
+        return distances
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +86,8 @@ class ComparedItems:
 
     def join(self, other: "ComparedItems") -> "ComparedItems":
         """Return these items and those of another index, whose ids may be the same."""
-        has_refinement = self.refinement is not None and other.refinement is not None
-        refinement = self.refinement.join(other.refinement) if has_refinement else None
+        pair = self.refinement, other.refinement
+        refinement = None if pair[0] is None or pair[1] is None else pair[0].join(pair[1])
         item_ids, words = np.concatenate([self.item_ids, other.item_ids]), np.concatenate([self.words, other.words], axis=1)
         return ComparedItems(item_ids, words, refinement)
 
@@ -148,4 +149,5 @@ def _refiner(index: LocalIndex) -> str | None:
 
 def hamming(words: Words, others: Int64s) -> Int64s:
     """Return the Hamming distance (N,) of each code of `words` (V, N) to another one, given by its place (N,)."""
-    return np.bitwise_count(words ^ words[:, others]).sum(0, dtype=np.int64)
+    distances: Int64s = np.bitwise_count(words ^ words[:, others]).sum(0, dtype=np.int64)
+    return distances

@@ -151,4 +151,4 @@ def is_near_too(pairing: Pairing, one: Int, other: Int) -> bool:
     for part in range(pairing.values.shape[1]):
         difference = np.int64(pairing.values[one, part]) - np.int64(pairing.values[other, part])
         squares += difference * difference
-    return bits <= np.uint64(pairing.second_radius) and squares <= pairing.squared_radius
+    return bool(bits <= np.uint64(pairing.second_radius)) and bool(squares <= pairing.squared_radius)

@@ -71,7 +71,8 @@ def choose_tables(words: Words, radius: int, probes: int, *, has_second: bool = 
 def table_keys(words: Words, mask: Words) -> Words:
     """Return keys (n,) that are equal if codes (V, n) are equal in the bits of a mask (V,); others are rarely equal."""
     if len(words) == 1:
-        return words[0] & mask[0]
+        only: Words = words[0] & mask[0]
+        return only
     keys = np.zeros(words.shape[1], np.uint64)
     for word, bits in zip(words, mask, strict=True):
         if bits:
