@@ -14,6 +14,7 @@ from proxyhash.index.clusters.ivf import InvertedLists
 from proxyhash.index.exchange.content import CodeContent
 from proxyhash.index.hits import Hits, merge_hits, rerank_hits
 from proxyhash.index.local import item_arrays, items, transactions
+from proxyhash.index.local.aligned_arrays import AlignedArrays
 from proxyhash.index.local.blocks import list_blocks, read_block, sample_ids
 from proxyhash.index.local.commits import COMMITS_FILE
 from proxyhash.index.local.content import stored_content
@@ -32,6 +33,7 @@ from proxyhash.index.model_store import (
     model_dir,
     proxy_codes,
 )
+from proxyhash.index.plans import plan_memory
 from proxyhash.index.queries import EncodedQueries, QueriesLike, encode_items, encode_queries
 from proxyhash.index.results import AddResult, IndexInfo, Matches, build_matches
 from proxyhash.models.encoder import ModelEncoder
@@ -70,6 +72,7 @@ class LocalIndex(Index):
         self.store = store
         self.snapshots = SnapshotCache(store)
         self.filters = FilterCache(store, self.snapshots)
+        self.aligned_arrays = AlignedArrays(store)
         self.item_cache = items.ItemCache(store, item_cache_size)
         self._inverted_lists = InvertedLists()
         self._encoder = encoder
@@ -269,8 +272,8 @@ class LocalIndex(Index):
         Codes are compared outside of a transaction, so that threads do not wait for each other. If the index changed
         meanwhile, they are compared again, the last time inside.
         """
-        if params.nprobe is not None:
-            cold_start.end()  # clusters are needed
+        if params.nprobe is not None or params.plan is not None:
+            cold_start.end()  # clusters or tables are needed
         for attempt in range(_ATTEMPTS + 1):
             encoded, snapshot = self._encode(queries)
             check_rerank(params, has_embeddings=encoded.embeddings is not None)
@@ -317,10 +320,10 @@ class LocalIndex(Index):
         with_codes = params.with_codes or params.rerank is not None
         if params.k is None:
             radius = snapshot.bits if params.radius is None else min(params.radius, snapshot.bits)
-            return snapshot.range_search(queries.words, radius, params.threads, with_codes=with_codes)
+            return snapshot.range_search(queries.words, radius, params.threads, with_codes=with_codes, plan=params.plan)
         candidates = max(params.k, params.rerank or 0)
         if params.nprobe is None:
-            hits, _ = snapshot.nearest(queries.words, candidates, params.threads, with_codes=with_codes)
+            hits, _ = snapshot.nearest(queries.words, candidates, params.threads, with_codes=with_codes, plan=params.plan)
         else:
             hits = self._probe(snapshot, queries.words, candidates, params.nprobe, with_codes=with_codes)
         if params.rerank is not None and queries.embeddings is not None:
@@ -390,6 +393,7 @@ class LocalIndex(Index):
         with self.store.reading():
             _, centroids = transactions.active_centroids(self.store)
             sources = tuple(sorted({path for path, _, _ in items.list_sources(self.store).values()}))
+            planner = None if self.snapshots.last is None else self.snapshots.last.planner
             return IndexInfo(
                 str(self.folder),
                 len(self),
@@ -402,6 +406,9 @@ class LocalIndex(Index):
                 self.input,
                 self.width,
                 item_arrays.count_rows(self.store, VECTORS),
+                plan_memory(len(self), self.bits, has_clusters=centroids is not None),
+                0 if planner is None else planner.tables.memory,
+                None if planner is None else planner.mean_compared,
             )
 
     def bytes_on_disk(self) -> int:

@@ -15,6 +15,7 @@ from proxyhash.index.local.array_blocks import (
     ArrayBlock,
     ArrayBlockInfo,
     Rows,
+    block_bytes,
     has_valid_types,
     parse_block,
     parse_ids,
@@ -146,11 +147,15 @@ def list_array_blocks(store: Store, name: str) -> dict[int, ArrayBlockInfo]:
         array = list_arrays(store).get(name)
         if array is None:
             return {}
-        rows = store.rows(f"SELECT number, {_INFO_COLUMNS} {_OF_ARRAY}", name, array.generation)
-    found = {row[0]: _check_info(store, name, array.generation, *row) for row in rows}
+        statement = f"SELECT length(item_ids), length(data), number, {_INFO_COLUMNS} {_OF_ARRAY}"
+        rows = store.rows(statement, name, array.generation)
+    found = {row[2]: _check_info(store, name, array.generation, *row[2:]) for row in rows}
     totals = len(found), sum(info.num_items for info in found.values()), sum(row[-1] for row in rows)
     if totals != (array.num_blocks, array.num_items, array.blocks_checksum):
         store.raise_damaged(f"blocks of the array {name!r} are missing or out of date")
+    for ids_bytes, num_bytes, number, *_ in rows:  # before anybody allocates memory for them
+        if (ids_bytes, num_bytes) != block_bytes(found[number]):
+            _raise_damaged_block(store, name, number)
     return found
 
 
@@ -203,16 +208,22 @@ def read_array(store: Store, name: str) -> tuple[UInt32s, Rows]:
     """Return the item ids (n,), ascending, and the rows (n, width) of an array; both empty if it has none."""
     with store.reading():
         infos = list_array_blocks(store, name)
-        count, widths = sum(info.num_items for info in infos.values()), {info.width for info in infos.values()}
-        if len(widths) > 1:
-            store.raise_damaged(f"the rows of the array {name!r} differ in width")
-        dtype = np.result_type(*(f"<{info.dtype}" for info in infos.values())) if infos else np.dtype(np.uint8)
-        item_ids, rows = np.empty(count, np.uint32), np.empty((count, max(widths, default=0)), dtype)
+        count, (width, dtype) = sum(info.num_items for info in infos.values()), row_type(store, name, infos)
+        item_ids, rows = np.empty(count, np.uint32), np.empty((count, width), dtype)
         end = 0
         for block in read_array_blocks(store, name, infos):
             item_ids[end : end + len(block)], rows[end : end + len(block)] = block.item_ids, block.rows
             end += len(block)
     return item_ids, rows
+
+
+def row_type(store: Store, name: str, infos: Mapping[int, ArrayBlockInfo]) -> tuple[int, np.dtype[Any]]:
+    """Return the width of the rows of an array, and a type for all of them; 0 and uint8 without blocks."""
+    widths = {info.width for info in infos.values()}
+    if len(widths) > 1:
+        store.raise_damaged(f"the rows of the array {name!r} differ in width")
+    dtypes = {np.dtype(f"<{info.dtype}") for info in infos.values()}
+    return max(widths, default=0), np.result_type(*dtypes) if dtypes else np.dtype(np.uint8)
 
 
 def find_rows(store: Store, name: str, item_ids: UInt32s) -> Iterator[ArrayBlock]:
