@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +65,8 @@ class Item(NamedTuple):  # a frozen dataclass takes twice as long to make, and a
         Folder that the file was found in.
     row
         Row of the vector in its file; None for an image.
+    columns
+        Values of its columns by name; those that it lacks are absent.
 
     Examples
     --------
@@ -77,6 +80,7 @@ class Item(NamedTuple):  # a frozen dataclass takes twice as long to make, and a
     path: Path | None = None
     root: Path | None = None
     row: int | None = None
+    columns: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def has_image(self) -> bool:
