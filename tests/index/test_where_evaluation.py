@@ -34,14 +34,16 @@ ROWS = st.fixed_dictionaries(
 def columns_in_memory(rows: list[dict[str, Any]]) -> dict[str, ColumnValues]:
     """Return rows as columns, with types as small as the values allow."""
     sets = sorted({row["label"] for row in rows})
-    texts = sorted({row["text"] for row in rows if row["text"] is not None})
-    codes = [len(texts) if row["text"] is None else texts.index(row["text"]) for row in rows]
+    texts = list({row["text"] for row in rows if row["text"] is not None})
+    codes = np.array([0 if row["text"] is None else texts.index(row["text"]) for row in rows], np.uint8)
+    known = np.array([row["text"] is not None for row in rows], np.bool_)
+    find = lambda wanted: [texts.index(text) for text in wanted if text in texts]  # noqa: E731
     days = [None if row["day"] is None else to_microseconds(row["day"]) for row in rows]
     return {
         "label": LabelSets(np.array([sets.index(row["label"]) for row in rows], np.uint8), sets),
         "whole": numbers([row["whole"] for row in rows], np.dtype(np.int64)),
         "real": numbers([row["real"] for row in rows], np.dtype(np.float64)),
-        "text": CodedValues(np.array(codes, np.uint8), texts),
+        "text": CodedValues(codes, None if known.all() else known, find, lambda: (np.arange(len(texts)), texts)),
         "day": numbers(days, np.dtype(np.int64)),
     }
 

@@ -2,12 +2,13 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from proxyhash.codes.bits import Packed, Words
+from proxyhash.columns import ColumnsLike, ColumnType, check_columns
 from proxyhash.index.base import Index, SearchParams, check_keep_vectors, check_rerank, code_length
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.clusters.ivf import InvertedLists
@@ -15,6 +16,7 @@ from proxyhash.index.exchange.content import CodeContent
 from proxyhash.index.hits import Hits, merge_hits, rerank_hits
 from proxyhash.index.local import item_arrays, items, transactions
 from proxyhash.index.local.blocks import list_blocks, read_block, sample_ids
+from proxyhash.index.local.columns import add_columns, column_types, find_items
 from proxyhash.index.local.commits import COMMITS_FILE
 from proxyhash.index.local.content import stored_content
 from proxyhash.index.local.filters import FilterCache
@@ -70,7 +72,7 @@ class LocalIndex(Index):
         self.store = store
         self.snapshots = SnapshotCache(store)
         self.filters = FilterCache(store, self.snapshots)
-        self.item_cache = items.ItemCache(store, item_cache_size)
+        self.item_cache = items.ItemCache(store, item_cache_size, find_items)
         self._inverted_lists = InvertedLists()
         self._encoder = encoder
         self._encoder_of: str | None = self.model if encoder is not None else None
@@ -200,6 +202,11 @@ class LocalIndex(Index):
         return self._calibration(info.model, info.bits)
 
     @property
+    def columns(self) -> Mapping[str, ColumnType]:
+        """Return the types of the columns of items by name."""
+        return column_types(self.store)
+
+    @property
     def generation(self) -> Hashable:
         """Return the number of commits, of which file, and the state of its calibration, which is a file of its own."""
         with self.store.reading():
@@ -220,6 +227,7 @@ class LocalIndex(Index):
         keys: Sequence[str] | None = None,
         labels: Labels | None = None,
         *,
+        columns: ColumnsLike | None = None,
         keep_vectors: bool = False,
     ) -> AddResult:
         """Add packed codes, vectors or images in transactions of some thousands; see `Index.add`."""
@@ -229,7 +237,8 @@ class LocalIndex(Index):
         def write() -> tuple[int, int]:
             codes_id = self.store.codes_id
             codes, names = encode_items(items, keys, self.bits, lambda: self.encoder, self.width)
-            batch = transactions.ItemBatch(codes_id, codes, names, labels, arrays=arrays)
+            checked = check_columns(columns or {}, len(codes), self.columns)
+            batch = transactions.ItemBatch(codes_id, codes, names, labels, arrays=arrays, columns=checked)
             return len(codes), self._add_batch(batch)
 
         count, replaced = self._repeat_if_replaced(write)
@@ -309,9 +318,9 @@ class LocalIndex(Index):
     def _find(self, queries: EncodedQueries, latest: Snapshot, params: SearchParams) -> Hits | None:
         """Return the hits of each query, re-ranked and cut at the radius as the parameters say.
 
-        None if items with a label are wanted and the snapshot is no longer the latest, so that its labels may be gone.
+        None if the search is filtered and the snapshot is no longer the latest, so that labels and columns may be gone.
         """
-        snapshot = latest if params.labels is None else self.filters.get(latest, params.labels)
+        snapshot = latest if params.where is None else self.filters.get(latest, params.where, params.threads)
         if snapshot is None:
             return None
         with_codes = params.with_codes or params.rerank is not None
@@ -340,7 +349,7 @@ class LocalIndex(Index):
         """Return an item by its key."""
         with self.store.reading():
             item_id = items.require_ids(self.store, [key])[key]
-            return items.items_by_id(self.store, [item_id])[item_id]
+            return find_items(self.store, [item_id])[item_id]
 
     def code(self, key: str) -> Packed:
         """Return the packed code (1, bytes) of an item."""
@@ -356,13 +365,15 @@ class LocalIndex(Index):
 
     def _list_items(self, after: str | None, limit: int) -> list[Item]:
         """Return items in the order of the code points of their keys."""
-        return items.items_after(self.store, after or "", limit)  # no key is empty
+        with self.store.reading():
+            found = items.items_after(self.store, after or "", limit)  # no key is empty
+            return list(add_columns(self.store, {item.item_id: item for item in found}).values())
 
     def _sample_items(self, count: int) -> list[Item]:
         """Return random items, each subset with the same probability."""
         with self.store.reading():
             item_ids = sample_ids(self.store, self.store.active_version, count)
-            found = items.items_by_id(self.store, item_ids)
+            found = find_items(self.store, item_ids)
             if len(found) < len(item_ids):
                 self.store.raise_damaged(f"{len(item_ids) - len(found):,} codes have no item")
             return [found[item_id] for item_id in item_ids]
@@ -402,6 +413,7 @@ class LocalIndex(Index):
                 self.input,
                 self.width,
                 item_arrays.count_rows(self.store, VECTORS),
+                self.columns,
             )
 
     def bytes_on_disk(self) -> int:

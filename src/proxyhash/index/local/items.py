@@ -1,7 +1,7 @@
 """Items of an index: key, labels, and the file that each came from."""
 
 import json
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -277,10 +277,15 @@ def ids_with_labels(store: Store, labels: Sequence[str], first_id: int) -> UInt3
 
 
 class ItemCache:
-    """Up to `max_size` items that were found before. It is emptied when the index changes or it is full."""
+    """Up to `max_size` items that were found before. It is emptied when the index changes or it is full.
 
-    def __init__(self, store: Store, max_size: int) -> None:
-        self._store, self._max_size = store, max_size
+    `find` returns items by their ids; None: `items_by_id`.
+    """
+
+    def __init__(
+        self, store: Store, max_size: int, find: "Callable[[Store, set[int]], dict[int, Item]] | None" = None
+    ) -> None:
+        self._store, self._max_size, self._find = store, max_size, find or items_by_id
         self._state: tuple[tuple[int, int], dict[int, Item]] = ((-1, -1), {})  # the state of the index, and its items
 
     def __len__(self) -> int:
@@ -295,7 +300,7 @@ class ItemCache:
         if cached_state != state or len(items) + len(missing) > self._max_size:
             items, missing = {}, item_ids
         if missing:
-            items.update(items_by_id(self._store, missing))
+            items.update(self._find(self._store, missing))
         if len(items) <= self._max_size:
             self._state = state, items
         return items

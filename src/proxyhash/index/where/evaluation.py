@@ -1,7 +1,7 @@
 """Evaluation of a filter expression over whole columns in memory."""
 
 import math
-from bisect import bisect_left, bisect_right
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,7 @@ Test = Callable[[slice], Mask]
 _ROWS_PER_STEP = 1 << 17  # so that what is computed for them stays in the cache
 _MAX_RANGES = 3  # of codes; more are looked up in a table
 _NUMPY_SECONDS = 5e-9  # that numpy takes to look up a code
+_ORDERS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,23 +31,18 @@ class NumberValues:
     values: NDArray[Any]
     known: Mask | None = None
 
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes of the arrays."""
-        return int(self.values.nbytes) + (0 if self.known is None else int(self.known.nbytes))
-
 
 @dataclass(frozen=True, eq=False)
 class CodedValues:
-    """Texts as `codes` (n,): the index of the text in `dictionary`, which is sorted, or its length where one is missing."""
+    """Texts as `codes` (n,); `known` (n,) is None if no text is missing.
+
+    `find` returns the codes of those of some texts that have one, and `texts` the codes (D,) and texts of all values.
+    """
 
     codes: NDArray[Any]
-    dictionary: Sequence[str]
-
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes of the array."""
-        return int(self.codes.nbytes)
+    known: Mask | None
+    find: Callable[[Sequence[str]], Sequence[int]]
+    texts: Callable[[], tuple[NDArray[Any], Sequence[str]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +52,6 @@ class LabelSets:
     codes: NDArray[Any]
     sets: Sequence[tuple[str, ...]]
 
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes of the array."""
-        return int(self.codes.nbytes)
-
 
 @dataclass(frozen=True, eq=False)
 class KeyValues:
@@ -68,11 +59,6 @@ class KeyValues:
 
     item_ids: Int64s
     find: Callable[[Sequence[str]], Int64s]
-
-    @property
-    def nbytes(self) -> int:
-        """Return 0: keys are not cached."""
-        return 0
 
 
 ColumnValues = NumberValues | CodedValues | LabelSets | KeyValues
@@ -139,8 +125,25 @@ def _compile_comparison(comparison: Comparison, column: ColumnValues) -> Test:
         return _test_numbers(comparison, column)
     if isinstance(column, KeyValues):
         return _test_keys(comparison, column)
-    table = _label_table(comparison, column) if isinstance(column, LabelSets) else _text_table(comparison, column)
-    return _test_codes(column.codes, table)
+    if isinstance(column, LabelSets):
+        return _test_codes(column.codes, _label_table(comparison, column))
+    return _test_texts(comparison, column)
+
+
+def _test_texts(comparison: Comparison, column: CodedValues) -> Test:
+    """Return the test of a comparison with texts: of codes with the codes of constants, or by a table of all texts."""
+    as_numbers = NumberValues(column.codes, column.known)
+    if comparison.value is None:
+        return _test_numbers(comparison, as_numbers)
+    if comparison.operator in ("==", "!=", "in", "not in"):
+        codes = tuple(column.find([str(text) for text in comparison.values]))
+        operator = "in" if comparison.operator in ("==", "in") else "not in"
+        return _test_numbers(Comparison(comparison.name, operator, codes), as_numbers)
+    test = _test_codes(column.codes, _text_table(comparison, column))
+    if column.known is None:
+        return test
+    known = column.known
+    return lambda rows: test(rows) & known[rows]
 
 
 def _test_numbers(comparison: Comparison, column: NumberValues) -> Test:
@@ -247,28 +250,12 @@ def _in_span(values: NDArray[Any], low: Any, high: Any) -> Mask:
 
 
 def _text_table(comparison: Comparison, column: CodedValues) -> Mask:
-    """Return which codes of texts meet a comparison, (D + 1,); the last is that of a missing text."""
-    size = len(column.dictionary)
-    table = np.zeros(size + 1, np.bool_)
-    if comparison.value is None:
-        table[:-1] = True
-        return table if comparison.operator == "!=" else ~table
-    if comparison.operator in ("==", "!=", "in", "not in"):
-        for text in comparison.values:
-            code = _bisect(column.dictionary, str(text))
-            table[code] |= code < size and column.dictionary[code] == text
-        if comparison.operator in ("!=", "not in"):
-            table[:-1] = ~table[:-1]
-        return table
-    bound = str(comparison.value)
-    end = _bisect(column.dictionary, bound, after=comparison.operator in ("<=", ">"))
-    table[:end] = comparison.operator in ("<", "<=")
-    table[end:-1] = comparison.operator in (">", ">=")
+    """Return which codes of texts meet a comparison of their order, up to the largest code."""
+    compare, bound = _ORDERS[comparison.operator], str(comparison.value)
+    codes, texts = column.texts()
+    table = np.zeros(1 + int(codes.max(initial=-1)), np.bool_)
+    table[codes[[compare(text, bound) for text in texts]]] = True
     return table
-
-
-def _bisect(dictionary: Sequence[str], text: str, *, after: bool = False) -> int:
-    return bisect_right(dictionary, text) if after else bisect_left(dictionary, text)
 
 
 def _label_table(comparison: Comparison, column: LabelSets) -> Mask:
@@ -293,10 +280,9 @@ def _test_keys(comparison: Comparison, column: KeyValues) -> Test:
 
 def _test_codes(codes: NDArray[Any], table: Mask) -> Test:
     """Return the test whether a table (D,) is True for a code: by ranges of codes if these are few."""
+    table = table[: 1 + int(np.iinfo(codes.dtype).max)]
     edges = np.flatnonzero(np.diff(np.concatenate([[False], table, [False]]).astype(np.int8)))
     spans = [(int(low), int(high) - 1) for low, high in edges.reshape(-1, 2)]
-    if spans and spans[-1][1] == len(table) - 1:
-        spans[-1] = spans[-1][0], int(np.iinfo(codes.dtype).max)  # no code is larger than the table
     if len(spans) <= _MAX_RANGES:
         return lambda rows: _in_spans(codes[rows], spans)
     if cold_start.use_numpy(_NUMPY_SECONDS * len(codes)):
