@@ -91,8 +91,8 @@ def add_folder(
     With `prune`, items of this folder whose files are gone are removed. Everything that is left out is counted in `skipped`;
     if an image that cannot be read was in the index, its old code stays. Several processes may add the same folder at once:
     each file is stored once, and counted as unchanged by the others. `columns` names the columns of a metadata.csv that
-    items get; None: all. Those of a file that did not change are not read again. `embed_batches` replaces that of the model; it must
-    give embeddings with the same signs.
+    items get; None: all. Those of a file that did not change are not read again. `embed_batches` replaces that of the
+    model; it must give embeddings with the same signs.
     """
     from proxyhash.data import FileImages, load_dataset
     from proxyhash.data.readers.listing import is_utf8

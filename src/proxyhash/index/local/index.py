@@ -15,6 +15,7 @@ from proxyhash.index.clusters.ivf import InvertedLists
 from proxyhash.index.exchange.content import CodeContent
 from proxyhash.index.hits import Hits, merge_hits, rerank_hits
 from proxyhash.index.local import item_arrays, items, transactions
+from proxyhash.index.local.aligned_arrays import AlignedArrays
 from proxyhash.index.local.blocks import list_blocks, read_block, sample_ids
 from proxyhash.index.local.columns import add_columns, column_types, find_items
 from proxyhash.index.local.commits import COMMITS_FILE
@@ -71,7 +72,8 @@ class LocalIndex(Index):
         self.folder, self.device = folder, device
         self.store = store
         self.snapshots = SnapshotCache(store)
-        self.filters = FilterCache(store, self.snapshots)
+        self.aligned_arrays = AlignedArrays(store)
+        self.filters = FilterCache(store, self.snapshots, self.aligned_arrays)
         self.item_cache = items.ItemCache(store, item_cache_size, find_items)
         self._inverted_lists = InvertedLists()
         self._encoder = encoder

@@ -20,12 +20,8 @@ TEXT_COLUMNS = "code, value, checksum"
 
 def add_texts(store: Store, texts: Sequence[str]) -> UInt32s:
     """Return the codes of texts (n,); those that are new are stored. In a transaction."""
-    codes: dict[str, int] = {}
     different = list(dict.fromkeys(texts))
-    for part in _chunks(different):
-        statement = f"SELECT {TEXT_COLUMNS} FROM texts WHERE value IN ({', '.join('?' * len(part))})"
-        codes.update((text, code) for code, text in _checked(store, store.rows(statement, *part)))
-    first = store.meta().next_text
+    codes, first = _codes_by_text(store, different), store.meta().next_text
     new = {text: first + number for number, text in enumerate(text for text in different if text not in codes)}
     if first + len(new) > MAX_CODE:
         raise InputError(f"An index holds at most {MAX_CODE:,} different texts in its columns.")
@@ -34,6 +30,19 @@ def add_texts(store: Store, texts: Sequence[str]) -> UInt32s:
         store.set_meta(next_text=first + len(new))
     codes |= new
     return np.fromiter((codes[text] for text in texts), np.uint32, len(texts))
+
+
+def find_codes(store: Store, texts: Sequence[str]) -> list[int]:
+    """Return the codes of those of some texts that are stored."""
+    return list(_codes_by_text(store, list(dict.fromkeys(texts))).values())
+
+
+def _codes_by_text(store: Store, texts: list[str]) -> dict[str, int]:
+    codes: dict[str, int] = {}
+    for part in _chunks(texts):
+        statement = f"SELECT {TEXT_COLUMNS} FROM texts WHERE value IN ({', '.join('?' * len(part))})"
+        codes.update((text, code) for code, text in _checked(store, store.rows(statement, *part)))
+    return codes
 
 
 def insert_texts(store: Store, rows: Iterable[tuple[int, str]]) -> None:
