@@ -187,8 +187,8 @@ def test_the_line_is_right_in_a_long_file(tmp_path: Path) -> None:
 
 
 def test_other_columns_are_values_of_images(tmp_path: Path) -> None:
-    text = 'Year,File_Name,label,Title, code ,\n2020,b.png,dog,Rex,7,x\n,a.png,cat,"two, words",8,y\n2021,gone.png,cat,Tom,9,z\n'
-    data = load_dataset(table(tmp_path, text))
+    rows = ["2020,b.png,dog,Rex,7,x", ',a.png,cat,"two, words",8,y', "2021,gone.png,cat,Tom,9,z"]
+    data = load_dataset(table(tmp_path, "\n".join(["Year,File_Name,label,Title, code ,", *rows])))
     assert data.columns == {"Year": ("2020", ""), "Title": ("Rex", "two, words")}
     assert data.subset(np.array([1])).columns == {"Year": ("",), "Title": ("two, words",)}
 

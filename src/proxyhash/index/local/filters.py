@@ -58,7 +58,9 @@ class FilterCache:
         self._labels = LabelTable(store)
         self._times_opened = 0
         self._filtered: OrderedDict[Expression, _Filtered] = OrderedDict()
-        self._texts: weakref.WeakKeyDictionary[AlignedArray, tuple[NDArray[Any], Sequence[str]]] = weakref.WeakKeyDictionary()
+        self._texts: weakref.WeakKeyDictionary[AlignedArray, tuple[NDArray[Any], Sequence[str]]] = (
+            weakref.WeakKeyDictionary()
+        )
 
     @property
     def nbytes(self) -> int:
@@ -92,13 +94,13 @@ class FilterCache:
         self, snapshot: Snapshot, expression: Expression, before: _Filtered | None, threads: int | None
     ) -> _Filtered:
         bound = bind_expression(expression, column_types(self._store))
-        parts = []
-        for name in ("main", "delta"):
-            segment, old = getattr(snapshot, name), None if before is None else getattr(before, name)
-            is_same = old is not None and old.of() is segment
-            parts.append(old if is_same else self._select(snapshot, segment, bound, threads))
-        main, delta = parts
-        return _Filtered(replace(snapshot, main=main.segment, delta=delta.segment), main, delta)
+        olds = (None, None) if before is None else (before.main, before.delta)
+        main, delta = (
+            old if old is not None and old.of() is segment else self._select(snapshot, segment, bound, threads)
+            for segment, old in zip((snapshot.main, snapshot.delta), olds, strict=True)
+        )
+        filtered: Any = {"main": main.segment, "delta": delta.segment}
+        return _Filtered(replace(snapshot, **filtered), main, delta)
 
     def _select(self, snapshot: Snapshot, segment: Segment, bound: Expression, threads: int | None) -> _Part:
         """Return what an expression keeps of a segment."""

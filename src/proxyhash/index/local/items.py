@@ -17,7 +17,6 @@ from proxyhash.index.local.store import Store
 from proxyhash.utils.errors import InputError, KeyNotFoundError
 
 _VALUES_PER_QUERY = 10_000  # in one statement of SQLite
-_LABELS_PER_QUERY = 100
 MAX_KEY_BYTES = 65_535  # in UTF-8
 MAX_LABEL_BYTES = 1_000_000  # of all labels of an item, as JSON
 
@@ -256,24 +255,6 @@ def check_rows_from(store: Store, first_id: int) -> None:
     statement = f"SELECT {COLUMNS} FROM items WHERE item_id >= ? AND crc32(CAST({_ROW_TEXT} AS BLOB)) IS NOT checksum"
     for row in store.each(statement, first_id):
         checked_row(store, row)
-
-
-def ids_with_labels(store: Store, labels: Sequence[str], first_id: int) -> UInt32s:
-    """Return the ids of items from an id on that have at least one of some labels, ascending.
-
-    SQLite looks for a label in quotes in the JSON text. That also finds it at the end of a longer label that has a quote, so
-    the labels are compared again.
-    """
-    wanted, texts = set(labels), [json.dumps(label, ensure_ascii=False) for label in labels]
-    found = np.zeros(0, np.uint32)
-    for first in range(0, len(texts), _LABELS_PER_QUERY):
-        part = texts[first : first + _LABELS_PER_QUERY]
-        contained = " OR ".join(["instr(labels, ?)"] * len(part))
-        statement = f"SELECT item_id, labels FROM items WHERE item_id >= ? AND ({contained})"
-        rows = store.each(statement, first_id, *part)
-        item_ids = (item_id for item_id, text in rows if not wanted.isdisjoint(labels_from_json(text)))
-        found = np.union1d(found, np.fromiter(item_ids, np.uint32))
-    return found
 
 
 class ItemCache:
