@@ -131,8 +131,8 @@ class FilterCache:
     def _texts_of(self, array: AlignedArray) -> tuple[NDArray[Any], Sequence[str]]:
         """Return the codes (D,) and texts of all values of a column."""
         if array not in self._texts:
-            used = np.zeros(1 + int(array.values.max(initial=-1)), np.bool_)
-            used[array.values[array.known, 0]] = True
+            used = np.zeros(1 + int(array.values.max(initial=0)), np.bool_)
+            used[array.values[array.known].ravel()] = True
             codes = np.flatnonzero(used)
             found = find_texts(self._store, codes.tolist())
             self._texts[array] = codes, [found[code] for code in codes.tolist()]
