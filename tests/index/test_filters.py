@@ -23,6 +23,7 @@ from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.local.item_arrays import array_settings
 from proxyhash.index.maintenance import compact, verify
 from proxyhash.index.salvage import salvage
+from proxyhash.index.where import evaluation
 from proxyhash.utils.errors import DamagedError
 
 QUERIES = clustered_codes(3, 8, 1234)
@@ -86,7 +87,7 @@ def test_filter_equals_the_reference_whatever_changes(min_codes: int, data: st.D
                 action = data.draw(st.sampled_from(["add", "remove", "compact"])) if rows else "add"
                 if action == "add":
                     count, first = data.draw(st.integers(1, 60)), data.draw(st.integers(0, 80))
-                    new = data.draw(st.lists(ROW, min_size=count, max_size=count))
+                    new: list[dict[str, Any]] = data.draw(st.lists(ROW, min_size=count, max_size=count))
                     columns = {name: [row[name] for row in new] for name in TYPES}
                     index.add(
                         clustered_codes(count, 8, step),
@@ -316,7 +317,7 @@ def test_replaced_folder_is_filtered_by_its_own_columns(index: LocalIndex, tmp_p
 
 def test_repeated_filter_is_evaluated_once_for_each_segment(index: LocalIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    real = filters.evaluate
+    real = evaluation.evaluate
 
     def noting(expression: Any, columns: Any, count: int, threads: int | None) -> Any:
         sizes.append(count)

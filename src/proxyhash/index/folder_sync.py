@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -65,7 +66,7 @@ class FolderSync(Protocol):
         labels: Labels,
         stats: Sequence[FileStat],
         *,
-        columns: Mapping[str, Column],
+        columns: Mapping[str, Column] = MappingProxyType({}),
     ) -> StoredCounts:
         """Store a batch durably, without the files that another process has stored meanwhile."""
         ...

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -49,7 +50,7 @@ class VectorSync(Protocol):
         stats: Sequence[FileStat],
         vectors: NDArray[Any] | None = None,
         *,
-        columns: Mapping[str, Column],
+        columns: Mapping[str, Column] = MappingProxyType({}),
     ) -> StoredCounts:
         """Store a batch durably, with its vectors (n, width) if they are kept."""
         ...

@@ -85,8 +85,9 @@ def check_model(content: CodeContent, model: str | None, path: Path) -> None:
 
 def _check_types(content: CodeContent, index: Index, path: Path) -> None:
     """Raise an InputError if a column of the index has another type."""
+    types = index.columns if content.columns else {}
     for name, kind in content.columns.items():
-        own = index.columns.get(name, kind)
+        own = types.get(name, kind)
         if own != kind:
             raise InputError(f"{path} has {kind}s in the column {name}, and the index {own}s; rename the column.")
 

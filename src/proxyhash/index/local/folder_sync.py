@@ -53,6 +53,7 @@ class LocalFolderSync:
         labels: Labels,
         stats: Sequence[FileStat],
         vectors: NDArray[Any] | None = None,
+        *,
         columns: Mapping[str, Column] = MappingProxyType({}),
     ) -> StoredCounts:
         """Store a batch in one transaction, which looks first at what another process has stored since the plan was made."""
