@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words, to_words
 from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, build_flat_segment
+from proxyhash.index.clusters.word_segment import WordSegment, build_word_segment
 from proxyhash.index.hits import Hits, merge_hits
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.blocks import BlockInfo, cluster_sizes, concat_blocks, list_blocks, read_blocks
 from proxyhash.index.local.store import Store
+from proxyhash.utils.available_memory import check_memory
 from proxyhash.utils.jit import cold_start
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 MAX_DELTA = (
     65_536  # codes that may be added or removed before the main segment is rebuilt; or an eighth of it, if that is more
 )
+_BYTES_BESIDE_CODE = 3.2  # of an item id, and of empty slots
 MAX_COLD_CODES = 1 << 18  # codes that numpy compares with a query in some milliseconds
 
 SomeSegment = TypeVar("SomeSegment", bound=Segment)
@@ -34,13 +37,13 @@ class Snapshot:
     version: int
     clustered_at: int  # number of codes when centroids were last chosen
     bits: int
-    main: "FlatSegment | ClusteredSegment"
-    delta: FlatSegment  # codes added since `main` was built
+    main: "FlatSegment | ClusteredSegment | WordSegment"
+    delta: FlatSegment | WordSegment  # codes added since `main` was built
     model: str | None = None  # fingerprint
     generation: int = 0
     times_opened: int = 0  # of the store, when the snapshot was taken
     blocks: dict[int, BlockInfo] = field(default_factory=dict)
-    is_cold: bool = False  # clustered codes are in a flat segment, which needs no compiled functions
+    is_cold: bool = False  # the codes are in segments that need no compiled functions
 
     def __len__(self) -> int:
         """Return the number of codes."""
@@ -79,7 +82,9 @@ class Snapshot:
 
     def select(self, mask: NDArray[np.bool_]) -> "Snapshot":
         """Return a snapshot with only those codes whose item ids are True in a mask over all item ids."""
-        return replace(self, main=self.main.select(mask), delta=self.delta.select(mask))
+        mask = np.append(mask, False)  # the last entry is for empty slots, whose id is -1
+        main, delta = (mask[part.slot_ids()] for part in (self.main, self.delta))
+        return replace(self, main=self.main.select(main), delta=self.delta.select(delta))
 
 
 def add_codes(hits: Hits, segment: Segment) -> Hits:
@@ -137,7 +142,8 @@ def _max_changes(segment: Segment) -> int:
 
 
 def load_snapshot(store: Store, version: int, now: dict[int, BlockInfo], generation: int) -> Snapshot:
-    """Read all codes of a version."""
+    """Read all codes of a version; an InputError if they do not fit in memory."""
+    _check_memory(store, version)
     info, centroids = store.version_info(version), store.centroids(version)
     parts = (info.bits + 63) // 64
 
@@ -146,21 +152,32 @@ def load_snapshot(store: Store, version: int, now: dict[int, BlockInfo], generat
             sink(block.words(), block.item_ids, block.clusters)
 
     below = 1 + max((block.max_id for block in now.values()), default=0)
-    main: FlatSegment | ClusteredSegment
-    count = sum(block.size for block in now.values())
-    is_cold = centroids is not None and count <= MAX_COLD_CODES and not cold_start.is_over
-    if centroids is None or is_cold:
-        main = build_flat_segment(parts, count, feed, below)
+    main: FlatSegment | ClusteredSegment | WordSegment
+    delta: FlatSegment | WordSegment
+    count, planes = sum(block.size for block in now.values()), 8 * -(-info.bits // 8)
+    is_cold = count <= MAX_COLD_CODES and not cold_start.is_over
+    if is_cold:
+        main, delta = build_word_segment(parts, count, feed, below), build_word_segment(parts, 0, lambda _: None)
+    elif centroids is None:
+        main = build_flat_segment(planes, count, feed, below)
     else:
         from proxyhash.index.clusters.clustered import build_clustered_segment  # defines many compiled functions
 
         c = np.ascontiguousarray(to_words(centroids).T)
         main = build_clustered_segment(c, cluster_sizes(store, version, len(c)), feed, below)
+    if not is_cold:
+        delta = build_flat_segment(planes, 0, lambda _: None)
     store.rows("PRAGMA shrink_memory")  # the pages that were read are not needed any more
     _trim_memory()
-    delta = build_flat_segment(parts, 0, lambda _: None)
     times_opened = store.times_opened
     return Snapshot(version, info.clustered_at, info.bits, main, delta, info.model, generation, times_opened, now, is_cold)
+
+
+def _check_memory(store: Store, version: int) -> None:
+    info = store.version_info(version)
+    needed = int(info.num_codes * ((info.bits + 7) // 8 + _BYTES_BESIDE_CODE))
+    remedy = "use a machine with more memory, fewer bits, or an index on Milvus"
+    check_memory(needed, f"The {info.num_codes:,} codes of {store.path.parent} need", remedy)
 
 
 def _trim_memory() -> None:
