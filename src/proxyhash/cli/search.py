@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -34,6 +34,7 @@ def search(
     where: str | None = None,
     rerank: Int | None = None,
     nprobe: Int | None = None,
+    plan: Literal["scan", "clusters", "mih"] | None = None,
     threshold: float = 0.5,
     show: Path | None = None,
     model: Path | None = None,
@@ -73,6 +74,8 @@ def search(
         Sort that many candidates by the query's real-valued embedding, which settles ties.
     nprobe
         Search only that many clusters, by faiss: faster on very large indexes, but items may be missed.
+    plan
+        Search exactly by a scan, by clusters or by multi-index hashing (mih), instead of the plan that should be fastest.
     threshold
         The expected precision below which there is no match, where the model was calibrated.
     show
@@ -91,7 +94,7 @@ def search(
             raise InputError(f"{index_} has no model that takes vectors; search with images, or with --key.")
         if show is not None and index.width is not None:
             raise InputError(f"{index_} is an index of vectors: there are no images to draw; leave --show out.")
-        filters: dict[str, Any] = {"labels": label or None, "where": where}
+        filters: dict[str, Any] = {"labels": label or None, "where": where, "plan": plan}
         find = _finder(index, k, radius, filters, nprobe, threshold)
         found = find(list(images), rerank) if images else []
         if vectors is not None:
@@ -108,7 +111,7 @@ def search(
         print(json.dumps([matches.as_dict() for matches in found], indent=2))
         return
     for matches in found:
-        _print_matches(matches)
+        _print_matches(matches, with_plan=plan is not None)
     if show is not None:
         SafeConsole(highlight=False, soft_wrap=True).print(cell(f"See the picture {show}."))
 
@@ -138,10 +141,12 @@ def _find_keys(index: "Index", keys: tuple[str, ...], find: "Find") -> "list[Mat
     return [replace(matches, query=key) for key, matches in zip(keys, found, strict=True)]
 
 
-def _print_matches(matches: "Matches") -> None:
+def _print_matches(matches: "Matches", *, with_plan: bool) -> None:
     console = SafeConsole(highlight=False)
     approximate = "" if matches.exact else " (approximate)"
     console.print(cell(f"{matches.query}{approximate}", "bold"), soft_wrap=True)
+    if with_plan and matches.compared is not None:
+        console.print(f"by {matches.plan}, {matches.compared:,} codes compared", style="dim")
     table = Table(box=None, pad_edge=False)
     table.add_column("bits", justify="right")
     scored = any(match.score is not None for match in matches)

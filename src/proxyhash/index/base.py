@@ -16,6 +16,7 @@ from proxyhash.columns import ColumnsLike, ColumnType
 from proxyhash.index.calibration import THRESHOLD, Calibration
 from proxyhash.index.local.items import Item, Labels, Source
 from proxyhash.index.milvus.location import is_milvus
+from proxyhash.index.plans import Plan, check_plan
 from proxyhash.index.queries import QueriesLike
 from proxyhash.index.results import AddResult, IndexInfo, Matches
 from proxyhash.index.where.expression import And, Comparison, Expression, parse_expression
@@ -43,6 +44,7 @@ class SearchParams:
     threshold: float = THRESHOLD
     with_codes: bool = False
     threads: int | None = None
+    plan: Plan | None = None
 
 
 class Index(ABC):
@@ -229,6 +231,7 @@ class Index(ABC):
         threshold: float = THRESHOLD,
         with_codes: bool = False,
         threads: int | None = None,
+        plan: Plan | None = None,
     ) -> list[Matches]:
         """Return the k nearest items of each query, nearest first; ties go to the item that was added first.
 
@@ -257,6 +260,9 @@ class Index(ABC):
             Return the codes of the items too.
         threads
             Number of threads; None: all cores.
+        plan
+            "scan", "clusters" or "mih" (multi-index hashing), which have the same results. None: the fastest, as far as it
+            is known. The first search by "mih" builds tables, which takes seconds and memory; see `docs/the-index.md`.
 
         Returns
         -------
@@ -287,9 +293,12 @@ class Index(ABC):
             threshold=threshold,
             with_codes=with_codes,
             threads=threads,
+            plan=check_plan(plan),
         )
         if params.where is not None and params.nprobe is not None:
             raise InputError("Items with a label or column are searched exactly; leave nprobe out.")
+        if params.plan is not None and params.nprobe is not None:
+            raise InputError("A plan is for exact search; leave nprobe or the plan out.")
         return self._search(queries, params)
 
     def range_search(
@@ -302,6 +311,7 @@ class Index(ABC):
         threshold: float = THRESHOLD,
         with_codes: bool = False,
         threads: int | None = None,
+        plan: Plan | None = None,
     ) -> list[Matches]:
         """Return all items at most `radius` bits from each query, nearest first; the parameters are those of `search`."""
         params = SearchParams(
@@ -310,6 +320,7 @@ class Index(ABC):
             threshold=threshold,
             with_codes=with_codes,
             threads=threads,
+            plan=check_plan(plan),
         )
         return self._search(queries, params)
 

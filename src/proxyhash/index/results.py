@@ -90,6 +90,11 @@ class Matches(Sequence[Match]):
         False if even the nearest item is too far to be alike; None if the model was not calibrated.
     exact
         False after an approximate search, which may miss items.
+    plan
+        How the items were found: "scan", "clusters" or "mih" (multi-index hashing), "ivf" if approximately, or "milvus".
+    compared
+        Number of codes that the query was compared with, the mean of the batch for a scan or clusters; None if it is not
+        known.
 
     Examples
     --------
@@ -102,6 +107,8 @@ class Matches(Sequence[Match]):
     matches: tuple[Match, ...]
     matched: bool | None = None
     exact: bool = True
+    plan: str | None = None
+    compared: int | None = None
 
     @overload
     def __getitem__(self, index: int) -> Match: ...
@@ -130,6 +137,8 @@ class Matches(Sequence[Match]):
             "query": self.query,
             "matched": self.matched,
             "exact": self.exact,
+            "plan": self.plan,
+            "compared": self.compared,
             "matches": [match.as_dict() for match in self.matches],
         }
 
@@ -205,6 +214,12 @@ class IndexInfo:
         Number of values of the vectors that the model takes; None if it takes images.
     kept_vectors
         Number of vectors that are kept in the index.
+    memory
+        Bytes that the codes take in memory by each exact plan that is possible; empty on a server.
+    tables_bytes
+        Bytes of the tables of multi-index hashing that this process has built; 0: none.
+    mean_compared
+        Mean number of codes that a query of this process was compared with; None before the first search, and on a server.
     columns
         Types of the columns of items by name: "number", "text" or "date".
 
@@ -225,6 +240,9 @@ class IndexInfo:
     input: Literal["image", "vector", "code"] = "code"
     width: int | None = None
     kept_vectors: int = 0
+    memory: Mapping[str, int] = field(default_factory=dict)
+    tables_bytes: int = 0
+    mean_compared: float | None = None
     columns: Mapping[str, ColumnType] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -267,7 +285,8 @@ def build_matches(
                 fields = (key, distances[row], item_ids[row], labels, precision[row], score, path, code, file_row, columns)
                 found.append(Match(*fields))
         nearest = min((distances[row] for row in rows), default=None)
-        out.append(Matches(name, tuple(found), is_matched(nearest, calibration, threshold), exact))
+        plan, compared = (None if exact else "ivf", None) if hits.stats is None else hits.stats.of_query(query)
+        out.append(Matches(name, tuple(found), is_matched(nearest, calibration, threshold), exact, plan, compared))
     return out
 
 

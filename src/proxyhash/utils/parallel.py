@@ -10,6 +10,8 @@ from typing import TypeVar
 
 from threadpoolctl import threadpool_limits
 
+_AHEAD = 4  # items per thread that are begun before the caller asks for them
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -32,19 +34,17 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], threa
     """Yield `function(item)` in the order of `items`, computed on `threads` threads.
 
     A caller that stops early cancels the items not yet started, so the first good result is the same for any number of
-    threads.
+    threads. Items are begun only some ahead of the caller, so that results which wait take little memory.
     """
     if threads == 1:
         yield from map(function, items)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        futures = [pool.submit(function, item) for item in items]
-        try:
-            for future in futures:
-                yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for future in prefetch((pool.submit(function, item) for item in items), _AHEAD * threads):
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 @cache

@@ -14,7 +14,7 @@ from proxyhash.index.clusters.centroids import MIN_CODES_FOR_CLUSTERS
 from proxyhash.index.clusters.layout import NO_SPAN, Clusters
 from proxyhash.index.clusters.segment import Feed, FlatSegment, Segment, Sink, SlotMask, flat_segment, in_ranges
 from proxyhash.index.clusters.topk import empty_topk
-from proxyhash.index.hits import Hits, rectangular_hits
+from proxyhash.index.hits import Hits, SearchStats, rectangular_hits
 from proxyhash.index.item_ids import Int64s, empty_item_ids
 
 _MAX_RESULTS = 4_000_000  # results that are gathered at a time, 16 bytes each
@@ -65,25 +65,27 @@ class ClusteredSegment(Segment):
     ) -> Hits:
         """Compare the blocks that can hold a code within the radius: once to count, once to write."""
         radii, clusters = check_radii(radius, len(queries)), self._only(allowed)
-        counts = np.zeros(len(queries), np.int64)
+        counts, compared = np.zeros((2, len(queries)), np.int64)
         nothing = np.empty(0, np.uint64), np.empty(0, np.int64)
 
         def count(rows: slice) -> None:
-            search_kernels.range_search(queries[rows], clusters, radii[rows], counts[rows], *nothing, False)
+            found = counts[rows], *nothing, compared[rows]
+            search_kernels.range_search(queries[rows], clusters, radii[rows], *found, False)
 
         parallel_over_queries(len(queries), threads, count)
         offsets = np.concatenate([[0], np.cumsum(counts)])
         ranks, slots = np.empty(offsets[-1], np.uint64), np.empty(offsets[-1], np.int64)
 
         def collect(rows: slice) -> None:
-            search_kernels.range_search(queries[rows], clusters, radii[rows], offsets[rows].copy(), ranks, slots, True)
+            found = offsets[rows].copy(), ranks, slots, compared[rows]
+            search_kernels.range_search(queries[rows], clusters, radii[rows], *found, True)
             for row in range(rows.start, rows.stop):
                 mine = slice(offsets[row], offsets[row + 1])
                 order = np.argsort(ranks[mine])
                 ranks[mine], slots[mine] = ranks[mine][order], slots[mine][order]
 
         parallel_over_queries(len(queries), threads, collect)
-        return Hits(ranks, offsets, slots)
+        return Hits(ranks, offsets, slots, stats=SearchStats(("clusters",) * len(queries), compared))
 
     def codes(self, slots: Int64s) -> Words:
         """Return the codes (n, W) in some slots."""

@@ -132,9 +132,19 @@ def _push_candidates(clusters: Clusters, block: Int, candidates: Candidates, top
 
 @jit(nogil=True)
 def range_search(
-    queries: Words, clusters: Clusters, radii: Int64s, ends: Int64s, ranks: Words, slots: Int64s, write: bool
+    queries: Words,
+    clusters: Clusters,
+    radii: Int64s,
+    ends: Int64s,
+    ranks: Words,
+    slots: Int64s,
+    compared: Int64s,
+    write: bool,
 ) -> None:
-    """Advance `ends` (Q,) by the number of codes within the radius (Q,) of each query; if `write`, store ranks and slots."""
+    """Advance `ends` (Q,) by the number of codes within the radius (Q,) of each query; if `write`, store ranks and slots.
+
+    Otherwise, add the number of codes tested to `compared` (Q,).
+    """
     batch, candidates = empty_query_batch(len(queries), queries.shape[1]), empty_candidates(queries.shape[1])
     for cluster in range(len(clusters.centroids)):
         loaded = 0
@@ -145,10 +155,12 @@ def range_search(
         for block in range(clusters.starts[cluster], clusters.starts[cluster + 1]):
             for row in range(loaded):
                 q = batch.query[row]
-                reach = can_reach(clusters.shells, block, batch.to_centroid[row], radii[q])
-                if reach and can_contain(clusters, block, batch, row, radii[q]):
-                    find_candidates(clusters, block, batch, row, radii[q], candidates)
-                    _collect(clusters, block, candidates, q, ends, ranks, slots, write)
+                if can_reach(clusters.shells, block, batch.to_centroid[row], radii[q]):
+                    if not write:
+                        compared[q] += count_codes(clusters, block)
+                    if can_contain(clusters, block, batch, row, radii[q]):
+                        find_candidates(clusters, block, batch, row, radii[q], candidates)
+                        _collect(clusters, block, candidates, q, ends, ranks, slots, write)
 
 
 @jit(nogil=True, skip_refcounts=True)

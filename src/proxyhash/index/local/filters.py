@@ -18,19 +18,22 @@ from proxyhash.index.local.label_table import LabelTable
 from proxyhash.index.local.snapshots import Snapshot, SnapshotCache
 from proxyhash.index.local.store import Store
 from proxyhash.index.local.texts import find_codes, find_texts
+from proxyhash.index.mih.planner import Planner
 from proxyhash.index.where.binding import KEY, LABEL, bind_expression
 from proxyhash.index.where.evaluation import CodedValues, ColumnValues, KeyValues, Mask, NumberValues, evaluate
 from proxyhash.index.where.expression import Expression, columns_of
 
+MAX_SELECTED = 0.1  # share of the slots that are copied to a compact segment; if more are kept, others are masked
 MIN_CAPACITY = 1 << 24  # bytes of filtered codes and masks that may be cached, however small the index is
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """The slots of a segment that an expression keeps: a mask (slots,), or a segment with only these."""
+    """What an expression keeps of a segment: the same segment and a mask (slots,), or a compact segment without a mask."""
 
     of: "weakref.ref[Segment]"
-    segment: Segment
+    compact: Segment | None
+    allowed: Mask | None
     nbytes: int
 
 
@@ -57,7 +60,7 @@ class FilterCache:
         self._store, self._snapshots, self._arrays = store, snapshots, arrays
         self._labels = LabelTable(store)
         self._times_opened = 0
-        self._filtered: OrderedDict[Expression, _Filtered] = OrderedDict()
+        self._filtered: OrderedDict[tuple[Expression, bool], _Filtered] = OrderedDict()
         self._texts: weakref.WeakKeyDictionary[AlignedArray, tuple[NDArray[Any], Sequence[str]]] = (
             weakref.WeakKeyDictionary()
         )
@@ -67,8 +70,12 @@ class FilterCache:
         """Return the bytes of all filtered codes and masks."""
         return sum(found.nbytes for found in self._filtered.values())
 
-    def get(self, snapshot: Snapshot, expression: Expression, threads: int | None = None) -> Snapshot | None:
+    def get(
+        self, snapshot: Snapshot, expression: Expression, threads: int | None = None, *, only_masks: bool = False
+    ) -> Snapshot | None:
         """Return only the items for which an expression is true; None if the snapshot is not the latest any more.
+
+        With `only_masks`, the segments stay as they are, so that every plan of the search is possible.
 
         Raises
         ------
@@ -81,36 +88,42 @@ class FilterCache:
             if self._times_opened != snapshot.times_opened:
                 self._filtered.clear()
                 self._times_opened = snapshot.times_opened
-            found = self._filtered.get(expression)
+            key = expression, only_masks
+            found = self._filtered.get(key)
             if found is None or found.snapshot.generation != snapshot.generation:
-                self._filtered[expression] = found = self._filter(snapshot, expression, found, threads)
-            self._filtered.move_to_end(expression)
+                self._filtered[key] = found = self._filter(snapshot, key, found, threads)
+            self._filtered.move_to_end(key)
             capacity = max(MIN_CAPACITY, len(snapshot) * _bytes_per_code(snapshot))
             while len(self._filtered) > 1 and self.nbytes > capacity:
                 self._filtered.popitem(last=False)
             return found.snapshot
 
     def _filter(
-        self, snapshot: Snapshot, expression: Expression, before: _Filtered | None, threads: int | None
+        self, snapshot: Snapshot, key: tuple[Expression, bool], before: _Filtered | None, threads: int | None
     ) -> _Filtered:
-        bound = bind_expression(expression, column_types(self._store))
+        bound, only_masks = bind_expression(key[0], column_types(self._store)), key[1]
         olds = (None, None) if before is None else (before.main, before.delta)
         main, delta = (
-            old if old is not None and old.of() is segment else self._select(snapshot, segment, bound, threads)
+            old if old is not None and old.of() is segment else self._select(snapshot, segment, bound, threads, only_masks)
             for segment, old in zip((snapshot.main, snapshot.delta), olds, strict=True)
         )
-        filtered: Any = {"main": main.segment, "delta": delta.segment}
-        return _Filtered(replace(snapshot, **filtered), main, delta)
+        changes: dict[str, Any] = {"allowed": (main.allowed, delta.allowed)}
+        if main.compact is not None:
+            changes |= {"main": main.compact, "planner": Planner(snapshot.bits)}  # its tables would replace the others
+        if delta.compact is not None:
+            changes["delta"] = delta.compact
+        return _Filtered(replace(snapshot, **changes), main, delta)
 
-    def _select(self, snapshot: Snapshot, segment: Segment, bound: Expression, threads: int | None) -> _Part:
+    def _select(
+        self, snapshot: Snapshot, segment: Segment, bound: Expression, threads: int | None, only_masks: bool
+    ) -> _Part:
         """Return what an expression keeps of a segment."""
-        slot_ids = segment.slot_ids()
         columns = {one.name: self._values(snapshot, segment, one.name) for one in columns_of(bound)}
-        mask = evaluate(bound, columns, len(slot_ids), threads) & (slot_ids >= 0)
-        by_id = np.zeros(1 + int(slot_ids.max(initial=-1)), np.bool_)
-        by_id[slot_ids[mask]] = True
-        chosen = segment.select(by_id)
-        return _Part(weakref.ref(segment), chosen, len(chosen) * _bytes_per_code(snapshot))
+        mask = evaluate(bound, columns, segment.num_slots, threads)
+        if only_masks or np.count_nonzero(mask) > MAX_SELECTED * len(mask):
+            return _Part(weakref.ref(segment), None, mask, mask.nbytes)
+        chosen = segment.select(mask)
+        return _Part(weakref.ref(segment), chosen, None, len(chosen) * _bytes_per_code(snapshot))
 
     def _values(self, snapshot: Snapshot, segment: Segment, name: str) -> ColumnValues:
         """Return labels, keys or a column in the order of the slots of a segment."""

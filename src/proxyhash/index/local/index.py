@@ -35,6 +35,7 @@ from proxyhash.index.model_store import (
     model_dir,
     proxy_codes,
 )
+from proxyhash.index.plans import plan_memory
 from proxyhash.index.queries import EncodedQueries, QueriesLike, encode_items, encode_queries
 from proxyhash.index.results import AddResult, IndexInfo, Matches, build_matches
 from proxyhash.models.encoder import ModelEncoder
@@ -280,8 +281,8 @@ class LocalIndex(Index):
         Codes are compared outside of a transaction, so that threads do not wait for each other. If the index changed
         meanwhile, they are compared again, the last time inside.
         """
-        if params.nprobe is not None:
-            cold_start.end()  # clusters are needed
+        if params.nprobe is not None or params.plan is not None:
+            cold_start.end()  # clusters or tables are needed
         for attempt in range(_ATTEMPTS + 1):
             encoded, snapshot = self._encode(queries)
             check_rerank(params, has_embeddings=encoded.embeddings is not None)
@@ -322,16 +323,18 @@ class LocalIndex(Index):
 
         None if the search is filtered and the snapshot is no longer the latest, so that labels and columns may be gone.
         """
-        snapshot = latest if params.where is None else self.filters.get(latest, params.where, params.threads)
+        snapshot: Snapshot | None = latest
+        if params.where is not None:
+            snapshot = self.filters.get(latest, params.where, params.threads, only_masks=params.plan is not None)
         if snapshot is None:
             return None
         with_codes = params.with_codes or params.rerank is not None
         if params.k is None:
             radius = snapshot.bits if params.radius is None else min(params.radius, snapshot.bits)
-            return snapshot.range_search(queries.words, radius, params.threads, with_codes=with_codes)
+            return snapshot.range_search(queries.words, radius, params.threads, with_codes=with_codes, plan=params.plan)
         candidates = max(params.k, params.rerank or 0)
         if params.nprobe is None:
-            hits, _ = snapshot.nearest(queries.words, candidates, params.threads, with_codes=with_codes)
+            hits, _ = snapshot.nearest(queries.words, candidates, params.threads, with_codes=with_codes, plan=params.plan)
         else:
             hits = self._probe(snapshot, queries.words, candidates, params.nprobe, with_codes=with_codes)
         if params.rerank is not None and queries.embeddings is not None:
@@ -403,6 +406,7 @@ class LocalIndex(Index):
         with self.store.reading():
             _, centroids = transactions.active_centroids(self.store)
             sources = tuple(sorted({path for path, _, _ in items.list_sources(self.store).values()}))
+            planner = None if self.snapshots.last is None else self.snapshots.last.planner
             return IndexInfo(
                 str(self.folder),
                 len(self),
@@ -415,6 +419,9 @@ class LocalIndex(Index):
                 self.input,
                 self.width,
                 item_arrays.count_rows(self.store, VECTORS),
+                plan_memory(len(self), self.bits, has_clusters=centroids is not None),
+                0 if planner is None else planner.tables.memory,
+                None if planner is None else planner.mean_compared,
                 self.columns,
             )
 

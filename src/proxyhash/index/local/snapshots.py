@@ -6,17 +6,21 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words, to_words
-from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, build_flat_segment
+from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, SlotMask, build_flat_segment
 from proxyhash.index.clusters.word_segment import WordSegment, build_word_segment
-from proxyhash.index.hits import Hits, merge_hits
+from proxyhash.index.hits import Hits, merge_hits, merge_stats
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.blocks import BlockInfo, cluster_sizes, concat_blocks, list_blocks, read_blocks
 from proxyhash.index.local.store import Store
+from proxyhash.index.mih.planner import Planner
+from proxyhash.index.mih.request import Request
+from proxyhash.index.plans import Plan
 from proxyhash.utils.available_memory import check_memory
 from proxyhash.utils.jit import cold_start
+from proxyhash.utils.parallel import available_threads
+from proxyhash.utils.validation import check_int
 
 if TYPE_CHECKING:
     from proxyhash.index.clusters.clustered import ClusteredSegment
@@ -44,6 +48,8 @@ class Snapshot:
     times_opened: int = 0  # of the store, when the snapshot was taken
     blocks: dict[int, BlockInfo] = field(default_factory=dict)
     is_cold: bool = False  # the codes are in segments that need no compiled functions
+    planner: Planner = field(kw_only=True)  # shared by the snapshots that follow
+    allowed: tuple[SlotMask | None, SlotMask | None] = (None, None)  # slots of main and delta that a filter keeps; None: all
 
     def __len__(self) -> int:
         """Return the number of codes."""
@@ -59,32 +65,45 @@ class Snapshot:
         """Return the segments that hold codes."""
         return [segment for segment in (self.main, self.delta) if len(segment)]
 
-    def nearest(self, queries: Words, k: int, threads: int | None = None, *, with_codes: bool = False) -> tuple[Hits, int]:
+    def nearest(
+        self, queries: Words, k: int, threads: int | None = None, *, with_codes: bool = False, plan: Plan | None = None
+    ) -> tuple[Hits, int]:
         """Return the k nearest codes of each of `queries` (Q, W), and how many codes were compared."""
-        parts, compared = [], 0
-        for segment in self.segments:
-            hits, count = segment.nearest(queries, k, threads)
-            parts.append(add_codes(hits, segment) if with_codes else hits)
-            compared += count
-        return merge_hits(parts, len(queries), k), compared
+        parts = self._search(queries, threads, plan, with_codes=with_codes, k=k)
+        stats = merge_stats(parts, len(queries))
+        return replace(merge_hits(parts, len(queries), k), stats=stats), int(stats.compared.sum())
 
-    def range_search(self, queries: Words, radius: int, threads: int | None = None, *, with_codes: bool = False) -> Hits:
+    def range_search(
+        self, queries: Words, radius: int, threads: int | None = None, *, with_codes: bool = False, plan: Plan | None = None
+    ) -> Hits:
         """Return all codes within a radius of each of `queries` (Q, W), nearest first."""
+        parts = self._search(queries, threads, plan, with_codes=with_codes, radius=radius)
+        return replace(merge_hits(parts, len(queries)), stats=merge_stats(parts, len(queries)))
+
+    def _search(
+        self,
+        queries: Words,
+        threads: int | None,
+        plan: Plan | None,
+        *,
+        with_codes: bool,
+        k: int | None = None,
+        radius: int = 0,
+    ) -> list[Hits]:
+        """Return the hits of each segment that holds codes, with their stats. Only the main segment has several plans."""
+        threads = available_threads() if threads is None else check_int("threads", threads, 1)
         parts = []
-        for segment in self.segments:
-            hits = segment.range_search(queries, radius, threads)
+        for segment, allowed in zip((self.main, self.delta), self.allowed, strict=True):
+            if not len(segment):
+                continue
+            request = Request(queries, threads, k, radius, allowed)
+            hits = self.planner.search(segment, request, plan) if segment is self.main else request.search_base(segment)
             parts.append(add_codes(hits, segment) if with_codes else hits)
-        return merge_hits(parts, len(queries))
+        return parts
 
     def item_ids(self) -> Int64s:
         """Return the item ids of all codes (N,)."""
         return np.concatenate([segment.all_ids() for segment in (self.main, self.delta)])
-
-    def select(self, mask: NDArray[np.bool_]) -> "Snapshot":
-        """Return a snapshot with only those codes whose item ids are True in a mask over all item ids."""
-        mask = np.append(mask, False)  # the last entry is for empty slots, whose id is -1
-        main, delta = (mask[part.slot_ids()] for part in (self.main, self.delta))
-        return replace(self, main=self.main.select(main), delta=self.delta.select(delta))
 
 
 def add_codes(hits: Hits, segment: Segment) -> Hits:
@@ -98,6 +117,11 @@ class SnapshotCache:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._snapshot: Snapshot | None = None
+
+    @property
+    def last(self) -> Snapshot | None:
+        """Return the snapshot that was read last; None before the first search."""
+        return self._snapshot
 
     def latest(self) -> Snapshot:
         """Return the last state that was committed, by whatever process."""
@@ -170,7 +194,19 @@ def load_snapshot(store: Store, version: int, now: dict[int, BlockInfo], generat
     store.rows("PRAGMA shrink_memory")  # the pages that were read are not needed any more
     _trim_memory()
     times_opened = store.times_opened
-    return Snapshot(version, info.clustered_at, info.bits, main, delta, info.model, generation, times_opened, now, is_cold)
+    return Snapshot(
+        version,
+        info.clustered_at,
+        info.bits,
+        main,
+        delta,
+        info.model,
+        generation,
+        times_opened,
+        now,
+        is_cold,
+        planner=Planner(info.bits),
+    )
 
 
 def _check_memory(store: Store, version: int) -> None:
