@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.where.expression import And, Comparison, Expression, Not
 from proxyhash.utils.jit import cold_start, jit
-from proxyhash.utils.parallel import available_threads, ordered_map
+from proxyhash.utils.parallel import over_slices
 
 Mask = NDArray[np.bool_]
 Test = Callable[[slice], Mask]
@@ -95,10 +95,7 @@ def evaluate(expression: Expression, columns: Mapping[str, ColumnValues], count:
     def run(rows: slice) -> None:
         out[rows] = test(rows)
 
-    steps = [slice(first, min(first + _ROWS_PER_STEP, count)) for first in range(0, count, _ROWS_PER_STEP)]
-    threads = available_threads() if threads is None else threads
-    for _ in ordered_map(run, steps, threads if len(steps) > 1 else 1):
-        pass
+    over_slices(count, _ROWS_PER_STEP, run, threads)
     return out
 
 
