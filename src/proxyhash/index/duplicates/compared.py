@@ -33,10 +33,10 @@ class Refinement:
         """Return what distances are counted in: bits of codes, or steps of int8 values."""
         return "steps" if self.words is None else "bits"
 
-    def take(self, places: Int64s) -> "Refinement":
+    def take(self, rows: Int64s) -> "Refinement":
         """Return those of some items."""
-        words = None if self.words is None else np.ascontiguousarray(self.words[:, places])
-        return replace(self, words=words, values=None if self.values is None else self.values[places])
+        words = None if self.words is None else np.ascontiguousarray(self.words[:, rows])
+        return replace(self, words=words, values=None if self.values is None else self.values[rows])
 
     def join(self, other: "Refinement") -> "Refinement":
         """Return these and those of other items, of the same refiner."""
@@ -52,7 +52,7 @@ class Refinement:
         return float(DEFAULT_BITS.get(bits, bits // 64))
 
     def distances(self, others: Int64s) -> NDArray[np.float64]:
-        """Return the distance (N,) of each item to another one, given by its place (N,)."""
+        """Return the distance (N,) of each item to another one, given by its row (N,)."""
         if self.words is not None:
             return hamming(self.words, others).astype(np.float64)
         assert self.values is not None
@@ -75,14 +75,14 @@ class ComparedItems:
         """Return N."""
         return len(self.item_ids)
 
-    def places(self, item_ids: Int64s) -> Int64s:
-        """Return where some items, all of them among these, are in the arrays."""
+    def find_rows(self, item_ids: Int64s) -> Int64s:
+        """Return the rows (n,) of some items (n,), all of them among these."""
         return np.searchsorted(self.item_ids, item_ids)
 
-    def take(self, places: Int64s) -> "ComparedItems":
-        """Return the items at some places, in any order."""
-        refinement = None if self.refinement is None else self.refinement.take(places)
-        return ComparedItems(self.item_ids[places], np.ascontiguousarray(self.words[:, places]), refinement)
+    def take(self, rows: Int64s) -> "ComparedItems":
+        """Return the items in some rows, in any order."""
+        refinement = None if self.refinement is None else self.refinement.take(rows)
+        return ComparedItems(self.item_ids[rows], np.ascontiguousarray(self.words[:, rows]), refinement)
 
     def join(self, other: "ComparedItems") -> "ComparedItems":
         """Return these items and those of another index, whose ids may be the same."""
@@ -92,7 +92,7 @@ class ComparedItems:
         return ComparedItems(item_ids, words, refinement)
 
     def distances(self, others: Int64s) -> Int64s:
-        """Return the distance in bits (N,) of each item to another one, given by its place (N,)."""
+        """Return the distance in bits (N,) of each item to another one, given by its row (N,)."""
         return hamming(self.words, others)
 
     def refinement_distances(self, others: Int64s) -> NDArray[np.float64] | None:
@@ -148,6 +148,6 @@ def _refiner(index: LocalIndex) -> str | None:
 
 
 def hamming(words: Words, others: Int64s) -> Int64s:
-    """Return the Hamming distance (N,) of each code of `words` (V, N) to another one, given by its place (N,)."""
+    """Return the Hamming distance (N,) of each code of `words` (V, N) to another one, given by its row (N,)."""
     distances: Int64s = np.bitwise_count(words ^ words[:, others]).sum(0, dtype=np.int64)
     return distances
