@@ -71,7 +71,7 @@ def memory_read(bits: int, items: float, queries: int) -> Search:  # noqa: ARG00
     from proxyhash.utils.parallel import leaf_map
 
     @njit(nogil=True)
-    def total(words: NDArray[np.uint64]) -> int:
+    def total(words: NDArray[np.uint64]) -> np.uint64:
         out = np.uint64(0)
         for word in words:
             out += word

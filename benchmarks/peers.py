@@ -134,7 +134,7 @@ def usearch_side(stored: Packed) -> Iterator[tuple[str, Search]]:
     index = Index(ndim=8 * stored.shape[1], metric="hamming", dtype="b1")
     index.add(np.arange(len(stored)), stored, threads=available_threads())
     for expansion in (16, 64, 256, 1024):
-        index.expansion_search = expansion
+        index.expansion_search = expansion  # type: ignore[misc]
 
         def search(queries: Packed) -> NDArray[Any]:
             found = index.search(queries, K, threads=available_threads())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proxyhash.index.clusters.segment import FlatSegment, Segment
+from proxyhash.index.clusters.segment import Segment
 from proxyhash.index.hits import Hits, SearchStats, merge_hits, spread_hits
 from proxyhash.index.mih.ledger import Ledger
 from proxyhash.index.mih.partial_hits import PartialHits, join_parts
@@ -54,9 +54,9 @@ class Planner:
         if plan == "mih":
             found = request.search_tables(self.tables.require(segment))
             return replace(found.hits, stats=SearchStats(("mih",) * len(request), found.compared))
-        if plan == "scan" and not isinstance(segment, FlatSegment):
+        if plan == "scan" and segment.plan != "scan":
             return self._scan_copy(segment, request)
-        if plan == "clusters" and isinstance(segment, FlatSegment):
+        if plan == "clusters" and segment.plan != "clusters":
             raise InputError(
                 "This index has no clusters, because it is small or its codes do not cluster: search it with plan "
                 "'scan' or 'mih', or leave the plan out."
