@@ -23,7 +23,7 @@ from proxyhash.index.maintenance import compact, verify
 from proxyhash.utils import available_memory
 from proxyhash.utils.jit import cold_start
 
-PRICE = "column:price"
+PRICE = "array:price"
 
 
 @pytest.fixture(params=["flat", "clustered"])
@@ -154,9 +154,9 @@ def test_rows_of_selected_codes_are_found(index: LocalIndex) -> None:
     add(index, 400, 0, {PRICE: prices(400, 0)})
     snapshot = index.snapshots.latest()
     mask = np.arange(400) % 3 == 0
-    chosen = snapshot.select(mask)
-    array = index.aligned_arrays.get(chosen, chosen.main, PRICE)
-    ids = chosen.main.slot_ids()
+    chosen = snapshot.main.select(np.append(mask, False)[snapshot.main.slot_ids()])
+    array = index.aligned_arrays.get(snapshot, chosen, PRICE)
+    ids = chosen.slot_ids()
     np.testing.assert_array_equal(array.values[array.known, 0], 10 * ids[array.known])
     assert array.known.sum() == mask.sum()
 

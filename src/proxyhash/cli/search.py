@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -15,7 +15,6 @@ from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
-    from proxyhash.index.plans import Plan
     from proxyhash.index.queries import QueriesLike
     from proxyhash.index.results import Matches
 
@@ -32,6 +31,7 @@ def search(
     vector_column: str | None = None,
     radius: Int | None = None,
     label: tuple[str, ...] = (),
+    where: str | None = None,
     rerank: Int | None = None,
     nprobe: Int | None = None,
     plan: Literal["scan", "clusters", "mih"] | None = None,
@@ -46,6 +46,7 @@ def search(
       proxyhash search photos.index query.jpg -k 20 --show found.png
       proxyhash search photos.index --key cats/7.jpg --radius 4
       proxyhash search photos.index query.jpg --label cats --label dogs
+      proxyhash search photos.index query.jpg --where "label == 'cats' and year > 2020"
       proxyhash search milvus://localhost:19530/photos query.jpg
       proxyhash search texts.index --vectors queries.npy
 
@@ -67,6 +68,8 @@ def search(
         Find all items within so many bits instead.
     label
         Find only items with this label; may be given several times, for items with at least one of them.
+    where
+        Find only items for which this is true: labels and columns compared by == != < <= > >= in, and, or, not.
     rerank
         Sort that many candidates by the query's real-valued embedding, which settles ties.
     nprobe
@@ -91,7 +94,8 @@ def search(
             raise InputError(f"{index_} has no model that takes vectors; search with images, or with --key.")
         if show is not None and index.width is not None:
             raise InputError(f"{index_} is an index of vectors: there are no images to draw; leave --show out.")
-        find = _finder(index, k, radius, label or None, nprobe, threshold, plan)
+        filters: dict[str, Any] = {"labels": label or None, "where": where, "plan": plan}
+        find = _finder(index, k, radius, filters, nprobe, threshold)
         found = find(list(images), rerank) if images else []
         if vectors is not None:
             from proxyhash.cli.index.vectors import search_vectors
@@ -113,20 +117,14 @@ def search(
 
 
 def _finder(
-    index: "Index",
-    k: int,
-    radius: int | None,
-    labels: tuple[str, ...] | None,
-    nprobe: int | None,
-    threshold: float,
-    plan: "Plan | None",
+    index: "Index", k: int, radius: int | None, filters: dict[str, Any], nprobe: int | None, threshold: float
 ) -> "Find":
     """Return a function that searches by the options of the command."""
 
     def find(queries: "QueriesLike", rerank: int | None = None) -> "list[Matches]":
         if radius is not None:
-            return index.range_search(queries, radius, labels=labels, threshold=threshold, plan=plan)
-        return index.search(queries, k, labels=labels, rerank=rerank, nprobe=nprobe, threshold=threshold, plan=plan)
+            return index.range_search(queries, radius, threshold=threshold, **filters)
+        return index.search(queries, k, **filters, rerank=rerank, nprobe=nprobe, threshold=threshold)
 
     return find
 

@@ -17,7 +17,9 @@ from proxyhash.index.clusters.topk import empty_topk
 from proxyhash.index.hits import Hits, SearchStats, rectangular_hits
 from proxyhash.index.item_ids import Int64s, empty_item_ids
 from proxyhash.index.plans import Plan
+from proxyhash.utils.parallel import over_slices
 
+_CODES_PER_SLICE = 1 << 14  # that a thread reads at a time
 _MAX_RESULTS = 4_000_000  # results that are gathered at a time, 16 bytes each
 
 
@@ -92,7 +94,8 @@ class ClusteredSegment(Segment):
     def codes(self, slots: Int64s) -> Words:
         """Return the codes (n, W) in some slots."""
         out = np.empty((len(slots), self.clusters.centroids.shape[1]), np.uint64)
-        layout_kernels.read_codes(self.clusters, slots, out)
+        read = layout_kernels.read_codes
+        over_slices(len(slots), _CODES_PER_SLICE, lambda rows: read(self.clusters, slots[rows], out[rows]))
         return out
 
     def all_codes(self) -> tuple[Words, Int64s]:

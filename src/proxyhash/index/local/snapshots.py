@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words, to_words
-from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, build_flat_segment
+from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, SlotMask, build_flat_segment
 from proxyhash.index.clusters.word_segment import WordSegment, build_word_segment
 from proxyhash.index.hits import Hits, merge_hits, merge_stats
 from proxyhash.index.item_ids import Int64s
@@ -50,6 +49,7 @@ class Snapshot:
     blocks: dict[int, BlockInfo] = field(default_factory=dict)
     is_cold: bool = False  # the codes are in segments that need no compiled functions
     planner: Planner = field(kw_only=True)  # shared by the snapshots that follow
+    allowed: tuple[SlotMask | None, SlotMask | None] = (None, None)  # slots of main and delta that a filter keeps; None: all
 
     def __len__(self) -> int:
         """Return the number of codes."""
@@ -92,8 +92,11 @@ class Snapshot:
     ) -> list[Hits]:
         """Return the hits of each segment that holds codes, with their stats. Only the main segment has several plans."""
         threads = available_threads() if threads is None else check_int("threads", threads, 1)
-        request, parts = Request(queries, threads, k, radius), []
-        for segment in self.segments:
+        parts = []
+        for segment, allowed in zip((self.main, self.delta), self.allowed, strict=True):
+            if not len(segment):
+                continue
+            request = Request(queries, threads, k, radius, allowed)
             hits = self.planner.search(segment, request, plan) if segment is self.main else request.search_base(segment)
             parts.append(add_codes(hits, segment) if with_codes else hits)
         return parts
@@ -101,13 +104,6 @@ class Snapshot:
     def item_ids(self) -> Int64s:
         """Return the item ids of all codes (N,)."""
         return np.concatenate([segment.all_ids() for segment in (self.main, self.delta)])
-
-    def select(self, mask: NDArray[np.bool_]) -> "Snapshot":
-        """Return a snapshot with only those codes whose item ids are True in a mask over all item ids."""
-        mask = np.append(mask, False)  # the last entry is for empty slots, whose id is -1
-        main, delta = (mask[part.slot_ids()] for part in (self.main, self.delta))
-        planner = Planner(self.bits)  # its tables would replace those of this snapshot
-        return replace(self, main=self.main.select(main), delta=self.delta.select(delta), planner=planner)
 
 
 def add_codes(hits: Hits, segment: Segment) -> Hits:

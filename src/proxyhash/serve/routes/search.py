@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request, Response
 
+from proxyhash.index.where.expression import parse_expression
 from proxyhash.serve.bodies import JSON, is_image, validate_fields
 from proxyhash.serve.documentation import BUSY, image_bodies, json_body, query_parameters
 from proxyhash.serve.schemas import FormSearchOptions, SearchOptions, SearchRequest, SearchResponse
@@ -57,6 +58,14 @@ async def _image_query(service: Service, request: Request) -> SearchQuery:
 
 def make_query(row: bytes, options: SearchOptions, *, is_embedding: bool = False) -> SearchQuery:
     """Return the query for the search process, with the bytes of a packed code or of an embedding of float32."""
+    if options.where is not None:
+        parse_expression(options.where)  # a filter that is no expression is refused before the query waits
     return SearchQuery(
-        row, is_embedding, options.k, radius=options.radius, rerank=options.rerank, labels=tuple(options.labels)
+        row,
+        is_embedding,
+        options.k,
+        radius=options.radius,
+        rerank=options.rerank,
+        labels=tuple(options.labels),
+        where=options.where,
     )

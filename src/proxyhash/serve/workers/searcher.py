@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import binarize, pack
 from proxyhash.codes.search import top_k
+from proxyhash.columns import to_json_value
 from proxyhash.index.base import Index
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.milvus.location import is_milvus
@@ -37,7 +38,7 @@ class SearchQuery(msgspec.Struct, frozen=True, array_like=True):
         Bytes of a packed code, or of an embedding (bits,) of float32.
     is_embedding
         Whether it is an embedding.
-    k, radius, rerank, labels
+    k, radius, rerank, labels, where
         See `Index.search`; no labels: all items.
     """
 
@@ -47,6 +48,7 @@ class SearchQuery(msgspec.Struct, frozen=True, array_like=True):
     radius: int | None = None
     rerank: int | None = None
     labels: tuple[str, ...] = ()
+    where: str | None = None
 
     def scan_key(self, bits: int) -> tuple[object, ...]:
         """Return what queries share that one search of an index of so many bits can answer.
@@ -55,7 +57,8 @@ class SearchQuery(msgspec.Struct, frozen=True, array_like=True):
         are searched apart, because one of them makes a search fail.
         """
         k = self.k.bit_length() if self.rerank is None else self.k
-        return k, self.radius, self.rerank, self.labels, self.is_embedding, len(self.row), self._is_valid(bits)
+        filters = self.labels, self.where
+        return k, self.radius, self.rerank, filters, self.is_embedding, len(self.row), self._is_valid(bits)
 
     def _is_valid(self, bits: int) -> bool:
         if self.is_embedding:
@@ -78,6 +81,7 @@ class _Match(msgspec.Struct, frozen=True):
     has_image: bool
     expected_precision: float | None
     score: float | None
+    columns: dict[str, Any]
 
 
 class _Response(msgspec.Struct, frozen=True):
@@ -148,6 +152,7 @@ class Searcher:
             max(query.k for query in queries),
             radius=first.radius,
             labels=first.labels or None,
+            where=first.where,
             rerank=first.rerank,
             threshold=self._threshold,
             with_codes=True,
@@ -195,6 +200,7 @@ def _match(match: Match) -> _Match:
         match.path is not None and match.row is None,
         match.expected_precision,
         match.score,
+        {name: to_json_value(value) for name, value in match.columns.items()},
     )
 
 
