@@ -1,0 +1,51 @@
+"""Filters that are evaluated after a search, only for the items that it found."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from proxyhash.index.clusters.segment import Segment
+from proxyhash.index.hits import Hits, keep_best
+from proxyhash.index.mih.request import Request
+from proxyhash.index.where.evaluation import Mask, Test, run_test
+
+_SAMPLE = 2048  # slots by which the share is estimated
+_SPARE, _SPARE_SHARE = 8, 1.2  # more items than the share suggests, so that seldom too few are left
+
+
+@dataclass(frozen=True, eq=False)
+class LateFilter:
+    """A filter of a segment that keeps about a `share` of its slots; `test` returns which of some slots it keeps."""
+
+    segment: Segment
+    test: Test
+    share: float
+
+    def search(self, request: Request, search: Callable[[Request], Hits]) -> Hits:
+        """Return the hits of a request that the filter keeps.
+
+        More items than wanted are searched for. If too few of them are kept for a query, the filter is evaluated for all
+        slots, and these are searched again.
+        """
+        if request.k is None:
+            return self._keep(search(request))
+        k = min(len(self.segment), _SPARE + math.ceil(_SPARE_SHARE * request.k / self.share))
+        kept = self._keep(search(replace(request, k=k)))
+        if k < len(self.segment) and (np.diff(kept.offsets) < request.k).any():
+            return search(replace(request, allowed=self.mask(request.threads)))
+        return keep_best(kept, request.k)
+
+    def mask(self, threads: int | None = None) -> Mask:
+        """Return which of all slots the filter keeps (slots,)."""
+        return run_test(self.test, self.segment.num_slots, threads)
+
+    def _keep(self, hits: Hits) -> Hits:
+        return hits.take(np.flatnonzero(self.test(hits.slots)))
+
+
+def make_late_filter(segment: Segment, test: Test) -> LateFilter:
+    """Return a filter of a segment with its share, estimated from some of the slots."""
+    slots = np.linspace(0, segment.num_slots - 1, _SAMPLE).astype(np.int64)
+    return LateFilter(segment, test, float(np.mean(test(slots))))
