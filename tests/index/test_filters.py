@@ -321,13 +321,13 @@ def test_replaced_folder_is_filtered_by_its_own_columns(index: LocalIndex, tmp_p
 
 def test_repeated_filter_is_evaluated_once_for_each_segment(index: LocalIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    real = evaluation.run_test
+    real = evaluation.compile_expression
 
-    def noting(test: Any, count: int, threads: int | None) -> Any:
-        sizes.append(count)
-        return real(test, count, threads)
+    def noting(expression: Any, columns: Mapping[str, Any]) -> Any:
+        sizes.append(len(columns["year"].values))
+        return real(expression, columns)
 
-    monkeypatch.setattr(filters, "run_test", noting)
+    monkeypatch.setattr(filters, "compile_expression", noting)
     monkeypatch.setattr(blocks, "CODES_PER_BLOCK", 60)
     index.search(QUERIES, where="year > 2030")
     index.search(QUERIES, where="year > 2030", k=3)

@@ -15,7 +15,7 @@ from proxyhash.index.local.aligned_arrays import AlignedArray, AlignedArrays
 from proxyhash.index.local.columns import COLUMN, column_types
 from proxyhash.index.local.items import ids_by_key
 from proxyhash.index.local.label_table import LabelTable
-from proxyhash.index.local.late_filter import LateFilter, make_late_filter
+from proxyhash.index.local.late_filter import LateFilter, estimate_share
 from proxyhash.index.local.snapshots import Snapshot, SnapshotCache
 from proxyhash.index.local.store import Store
 from proxyhash.index.local.texts import find_codes, find_texts
@@ -29,11 +29,12 @@ from proxyhash.index.where.evaluation import (
     NumberValues,
     Test,
     compile_expression,
+    find_rows,
     run_test,
 )
 from proxyhash.index.where.expression import Expression, columns_of
 
-MAX_SELECTED = 0.1  # share of the slots that are copied to a compact segment; if more are kept, others are masked
+MAX_SELECTED = 0.05  # share of the slots that are copied to a compact segment; if more are kept, others are masked
 MIN_CODES_FOR_LATE = 1 << 18  # an expression is evaluated for fewer in less than a millisecond
 MIN_LATE_SHARE = 0.5  # that an expression keeps, if it is evaluated after the search
 MAX_FILTERS = 1000  # that are remembered
@@ -84,6 +85,8 @@ class FilterCache:
             weakref.WeakKeyDictionary()
         )
 
+        self._is_complete: weakref.WeakKeyDictionary[AlignedArray, bool] = weakref.WeakKeyDictionary()  # no value is missing
+
     @property
     def nbytes(self) -> int:
         """Return the bytes of all filtered codes and masks."""
@@ -110,14 +113,11 @@ class FilterCache:
             key = expression, only_masks
             bound = bind_expression(expression, column_types(self._store))
             before = self._filtered.get(key)
-            is_new = before is None and not only_masks and len(snapshot.main) >= MIN_CODES_FOR_LATE
-            late = self._late_filter(snapshot, bound) if is_new else None
+            late = self._late_filter(snapshot, bound) if before is None and not only_masks else None
             olds = (None, None) if before is None else (before.main, before.delta)
-            main = (
-                _Part(weakref.ref(snapshot.main))
-                if late
-                else self._part(snapshot, snapshot.main, bound, olds[0], key, threads)
-            )
+            main = _Part(weakref.ref(snapshot.main))
+            if late is None:
+                main = self._part(snapshot, snapshot.main, bound, olds[0], key, threads)
             delta = self._part(snapshot, snapshot.delta, bound, olds[1], key, threads)
             self._filtered[key] = _Filtered(main, delta)
             self._filtered.move_to_end(key)
@@ -130,9 +130,12 @@ class FilterCache:
             self._filtered.popitem(last=False)
 
     def _late_filter(self, snapshot: Snapshot, bound: Expression) -> LateFilter | None:
-        """Return an expression that is evaluated after the first search with it, if it keeps most items; later, a mask pays."""
-        late = make_late_filter(snapshot.main, self._compile(snapshot, snapshot.main, bound))
-        return late if late.share >= MIN_LATE_SHARE else None
+        """Return a filter that is evaluated after the first search with it, if it keeps most items; later, a mask pays."""
+        if len(snapshot.main) < MIN_CODES_FOR_LATE:
+            return None
+        test = self._compile(snapshot, snapshot.main, bound)
+        share = estimate_share(test, snapshot.main.num_slots)
+        return LateFilter(snapshot.main, test, share) if share >= MIN_LATE_SHARE else None
 
     def _part(
         self,
@@ -146,10 +149,11 @@ class FilterCache:
         """Return what an expression keeps of a segment."""
         if old is not None and old.of() is segment and not old.is_late:
             return old
-        mask = run_test(self._compile(snapshot, segment, bound), segment.num_slots, threads)
-        if key[1] or np.count_nonzero(mask) > MAX_SELECTED * len(mask):
+        test = self._compile(snapshot, segment, bound)
+        if key[1] or estimate_share(test, segment.num_slots) > MAX_SELECTED:
+            mask = run_test(test, segment.num_slots, threads)
             return _Part(weakref.ref(segment), mask=mask, nbytes=mask.nbytes)
-        chosen = segment.select(mask)
+        chosen = segment.take(find_rows(test, segment.num_slots, threads))
         compact = chosen, Planner(snapshot.bits)  # its tables would replace those of the snapshot
         return _Part(weakref.ref(segment), compact, nbytes=len(chosen) * _bytes_per_code(snapshot))
 
@@ -164,7 +168,9 @@ class FilterCache:
             return KeyValues(segment.slot_ids(), self._find_keys)
         array = self._arrays.get(snapshot, segment, COLUMN + name)
         values = array.values[:, 0] if array.values.shape[1] else np.zeros(len(array.known), np.uint8)
-        known: Mask | None = None if np.count_nonzero(array.known) == len(segment) else array.known
+        if array not in self._is_complete:
+            self._is_complete[array] = bool(np.count_nonzero(array.known) == len(segment))
+        known: Mask | None = None if self._is_complete[array] else array.known
         if column_types(self._store)[name] != "text":
             return NumberValues(values, known)
         return CodedValues(values, known, lambda texts: find_codes(self._store, texts), lambda: self._texts_of(array))

@@ -45,7 +45,7 @@ class LateFilter:
         return hits.take(np.flatnonzero(self.test(hits.slots)))
 
 
-def make_late_filter(segment: Segment, test: Test) -> LateFilter:
-    """Return a filter of a segment with its share, estimated from some of the slots."""
-    slots = np.linspace(0, segment.num_slots - 1, _SAMPLE).astype(np.int64)
-    return LateFilter(segment, test, float(np.mean(test(slots))))
+def estimate_share(test: Test, num_slots: int) -> float:
+    """Return about which share of so many slots a test keeps."""
+    slots = np.linspace(0, num_slots - 1, min(_SAMPLE, num_slots)).astype(np.int64)
+    return float(np.mean(test(slots))) if num_slots else 0.0
