@@ -12,7 +12,7 @@ from proxyhash.index.mih.request import Request
 from proxyhash.index.where.evaluation import Mask, Test, run_test
 
 _SAMPLE = 2048  # slots by which the share is estimated
-_SPARE, _SPARE_SHARE = 8, 1.2  # more items than the share suggests, so that seldom too few are left
+_DEVIATIONS = 4.0  # standard deviations more than the share suggests, so that seldom too few are left
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,9 @@ class LateFilter:
         """
         if request.k is None:
             return self._keep(search(request))
-        k = min(len(self.segment), _SPARE + math.ceil(_SPARE_SHARE * request.k / self.share))
+        dropped = 1 - self.share
+        spare = _DEVIATIONS * math.sqrt(request.k * dropped) + _DEVIATIONS**2 * dropped / 2
+        k = min(len(self.segment), 1 + math.ceil((request.k + spare) / self.share))
         kept = self._keep(search(replace(request, k=k)))
         if k < len(self.segment) and (np.diff(kept.offsets) < request.k).any():
             return search(replace(request, allowed=self.mask(request.threads)))
