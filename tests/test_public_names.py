@@ -56,8 +56,8 @@ METHODS = {
     "ClassBalancedBatchSampler": "set_epoch",
     "HashEncoder": "fit score transform",
     "Hasher": (
-        "backbone bits classify embed embed_batches embed_pixels encode encode_queries features head head_forward load "
-        "nearest_proxies out_features pixel_spec push_to_hub save use_onnx width"
+        "backbone bits classify embed embed_batches embed_pixels encode encode_queries features has_features head head_forward "
+        "load nearest_proxies out_features output_batches outputs_of_pixels pixel_spec push_to_hub save use_onnx width"
     ),
     "Index": (
         "add bits calibration close code encoder export_file folder_sync generation hasher import_file info input item "
@@ -66,7 +66,8 @@ METHODS = {
     "ProxySet": "as_dict binary bits classes describe load save title trainable",
     "VectorHasher": (
         "backbone bits classify embed embed_batches embed_pixels encode encode_batches encode_queries features from_config "
-        "head head_forward load nearest_proxies normalizes out_features pixel_spec push_to_hub rows save use_onnx width"
+        "has_features head head_forward load nearest_proxies normalizes out_features output_batches outputs_of_pixels "
+        "pixel_spec push_to_hub rows save use_onnx width"
     ),
 }
 HEAVY = (
