@@ -9,8 +9,11 @@ import numpy as np
 
 from proxyhash.codes.bits import Words
 from proxyhash.index.calibration import Calibration
-from proxyhash.index.hits import Hits
+from proxyhash.index.hits import NO_ROW, Hits
 from proxyhash.index.local.items import Item
+
+
+Refined = Literal["all", "found"]
 
 
 class Match(NamedTuple):  # a frozen dataclass takes twice as long to make, and a batch of queries makes thousands
@@ -36,6 +39,8 @@ class Match(NamedTuple):  # a frozen dataclass takes twice as long to make, and 
         Packed code, if it was asked for.
     row
         Row of the vector in its file; None for an image, and without a file.
+    refinement
+        Refinement distance, by which items at the same distance are ordered; None if it was not used, or the item has none.
 
     Examples
     --------
@@ -52,6 +57,7 @@ class Match(NamedTuple):  # a frozen dataclass takes twice as long to make, and 
     path: Path | None = None
     code: bytes | None = None
     row: int | None = None
+    refinement: int | None = None
 
     def __repr__(self) -> str:
         """Return key, distance and expected precision."""
@@ -82,6 +88,9 @@ class Matches(Sequence[Match]):
         False if even the nearest item is too far to be alike; None if the model was not calibrated.
     exact
         False after an approximate search, which may miss items.
+    refined
+        "all" if all items at the same distance were compared by their refinement, "found" if only those that an approximate
+        search found; None if items were not refined.
 
     Examples
     --------
@@ -94,6 +103,7 @@ class Matches(Sequence[Match]):
     matches: tuple[Match, ...]
     matched: bool | None = None
     exact: bool = True
+    refined: Refined | None = None
 
     @overload
     def __getitem__(self, index: int) -> Match: ...
@@ -122,6 +132,7 @@ class Matches(Sequence[Match]):
             "query": self.query,
             "matched": self.matched,
             "exact": self.exact,
+            **({} if self.refined is None else {"refined": self.refined}),
             "matches": [match.as_dict() for match in self.matches],
         }
 
@@ -197,6 +208,10 @@ class IndexInfo:
         Number of values of the vectors that the model takes; None if it takes images.
     kept_vectors
         Number of vectors that are kept in the index.
+    refinement
+        Kind of the refinement; None without one.
+    refined_items
+        Number of items that have a row of the refinement.
 
     Examples
     --------
@@ -215,6 +230,8 @@ class IndexInfo:
     input: Literal["image", "vector", "code"] = "code"
     width: int | None = None
     kept_vectors: int = 0
+    refinement: str | None = None
+    refined_items: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
@@ -234,6 +251,7 @@ def build_matches(
     *,
     width: int | None = None,
     exact: bool = True,
+    refined: Refined | None = None,
 ) -> list[Matches]:
     """Return the matches of each query from hits and their items; hits without an item are left out.
 
@@ -243,6 +261,7 @@ def build_matches(
     nothing = [None] * len(item_ids)
     scores = nothing if hits.scores is None else [round(float(score), 4) for score in hits.scores]
     codes = nothing if width is None or hits.codes is None else _code_bytes(hits.codes, width)
+    refinements = nothing if refined is None else [None if row == NO_ROW else row for row in hits.refinements.tolist()]
     precision = nothing if calibration is None else calibration.at(hits.distances).tolist()
     out = []
     for query, name in enumerate(names):
@@ -254,9 +273,9 @@ def build_matches(
                 _, key, labels, path, _, file_row = item
                 score, code = scores[row], codes[row]
                 fields = (key, distances[row], item_ids[row], labels, precision[row], score, path, code, file_row)
-                found.append(Match(*fields))
+                found.append(Match(*fields, refinements[row]))
         nearest = min((distances[row] for row in rows), default=None)
-        out.append(Matches(name, tuple(found), is_matched(nearest, calibration, threshold), exact))
+        out.append(Matches(name, tuple(found), is_matched(nearest, calibration, threshold), exact, refined))
     return out
 
 

@@ -16,6 +16,7 @@ from proxyhash.index.clusters.segment import Feed, FlatSegment, Segment, Sink, i
 from proxyhash.index.clusters.topk import empty_topk
 from proxyhash.index.hits import Hits, rectangular_hits
 from proxyhash.index.item_ids import Int64s, empty_item_ids, pack_item_ids
+from proxyhash.index.refinement.distances import RefinedRows
 
 _MAX_RESULTS = 4_000_000  # results that are gathered at a time, 16 bytes each
 
@@ -32,18 +33,21 @@ class ClusteredSegment(Segment):
         """Return the number of codes."""
         return self.count
 
-    def nearest(self, queries: Words, k: int, threads: int | None = None) -> tuple[Hits, int]:
-        """Compare the blocks that can hold one of the k nearest codes."""
+    def nearest(
+        self, queries: Words, k: int, threads: int | None = None, *, rows: RefinedRows | None = None
+    ) -> tuple[Hits, int]:
+        """Compare the blocks that can hold one of the k nearest codes; `rows` settle ties in distance."""
         k = min(k, len(self))
         ranks, slots = np.empty((len(queries), k), np.uint64), np.empty((len(queries), k), np.int64)
         compared = np.zeros(len(queries), np.int64)
         order = self._cache_order(queries)
 
-        def search(rows: slice) -> None:
-            mine = queries[order[rows]]
-            top = empty_topk(len(mine), k, 64 * queries.shape[1])
-            search_kernels.nearest(mine, self.clusters, top, compared[rows])
-            ranks[order[rows]], slots[order[rows]] = top.ranks, top.slots
+        def search(part: slice) -> None:
+            mine = queries[order[part]]
+            refinement = None if rows is None else rows.take(order[part])
+            top = empty_topk(len(mine), k, 64 * queries.shape[1], refinement)
+            search_kernels.nearest(mine, self.clusters, top, compared[part])
+            ranks[order[part]], slots[order[part]] = top.ranks, top.slots
 
         if k:
             parallel_over_queries(len(queries), threads, search, max_queries=max(1, _MAX_RESULTS // k))

@@ -12,6 +12,8 @@ from proxyhash.codes.bits import Words
 from proxyhash.codes.search import range_search_words, top_k_words
 from proxyhash.index.hits import Hits, pack_ranks, rectangular_hits
 from proxyhash.index.item_ids import ClusterIds, Int64s, ItemIds, UInt32s, empty_item_ids, pack_item_ids
+from proxyhash.index.refinement.distances import RefinedRows
+from proxyhash.index.refinement.ties import refined_nearest
 
 
 class Segment(ABC):
@@ -25,8 +27,13 @@ class Segment(ABC):
         """Return N."""
 
     @abstractmethod
-    def nearest(self, queries: Words, k: int, threads: int | None = None) -> tuple[Hits, int]:
-        """Return the k nearest codes of each of `queries` (Q, W), ties by item id, and how many codes were compared."""
+    def nearest(
+        self, queries: Words, k: int, threads: int | None = None, *, rows: RefinedRows | None = None
+    ) -> tuple[Hits, int]:
+        """Return the k nearest codes of each of `queries` (Q, W), and how many codes were compared.
+
+        Ties are ordered by the refinement distances of `rows`, if they are given, then by item id.
+        """
 
     @abstractmethod
     def range_search(self, queries: Words, radius: int, threads: int | None = None) -> Hits:
@@ -64,8 +71,14 @@ class FlatSegment(Segment):
         """Return N."""
         return int(self.words.shape[1])
 
-    def nearest(self, queries: Words, k: int, threads: int | None = None) -> tuple[Hits, int]:
+    def nearest(
+        self, queries: Words, k: int, threads: int | None = None, *, rows: RefinedRows | None = None
+    ) -> tuple[Hits, int]:
         """Compare every code."""
+        if rows is not None:
+            search = lambda some, k: self.nearest(some, k, threads)[0]  # noqa: E731
+            within = lambda some, radius: self.range_search(some, radius, threads)  # noqa: E731
+            return refined_nearest(queries, k, rows, len(self), search, within), len(queries) * len(self)
         found = top_k_words(queries, self.words, k, threads)
         ranks = pack_ranks(found.distances, self.item_ids.at(found.indices))
         return rectangular_hits(ranks, found.indices), len(queries) * len(self)

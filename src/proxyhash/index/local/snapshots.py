@@ -1,6 +1,7 @@
 """Snapshots of an index's codes in memory, kept in step with its file: a large segment, and a small one of later codes."""
 
 import ctypes
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -14,6 +15,8 @@ from proxyhash.index.hits import Hits, merge_hits
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.blocks import BlockInfo, cluster_sizes, concat_blocks, list_blocks, read_blocks
 from proxyhash.index.local.store import Store
+from proxyhash.index.refinement.distances import RefinedRows
+from proxyhash.index.refinement.ties import refine
 from proxyhash.utils.jit import cold_start
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ MAX_DELTA = (
     65_536  # codes that may be added or removed before the main segment is rebuilt; or an eighth of it, if that is more
 )
 MAX_COLD_CODES = 1 << 18  # codes that numpy compares with a query in some milliseconds
+
+RowsOf = Callable[[Segment], RefinedRows | None]
 
 SomeSegment = TypeVar("SomeSegment", bound=Segment)
 
@@ -56,20 +61,39 @@ class Snapshot:
         """Return the segments that hold codes."""
         return [segment for segment in (self.main, self.delta) if len(segment)]
 
-    def nearest(self, queries: Words, k: int, threads: int | None = None, *, with_codes: bool = False) -> tuple[Hits, int]:
-        """Return the k nearest codes of each of `queries` (Q, W), and how many codes were compared."""
+    def nearest(
+        self,
+        queries: Words,
+        k: int,
+        threads: int | None = None,
+        *,
+        with_codes: bool = False,
+        rows: RowsOf = lambda _: None,
+    ) -> tuple[Hits, int]:
+        """Return the k nearest codes of each of `queries` (Q, W), and how many codes were compared.
+
+        `rows` returns the refinement rows of a segment.
+        """
         parts, compared = [], 0
         for segment in self.segments:
-            hits, count = segment.nearest(queries, k, threads)
+            hits, count = segment.nearest(queries, k, threads, rows=rows(segment))
             parts.append(add_codes(hits, segment) if with_codes else hits)
             compared += count
         return merge_hits(parts, len(queries), k), compared
 
-    def range_search(self, queries: Words, radius: int, threads: int | None = None, *, with_codes: bool = False) -> Hits:
-        """Return all codes within a radius of each of `queries` (Q, W), nearest first."""
+    def range_search(
+        self,
+        queries: Words,
+        radius: int,
+        threads: int | None = None,
+        *,
+        with_codes: bool = False,
+        rows: RowsOf = lambda _: None,
+    ) -> Hits:
+        """Return all codes within a radius of each of `queries` (Q, W), nearest first; `rows` as for `nearest`."""
         parts = []
         for segment in self.segments:
-            hits = segment.range_search(queries, radius, threads)
+            hits = refine_segment(segment.range_search(queries, radius, threads), rows(segment))
             parts.append(add_codes(hits, segment) if with_codes else hits)
         return merge_hits(parts, len(queries))
 
@@ -80,6 +104,11 @@ class Snapshot:
     def select(self, mask: NDArray[np.bool_]) -> "Snapshot":
         """Return a snapshot with only those codes whose item ids are True in a mask over all item ids."""
         return replace(self, main=self.main.select(mask), delta=self.delta.select(mask))
+
+
+def refine_segment(hits: Hits, rows: RefinedRows | None) -> Hits:
+    """Return the hits of a segment in refined order, if there are rows."""
+    return hits if rows is None else refine(hits, rows)
 
 
 def add_codes(hits: Hits, segment: Segment) -> Hits:
