@@ -190,6 +190,6 @@ def test_migrate_brings_an_index_to_this_release(capsys: pytest.CaptureFixture[s
     assert "has the format of this release; it holds " in run(capsys, "index", "migrate", folder)
     count = json.loads(run(capsys, "index", "migrate", folder, "--json"))["items"]
     with sqlite3.connect(folder / "index.sqlite") as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
         assert connection.execute("SELECT count(*) FROM items").fetchone() == (count,)
     connection.close()

@@ -53,7 +53,7 @@ def test_index_of_format_2_is_migrated_and_gives_the_same_answers(tmp_path: Path
         index.add(np.zeros((1, 2), np.uint8), ["new"])
         compact(index)
         assert verify(index).problems == ()
-    assert format_of(folder) == 3
+    assert format_of(folder) == 4
 
 
 def test_backup_of_format_2_is_continued(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from proxyhash.data import SkippedItems
 from proxyhash.data.vectors import read_vectors
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.folder_sync import add_folder
-from proxyhash.index.local import blocks, transactions, vector_blocks
+from proxyhash.index.local import array_blocks, blocks, transactions
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.maintenance import verify
 from proxyhash.index.vector_sync import add_vectors
@@ -100,7 +100,7 @@ def build_vector_index(folder: Path, seed: int) -> None:
     file = folder.with_name("vectors.npy")  # the same for both seeds
     if not file.is_file():
         np.save(file, VECTORS[:40])
-    with LocalIndex.open_folder(folder, model=model) as index, patch.object(vector_blocks, "BYTES_PER_BLOCK", 480):
+    with LocalIndex.open_folder(folder, model=model) as index, patch.object(array_blocks, "BYTES_PER_BLOCK", 480):
         add_vectors(index, read_vectors(file))
         for turn in range(4):
             rows = slice(40 + 10 * turn - 5 * seed, 50 + 10 * turn)

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from proxyhash.index.local.blocks import list_blocks, read_blocks
 from proxyhash.index.local.index import LocalIndex
-from proxyhash.index.local.vector_blocks import list_vector_blocks, read_vector_block
+from proxyhash.index.local.item_arrays import list_array_blocks, list_arrays, read_array_blocks
 
 
 def index_content(index: LocalIndex) -> dict[int, tuple[object, ...]]:
@@ -26,6 +26,18 @@ def index_content(index: LocalIndex) -> dict[int, tuple[object, ...]]:
 
 def kept_content(index: LocalIndex) -> dict[int, NDArray[Any]]:
     """Return the kept vector (width,) of every item that has one, by item id."""
-    with index.store.reading():
-        found = [read_vector_block(index.store, number) for number in list_vector_blocks(index.store)]
-        return {int(item_id): row for block in found for item_id, row in zip(block.item_ids, block.vectors, strict=True)}
+    return array_content(index).get("vectors", {})
+
+
+def array_content(index: LocalIndex) -> dict[str, dict[int, NDArray[Any]]]:
+    """Return the rows (width,) of every array by its name and by item id."""
+    store = index.store
+    with store.reading():
+        return {
+            name: {
+                int(item_id): row
+                for block in read_array_blocks(store, name, list_array_blocks(store, name))
+                for item_id, row in zip(block.item_ids, block.rows, strict=True)
+            }
+            for name in list_arrays(store)
+        }

@@ -20,11 +20,11 @@ from proxyhash import Hasher, Index, InputError
 from proxyhash.data import SkippedItems
 from proxyhash.data.vectors import read_vectors
 from proxyhash.index.backup import backup, restore
-from proxyhash.index.local import transactions, vector_blocks
+from proxyhash.index.local import array_blocks, item_arrays, transactions
+from proxyhash.index.local.array_blocks import ArrayBlockInfo
 from proxyhash.index.local.index import FILE, LocalIndex
 from proxyhash.index.local.items import ItemRow
-from proxyhash.index.local.schema import item_checksum, row_checksum
-from proxyhash.index.local.vector_blocks import VectorBlockInfo
+from proxyhash.index.local.schema import array_block_checksum, item_checksum
 from proxyhash.index.maintenance import compact, verify
 from proxyhash.index.salvage import salvage
 from proxyhash.index.upgrade import upgrade
@@ -52,7 +52,7 @@ def index(tmp_path: Path, encoders: Path) -> LocalIndex:
 
 @pytest.fixture
 def small_blocks() -> Iterator[None]:
-    with patch.object(vector_blocks, "BYTES_PER_BLOCK", 10 * 4 * WIDTH):
+    with patch.object(array_blocks, "BYTES_PER_BLOCK", 10 * 4 * WIDTH):
         yield
 
 
@@ -237,8 +237,8 @@ def test_kept_vectors_are_those_that_were_added(index: LocalIndex, tmp_path: Pat
     assert verify(index).problems == ()
     compact(index)
     np.testing.assert_array_equal(np.stack(list(kept_content(index).values())), vectors[rows].astype(expected))
-    infos = list(vector_blocks.list_vector_blocks(index.store).values())
-    assert {info.num_vectors for info in infos[:-1]} == {vector_blocks.vectors_per_block(WIDTH, expected().itemsize)}
+    infos = list(item_arrays.list_array_blocks(index.store, "vectors").values())
+    assert {info.num_items for info in infos[:-1]} == {array_blocks.rows_per_block(WIDTH, expected().itemsize)}
     assert verify(index).problems == ()
 
 
@@ -331,11 +331,11 @@ def test_upgrade_refuses_models_of_another_input(index: LocalIndex, encoders: Pa
 def test_backup_and_restore_copy_vectors(index: LocalIndex, tmp_path: Path) -> None:
     add_vectors(index, read_vectors(save(tmp_path / "v.npy")), keep_vectors=True)
     first = backup(index, tmp_path / "b")
-    assert first.vector_blocks_copied == 30
+    assert first.array_blocks_copied == 30
     index.remove(["v.npy:0"])
     index.add(VECTORS[:5], KEYS[:5], keep_vectors=True)
     second = backup(index, tmp_path / "b")
-    assert second.vector_blocks_copied == 2
+    assert second.array_blocks_copied == 2
     restore(tmp_path / "b", tmp_path / "r")
     with LocalIndex.open_folder(tmp_path / "r") as restored:
         assert index_content(restored) == index_content(index)
@@ -346,14 +346,20 @@ def test_backup_and_restore_copy_vectors(index: LocalIndex, tmp_path: Path) -> N
 
 
 STATEMENTS = [
-    "UPDATE vectors SET vectors = zeroblob(length(vectors)) WHERE number = 1",
-    "UPDATE vectors SET item_ids = zeroblob(length(item_ids)) WHERE number = 1",
-    "UPDATE vectors SET max_id = max_id + 1 WHERE number = 1",
-    "DELETE FROM vectors WHERE number = 1",
+    "UPDATE array_blocks SET data = zeroblob(length(data)) WHERE number = 1",
+    "UPDATE array_blocks SET item_ids = zeroblob(length(item_ids)) WHERE number = 1",
+    "UPDATE array_blocks SET max_id = max_id + 1 WHERE number = 1",
+    "DELETE FROM array_blocks WHERE number = 1",
     "UPDATE items SET file_row = 8 WHERE file_row = 7",
     "UPDATE items SET file_row = NULL WHERE file_row = 7",
     "UPDATE sources SET vector_column = 'x'",
-    "UPDATE meta SET value = value - 1 WHERE name = 'num_vectors'",
+    "UPDATE array_blocks SET array = 'other' WHERE number = 1",
+    "UPDATE array_blocks SET generation = generation + 1 WHERE number = 1",
+    "UPDATE arrays SET num_items = num_items - 1",
+    "UPDATE arrays SET name = 'other'",
+    "UPDATE arrays SET settings = '[]'",
+    "DELETE FROM arrays",
+    "UPDATE meta SET value = value - 1 WHERE name = 'arrays_checksum'",
 ]
 
 
@@ -373,12 +379,12 @@ def test_changed_rows_of_vectors_are_noticed(index: LocalIndex, encoders: Path, 
 
 
 HOSTILE: list[tuple[str, dict[str, Any]]] = [
-    ("vectors", {"width": 0, "vectors": b""}),
-    ("vectors", {"num_vectors": "many"}),
-    ("vectors", {"num_vectors": 0}),
-    ("vectors", {"dtype": "O"}),
-    ("vectors", {"width": 1_000_000_000}),
-    ("vectors", {"item_ids": "text"}),
+    ("array_blocks", {"width": 0, "data": b""}),
+    ("array_blocks", {"num_items": "many"}),
+    ("array_blocks", {"num_items": 0}),
+    ("array_blocks", {"dtype": "O"}),
+    ("array_blocks", {"width": 1_000_000_000}),
+    ("array_blocks", {"item_ids": "text"}),
     ("items", {"file_row": "text"}),
     ("items", {"file_row": -1}),
     ("items", {"file_row": 10**12}),
@@ -390,18 +396,22 @@ def test_hostile_values_with_right_checksums_are_refused(
     index: LocalIndex, encoders: Path, tmp_path: Path, table: str, changes: dict[str, Any]
 ) -> None:
     """Someone who knows the format can write any values with their checksums."""
-    add_vectors(index, read_vectors(save(tmp_path / "v.npy", VECTORS[:5])), keep_vectors=table == "vectors")
+    add_vectors(index, read_vectors(save(tmp_path / "v.npy", VECTORS[:5])), keep_vectors=table == "array_blocks")
     store = index.store
+    identity = "number = 1" if table == "array_blocks" else "item_id = 0"
     with store.writing():
-        columns = VectorBlockInfo._fields if table == "vectors" else ItemRow._fields
-        identity, total = ("number", "info_checksum") if table == "vectors" else ("item_id", "checksum")
         for name, value in changes.items():
-            store.run(f"UPDATE {table} SET {name} = ? WHERE {identity} = 0", value)
-        row = store.rows(f"SELECT {', '.join(columns)} FROM {table} WHERE {identity} = 0")[0]
-        new = row_checksum(0, *row) if table == "vectors" else item_checksum(*row)
-        store.run(f"UPDATE {table} SET {total} = ? WHERE {identity} = 0", new)
-        if table == "vectors":
-            store.set_meta(vectors_checksum=new, num_vectors=row[0] if isinstance(row[0], int) else 5)
+            store.run(f"UPDATE {table} SET {name} = ? WHERE {identity}", value)
+        if table == "items":
+            row = store.rows(f"SELECT {', '.join(ItemRow._fields)} FROM items WHERE {identity}")[0]
+            store.run(f"UPDATE items SET checksum = ? WHERE {identity}", item_checksum(*row))
+        else:
+            row = store.rows(f"SELECT {', '.join(ArrayBlockInfo._fields)} FROM array_blocks WHERE {identity}")[0]
+            array = item_arrays.list_arrays(store)["vectors"]
+            new = array_block_checksum("vectors", array.generation, 1, *row)
+            store.run(f"UPDATE array_blocks SET info_checksum = ? WHERE {identity}", new)
+            count = row[0] if isinstance(row[0], int) else 5
+            item_arrays._write_info(store, "vectors", array._replace(num_items=count, blocks_checksum=new))
     with pytest.raises(InputError):
         upgrade(index, load_encoder(encoders / "two"), SkippedItems())
     index.close()
@@ -417,7 +427,7 @@ def test_salvage_saves_vectors_and_references(index: LocalIndex, tmp_path: Path)
     report = salvage(index.folder, tmp_path / "whole")
     assert report.complete
     with closing(sqlite3.connect(index.folder / FILE)) as connection:
-        connection.execute("UPDATE vectors SET vectors = zeroblob(length(vectors)) WHERE number = 1")
+        connection.execute("UPDATE array_blocks SET data = zeroblob(length(data)) WHERE number = 2")
         connection.commit()
     damaged = salvage(index.folder, tmp_path / "part")
     assert damaged.saved == 299

@@ -39,7 +39,7 @@ def test_index_is_migrated_once_when_it_is_opened(tmp_path: Path) -> None:
     with LocalIndex.open_folder(folder) as index:
         assert index.store.generation == generation
         assert verify(index).ok
-    assert format_of(folder) == 3
+    assert format_of(folder) == 4
 
 
 def test_read_only_index_of_release_0_1_is_searched(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.item_ids import UInt32s
-from proxyhash.index.local import blocks, items, vector_blocks
+from proxyhash.index.local import blocks, item_arrays, items
 from proxyhash.index.local.connection import translate_error
 from proxyhash.index.local.index import FILE, UPGRADE_LOCK, LocalIndex
 from proxyhash.index.local.store import WAIT_SECONDS, Store, VersionInfo, create_tables
@@ -45,7 +45,7 @@ class BackupResult:
     blocks_removed: int
     models_copied: int
     bytes_on_disk: int
-    vector_blocks_copied: int = 0
+    array_blocks_copied: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
@@ -59,7 +59,7 @@ class _Counts:
     blocks_copied: int = 0
     blocks_removed: int = 0
     models_copied: int = 0
-    vector_blocks_copied: int = 0
+    array_blocks_copied: int = 0
 
 
 def backup(index: LocalIndex, destination: Path, progress: Progress = no_progress) -> BackupResult:
@@ -213,7 +213,7 @@ class _Copy:
             self._copy_sources(target)
             item_ids = self._copy_items(target, meta.next_id)
             self._copy_blocks(target, meta.active_version, item_ids)
-            self._copy_vectors(target, item_ids)
+            self._copy_arrays(target, item_ids)
             info = self.source.version_info(meta.active_version)
             if len(item_ids) != info.num_codes:
                 self.source.raise_damaged(f"it has {len(item_ids):,} items, but {info.num_codes:,} codes")
@@ -242,20 +242,26 @@ class _Copy:
         if blocks.list_blocks(target, version) != now:
             target.raise_damaged("its blocks differ from those of the index")
 
-    def _copy_vectors(self, target: Store, item_ids: UInt32s) -> None:
-        """Copy the blocks of kept vectors that changed, and delete all others."""
-        now = vector_blocks.list_vector_blocks(self.source)
-        wanted, held = (set(store.rows("SELECT number, info_checksum FROM vectors")) for store in (self.source, target))
-        for number, _ in held - wanted:
-            vector_blocks.delete_vector_block(target, number)
-        for number in sorted(number for number, _ in wanted - held):
-            block = vector_blocks.read_vector_block(self.source, number)  # compares its checksums
+    def _copy_arrays(self, target: Store, item_ids: UInt32s) -> None:
+        """Copy the descriptions of arrays and the blocks that changed, and delete all others."""
+        now, before = item_arrays.list_arrays(self.source), item_arrays.list_arrays(target)
+        statement = "SELECT array, generation, number, info_checksum FROM array_blocks"
+        wanted, held = (set(store.rows(statement)) for store in (self.source, target))
+        for name, info in before.items():
+            if name not in now or info.generation != now[name].generation:
+                item_arrays.delete_array(target, name)
+        for name, _, number, _ in held - wanted:  # numbers are unique over all arrays: the old ones go first
+            item_arrays.delete_array_block(target, name, number)
+        for name, info in now.items():
+            item_arrays.define_array(target, name, info)
+        for name, _, number, _ in sorted(wanted - held):
+            block = next(item_arrays.read_array_blocks(self.source, name, [number]))  # compares its checksums
             if not np.isin(block.item_ids, item_ids, assume_unique=True).all():
-                self.source.raise_damaged(f"block {number} has vectors without items")
-            vector_blocks.write_vector_block(target, number, block)
-            self.counts.vector_blocks_copied += 1
-        if vector_blocks.list_vector_blocks(target) != now:
-            target.raise_damaged("its vectors differ from those of the index")
+                self.source.raise_damaged(f"block {number} of the array {name!r} has rows without items")
+            item_arrays.write_array_block(target, name, number, block)
+            self.counts.array_blocks_copied += 1
+        if item_arrays.list_arrays(target) != now:
+            target.raise_damaged("its arrays differ from those of the index")
 
     def _copy_sources(self, target: Store) -> None:
         target.run("DELETE FROM sources")

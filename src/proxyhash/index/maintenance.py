@@ -9,7 +9,7 @@ import numpy as np
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.clusters.centroids import MIN_CODES_FOR_CLUSTERS
 from proxyhash.index.item_ids import Int64s, UInt32s
-from proxyhash.index.local import blocks, items, transactions, vector_blocks
+from proxyhash.index.local import blocks, item_arrays, items, transactions
 from proxyhash.index.local.blocks import CODES_PER_BLOCK, Block
 from proxyhash.index.local.index import UPGRADE_LOCK, LocalIndex
 from proxyhash.index.local.store import Store
@@ -56,7 +56,7 @@ def verify(index: LocalIndex) -> VerifyReport:
                 problems += wrong
                 if version == meta.active_version:
                     problems += _mismatches(item_ids.astype(np.int64), coded, meta.next_id)
-            problems += _verify_vectors(store, item_ids)
+            problems += _verify_arrays(store, item_ids)
             problems += _model_problems(index)
         except InputError as error:
             problems.append(str(error))
@@ -83,19 +83,29 @@ def _verify_codes(store: Store, version: int) -> tuple[Int64s, list[str]]:
     return np.concatenate(coded), problems
 
 
-def _verify_vectors(store: Store, item_ids: UInt32s) -> list[str]:
-    """Read all kept vectors; return what is wrong."""
+def _verify_arrays(store: Store, item_ids: UInt32s) -> list[str]:
+    """Read all arrays; return what is wrong."""
+    arrays = item_arrays.list_arrays(store)
+    problems = [problem for name in arrays for problem in _verify_array(store, name, item_ids)]
+    if store.value("SELECT count(*) FROM array_blocks") != sum(info.num_blocks for info in arrays.values()):
+        problems.append("There are blocks of an array that does not exist.")
+    return problems
+
+
+def _verify_array(store: Store, name: str, item_ids: UInt32s) -> list[str]:
+    """Read all rows of an array; return what is wrong."""
     problems, found = [], [np.zeros(0, np.int64)]
-    for number in vector_blocks.list_vector_blocks(store):
+    for number in item_arrays.list_array_blocks(store, name):
         try:
-            found.append(vector_blocks.read_vector_block(store, number).item_ids.astype(np.int64))
+            block = next(item_arrays.read_array_blocks(store, name, [number]))
+            found.append(block.item_ids.astype(np.int64))
         except InputError as error:
             problems.append(str(error))
-    kept = np.concatenate(found)
-    if (np.diff(kept) <= 0).any():
-        problems.append("Item ids do not ascend from block to block of vectors.")
-    if len(missing := np.setdiff1d(kept, item_ids)):
-        problems.append(f"{len(missing):,} kept vectors have no item.")
+    with_row = np.concatenate(found)
+    if (np.diff(with_row) <= 0).any():
+        problems.append(f"Item ids do not ascend from block to block of the array {name!r}.")
+    if len(missing := np.setdiff1d(with_row, item_ids)):
+        problems.append(f"{len(missing):,} rows of the array {name!r} have no item.")
     return problems
 
 
@@ -142,7 +152,7 @@ def compact(index: LocalIndex) -> tuple[int, int]:
             if no_upgrade:
                 store.drop_versions(version, version)
             _fill_blocks(store, version, generation)
-            vector_blocks.fill_vector_blocks(store)
+            item_arrays.fill_blocks(store)
             store.run("DELETE FROM sources WHERE number NOT IN (SELECT DISTINCT source FROM items WHERE source IS NOT NULL)")
         if store.active_info().num_codes >= MIN_CODES_FOR_CLUSTERS:
             transactions.recluster(store, None, index.proxy_codes)

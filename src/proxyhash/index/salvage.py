@@ -16,13 +16,15 @@ from proxyhash.codes.bits import Packed
 from proxyhash.index.backup import check_apart, check_model_copy, is_used
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.item_ids import UInt32s
-from proxyhash.index.local import blocks, items, transactions, vector_blocks
+from proxyhash.index.local import blocks, item_arrays, items, transactions
 from proxyhash.index.local.blocks import Block
 from proxyhash.index.local.commits import CommitCount, read_commits
 from proxyhash.index.local.index import FILE, LocalIndex
 from proxyhash.index.local.intact_rows import INSERT_ITEM, IntactRows, find_old_rows, is_legacy, read_by_sql, read_pages
+from proxyhash.index.local.item_arrays import ArrayInfo
 from proxyhash.index.local.items import ItemRow
 from proxyhash.index.local.raw_pages import RawPages
+from proxyhash.index.local.schema import VECTORS
 from proxyhash.index.local.store import Store, VersionInfo
 from proxyhash.index.maintenance import verify
 from proxyhash.index.model_store import MODELS_DIR, model_dir, proxy_codes
@@ -32,7 +34,7 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
 _ITEMS_PER_TRANSACTION = 65_536
-_VECTORS_PER_STEP = 4096
+_ROWS_PER_STEP = 4096  # of an array
 _BYTES_PER_READ = 1 << 20
 _BYTES_PER_SECTOR = 512  # left out where a disk cannot read them
 
@@ -303,7 +305,8 @@ class _Salvage:
                     blocks.append_codes(store, 1, block, generation)
                     next_id = max(int(self.rows.meta.get("next_id", 0)), int(codes.item_ids[-1]) + 1)
                     store.set_meta(next_id=next_id)
-            self._write_vectors(store, codes.item_ids)
+            for name, info in self.rows.array_infos().items():
+                self._write_array(store, name, info, codes.item_ids)
             nothing = np.zeros((0, (model.bits + 7) // 8), np.uint8)
             transactions.recluster_if_grown(store, nothing, lambda: proxy_codes(folder, model.name))
             report = verify(LocalIndex(folder, store))
@@ -328,18 +331,19 @@ class _Salvage:
         for number, row in sorted(self.rows.sources.items()):
             items.insert_source(store, number, row)
 
-    def _write_vectors(self, store: Store, saved: UInt32s) -> None:
-        """Write the kept vectors of saved items. A vector that is lost costs no item: its code is intact."""
-        written = 0
-        for first in range(0, len(saved), _VECTORS_PER_STEP):
-            block = self.rows.find_vectors(saved[first : first + _VECTORS_PER_STEP])
+    def _write_array(self, store: Store, name: str, info: ArrayInfo, saved: UInt32s) -> None:
+        """Write the rows of saved items in an array. A row that is lost costs no item: its code is intact."""
+        with store.writing():
+            item_arrays.set_settings(store, name, info.settings)
+        for first in range(0, len(saved), _ROWS_PER_STEP):
+            block = self.rows.find_rows(name, info.generation, saved[first : first + _ROWS_PER_STEP])
             if block is not None:
                 with store.writing():
-                    vector_blocks.append_vectors(store, block.item_ids, block.vectors)
-                written += len(block)
-        lost = int(self.rows.meta.get("num_vectors", 0)) - written
+                    item_arrays.append_rows(store, name, block.item_ids, block.rows)
+        lost = info.num_items - item_arrays.count_rows(store, name)
         if lost > 0:
-            self.notes.append(f"{lost:,} kept vectors are lost; their items are not.")
+            what = "kept vectors" if name == VECTORS else f"rows of the array {name!r}"
+            self.notes.append(f"{lost:,} {what} are lost; their items are not.")
 
     def _rows(self, item_ids: UInt32s) -> Iterator[ItemRow]:
         """Yield the rows of items; an item whose folder is lost has none."""

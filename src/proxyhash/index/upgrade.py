@@ -9,7 +9,7 @@ import numpy as np
 
 from proxyhash.codes.bits import Packed, binarize, pack
 from proxyhash.index.item_ids import Int64s, UInt32s
-from proxyhash.index.local import blocks, items, transactions, vector_blocks
+from proxyhash.index.local import blocks, item_arrays, items, transactions
 from proxyhash.index.local.blocks import CODES_PER_BLOCK, Block
 from proxyhash.index.local.index import UPGRADE_LOCK, LocalIndex
 from proxyhash.index.local.items import Item
@@ -150,7 +150,7 @@ class Upgrade:
         store = self.index.store
         stored, coded = items.all_ids(store), blocks.coded_ids(store, version)
         items.delete_items(store, np.setdiff1d(stored, coded))
-        vector_blocks.remove_vectors(store, np.setdiff1d(stored, coded))
+        item_arrays.remove_rows(store, np.setdiff1d(stored, coded))
         blocks.remove_codes(store, version, np.setdiff1d(coded, stored), generation)
         store.set_meta(active_version=version)
         store.drop_versions(version, version)

@@ -109,7 +109,7 @@ def add_vectors(
     changed = _find_changed(index, sync, names, stat)
     deleted = sorted(sync.known_files().keys() - set(names[range(len(file))])) if prune else []
     counts = [StoredCounts(unchanged=len(file) - len(changed))]
-    for part in _parts(changed, items_per_transaction(file.values if keep_vectors else None)):
+    for part in _parts(changed, items_per_transaction(*([file.values] if keep_vectors else []))):
         values = rows.values[_as_slice(part)]
         codes = hasher.encode(VectorRows(values, name=rows.name))
         stats = [stat._replace(row=row) for row in part.tolist()]

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import Packed
 from proxyhash.data.vectors import VectorFile, read_vectors
 from proxyhash.index.item_ids import Int64s, UInt32s
-from proxyhash.index.local import blocks, items, vector_blocks
+from proxyhash.index.local import blocks, item_arrays, items
+from proxyhash.index.local.array_blocks import ArrayBlock
 from proxyhash.index.local.items import FileStat, Item, ItemRow
-from proxyhash.index.local.vector_blocks import VectorBlock
+from proxyhash.index.local.schema import VECTORS
 from proxyhash.index.upgrade import Upgrade
 from proxyhash.index.vector_sync import file_stat
 from proxyhash.models.vector_hasher import VectorHasher
@@ -44,8 +45,9 @@ class VectorUpgrade(Upgrade):
     def _check_originals(self) -> None:
         store, hasher = self.index.store, self._hasher
         with store.reading():
-            kept = vector_blocks.kept_ids(store)
-            widths = {self.index.width, *(info.width for info in vector_blocks.list_vector_blocks(store).values())}
+            kept = item_arrays.row_ids(store, VECTORS)
+            infos = item_arrays.list_array_blocks(store, VECTORS).values()
+            widths = {self.index.width, *(info.width for info in infos)}
             other = next(iter(widths - {hasher.width, None}), None)
             if other is not None:
                 raise InputError(
@@ -96,18 +98,18 @@ class VectorUpgrade(Upgrade):
         item_ids = np.array([item.item_id for item in found], np.uint32)
         vectors = np.zeros((len(found), self._hasher.width), np.float32)
         known = np.zeros(len(found), bool)
-        for block in vector_blocks.find_vectors(self.index.store, item_ids):
+        for block in item_arrays.find_rows(self.index.store, VECTORS, item_ids):
             places = np.searchsorted(item_ids, block.item_ids)
-            vectors[places], known[places] = block.vectors, True
+            vectors[places], known[places] = block.rows, True
         for block in self._read_files(item_ids[~known]):
             places = np.searchsorted(item_ids, block.item_ids)
-            vectors[places], known[places] = block.vectors, True
+            vectors[places], known[places] = block.rows, True
         kept = np.flatnonzero(known)
         if not len(kept):
             return kept, np.zeros((0, (self.encoder.bits + 7) // 8), np.uint8)
         return kept, self._hasher.encode(vectors[kept])
 
-    def _read_files(self, item_ids: UInt32s) -> Iterator[VectorBlock]:
+    def _read_files(self, item_ids: UInt32s) -> Iterator[ArrayBlock]:
         """Yield the vectors of items from their files, as far as these can be read and did not change."""
         rows = items.rows_by_id(self.index.store, item_ids)
         for number in sorted({row.source for row in rows if row.source is not None}):
@@ -115,7 +117,7 @@ class VectorUpgrade(Upgrade):
             if file is not None:
                 yield self._read_file(file, [row for row in rows if row.source == number])
 
-    def _read_file(self, file: _OpenFile, rows: Sequence[ItemRow]) -> VectorBlock:
+    def _read_file(self, file: _OpenFile, rows: Sequence[ItemRow]) -> ArrayBlock:
         """Return the vectors of those items whose rows are in the file and did not change."""
         count = len(file.content)
         inside = [row for row in rows if type(row.file_row) is int and 0 <= row.file_row < count]
@@ -128,7 +130,7 @@ class VectorUpgrade(Upgrade):
         changed = good & ~np.array(is_same, bool)
         if changed.any():
             good[changed] = self._have_old_codes(values[changed], item_ids[changed])
-        return VectorBlock(item_ids[good], values[good])
+        return ArrayBlock(item_ids[good], values[good])
 
     def _have_old_codes(self, values: Floats, item_ids: UInt32s) -> NDArray[np.bool_]:
         """Return which vectors have the codes of the active version; one bit in a hundred may differ, by rounding."""

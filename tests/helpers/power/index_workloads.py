@@ -187,10 +187,10 @@ def upgraded(root: Path, model: str, other_model: str, photos: str) -> None:
 def kept_vectors(root: Path, model: str, file: str) -> None:
     """Add a file of vectors and keep them, in several transactions and blocks; remove, replace, compact, and close."""
     from proxyhash.data.vectors import read_vectors
-    from proxyhash.index.local import transactions, vector_blocks
+    from proxyhash.index.local import array_blocks, transactions
     from proxyhash.index.vector_sync import add_vectors
 
-    vector_blocks.BYTES_PER_BLOCK, transactions.VECTOR_BYTES_PER_TRANSACTION = 8 * 4 * 12, 20 * 4 * 12
+    array_blocks.BYTES_PER_BLOCK, transactions.ARRAY_BYTES_PER_TRANSACTION = 8 * 4 * 12, 20 * 4 * 12
     steps, vectors = Steps(root / "i", model=Path(model)), np.load(file)
     kept = steps.vectors = {}
     steps.done()

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
 from proxyhash.index.folder_sync import StoredCounts, foreign_key_message
-from proxyhash.index.local import items, transactions, vector_blocks
+from proxyhash.index.local import item_arrays, items, transactions
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.local.items import FileStat, Labels, Source
+from proxyhash.index.local.schema import VECTORS
 from proxyhash.index.local.transactions import ItemBatch
 from proxyhash.utils.errors import InputError
 
@@ -65,7 +66,7 @@ class LocalFolderSync:
                 [labels[row] for row in new],
                 self.source,
                 [stats[row] for row in new],
-                vectors if vectors is None or len(new) == len(keys) else vectors[new],
+                {} if vectors is None else {VECTORS: vectors if len(new) == len(keys) else vectors[new]},
             )
             replaced = transactions.add_batch(store, batch)
         return StoredCounts(len(new) - replaced, replaced, len(keys) - len(new))
@@ -86,7 +87,7 @@ class LocalFolderSync:
         rows = items.rows_by_key(store, keys)
         found = {row.key: (row.source is not None and row.source == number, row.file_stat) for row in rows}
         if self.keep_vectors and rows:
-            is_kept = np.isin([row.item_id for row in rows], vector_blocks.kept_ids(store))
+            is_kept = np.isin([row.item_id for row in rows], item_arrays.row_ids(store, VECTORS))
             lacking = [row.key for row, kept in zip(rows, is_kept, strict=True) if not kept]
             found |= {key: (found[key][0], FileStat(-1, -1)) for key in lacking}
         return found

@@ -13,12 +13,13 @@ from proxyhash.index.calibration import Calibration
 from proxyhash.index.clusters.ivf import InvertedLists
 from proxyhash.index.exchange.content import CodeContent
 from proxyhash.index.hits import Hits, merge_hits, rerank_hits
-from proxyhash.index.local import items, transactions
+from proxyhash.index.local import item_arrays, items, transactions
 from proxyhash.index.local.blocks import list_blocks, read_block, sample_ids
 from proxyhash.index.local.commits import COMMITS_FILE
 from proxyhash.index.local.content import stored_content
 from proxyhash.index.local.filters import FilterCache
 from proxyhash.index.local.items import Item, Labels, Source
+from proxyhash.index.local.schema import VECTORS
 from proxyhash.index.local.snapshots import Snapshot, SnapshotCache, add_codes
 from proxyhash.index.local.store import Store
 from proxyhash.index.model_store import (
@@ -223,12 +224,12 @@ class LocalIndex(Index):
     ) -> AddResult:
         """Add packed codes, vectors or images in transactions of some thousands; see `Index.add`."""
         start = time.monotonic()
-        vectors = check_keep_vectors(self, items) if keep_vectors else None
+        arrays = {VECTORS: check_keep_vectors(self, items)} if keep_vectors else {}
 
         def write() -> tuple[int, int]:
             codes_id = self.store.codes_id
             codes, names = encode_items(items, keys, self.bits, lambda: self.encoder, self.width)
-            batch = transactions.ItemBatch(codes_id, codes, names, labels, vectors=vectors)
+            batch = transactions.ItemBatch(codes_id, codes, names, labels, arrays=arrays)
             return len(codes), self._add_batch(batch)
 
         count, replaced = self._repeat_if_replaced(write)
@@ -400,7 +401,7 @@ class LocalIndex(Index):
                 self.bytes_on_disk(),
                 self.input,
                 self.width,
-                self.store.meta().num_vectors,
+                item_arrays.count_rows(self.store, VECTORS),
             )
 
     def bytes_on_disk(self) -> int:

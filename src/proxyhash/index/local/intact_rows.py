@@ -13,33 +13,40 @@ import numpy as np
 
 from proxyhash.codes.bits import Packed
 from proxyhash.index.item_ids import UInt32s
+from proxyhash.index.local.array_blocks import ArrayBlock, ArrayBlockInfo, has_valid_types, parse_block
+from proxyhash.index.local.item_arrays import ArrayInfo, parse_array
 from proxyhash.index.local.raw_pages import RawPages, RawRow
 from proxyhash.index.local.schema import (
     META,
     META_2,
+    META_3,
     TABLES,
     TABLES_2,
+    TABLES_3,
+    VECTORS,
+    array_block_checksum,
     item_checksum,
     meta_checksum,
     row_checksum,
     source_checksum,
 )
 from proxyhash.index.local.store import VersionInfo
-from proxyhash.index.local.vector_blocks import VectorBlock, VectorBlockInfo, has_valid_types, parse_block
 from proxyhash.utils.legacy_names import INDEX_META_1, INDEX_TABLES_1
 
 _TABLES_1 = (*INDEX_TABLES_1, "sources", "blocks", "items")  # of release 0.1
 INSERT_ITEM = "INSERT OR IGNORE INTO items VALUES (?, ?, ?, ?, ?, ?, ?)"
+_TABLES_BY_FORMAT = {2: TABLES_2, 3: TABLES_3}  # of older formats
 _VERSION_FIELDS = (1, 2, 4, 5, 6, 7, 8, 9)  # columns of `versions` in the order of `VersionInfo`
 
 
 def _scratch() -> sqlite3.Connection:
-    """Return tables of items and vectors that need not fit in memory; they are deleted when it is closed."""
+    """Return tables of items and blocks of arrays that need not fit in memory; they are deleted when it is closed."""
     connection = sqlite3.connect("", isolation_level=None)
     connection.execute("PRAGMA journal_mode = OFF")
     connection.execute("BEGIN")
     connection.execute("CREATE TABLE items(item_id INTEGER PRIMARY KEY, key, labels, source, size, mtime_ns, file_row)")
-    connection.execute(f"CREATE TABLE vectors({', '.join(VectorBlockInfo._fields)}, item_ids, vectors)")
+    columns = ", ".join(("array", "generation", *ArrayBlockInfo._fields, "item_ids", "data"))
+    connection.execute(f"CREATE TABLE array_blocks({columns})")
     return connection
 
 
@@ -62,6 +69,7 @@ class IntactRows:
     versions: dict[int, VersionInfo] = field(default_factory=dict)
     sources: dict[int, tuple[str, str, str | None]] = field(default_factory=dict)
     blocks: dict[tuple[int, int], CodeBlock] = field(default_factory=dict)
+    arrays: dict[str, ArrayInfo] = field(default_factory=dict)
     damaged: int = 0  # rows that SQLite reads, but that do not match their checksums
 
     def add(self, cells: Iterable[RawRow], *, known: bool = False) -> None:
@@ -70,8 +78,8 @@ class IntactRows:
         for cell in cells:
             if (item := as_item(cell, legacy=self.legacy)) is not None:
                 items.append(item)
-            elif (vectors := as_vectors(cell)) is not None:
-                self._add_vectors(vectors)
+            elif (array_block := as_array_block(cell)) is not None:
+                self.items.execute(f"INSERT INTO array_blocks VALUES ({', '.join('?' * len(array_block))})", array_block)
             elif (block := as_block(cell, legacy=self.legacy)) is not None:
                 key, found = block
                 if key not in self.blocks or self.blocks[key].generation < found.generation:
@@ -80,26 +88,36 @@ class IntactRows:
                 self.damaged += known
         self.items.executemany(INSERT_ITEM, items)
 
-    def _add_vectors(self, row: tuple[Any, ...]) -> None:
-        """Take a block of kept vectors. The vector of an item never changes, so that an old block is right too."""
-        self.items.execute(f"INSERT INTO vectors VALUES ({', '.join('?' * len(row))})", row)
+    def array_infos(self) -> dict[str, ArrayInfo]:
+        """Return the descriptions of arrays; of vectors, also if that is lost, or of format 3."""
+        found = dict(self.arrays)
+        statement = "SELECT max(generation), count(*) FROM array_blocks WHERE array = ?"
+        generation, count = self.items.execute(statement, (VECTORS,)).fetchone()
+        num_vectors = int(self.meta.get("num_vectors", 0))
+        if VECTORS not in found and (count or num_vectors):
+            found[VECTORS] = ArrayInfo("{}", generation or 0, num_items=num_vectors)
+        return found
 
-    def find_vectors(self, item_ids: UInt32s) -> VectorBlock | None:
-        """Return the kept vectors of some items, given by ascending ids; None if all are lost. One may be in two blocks."""
-        found = []
-        statement = "SELECT * FROM vectors WHERE min_id <= ? AND max_id >= ?"
-        for *info, ids, vectors in self.items.execute(statement, (int(item_ids[-1]), int(item_ids[0]))):
-            block = parse_block(VectorBlockInfo(*info), ids, vectors)
+    def find_rows(self, name: str, generation: int, item_ids: UInt32s) -> ArrayBlock | None:
+        """Return the rows of some items, given by ascending ids, in an array; None if all are lost.
+
+        A row may be in two blocks. It never changes, so that an old block of the same array is right too.
+        """
+        found: list[ArrayBlock] = []
+        statement = "SELECT * FROM array_blocks WHERE array = ? AND generation = ? AND min_id <= ? AND max_id >= ?"
+        ends = int(item_ids[-1]), int(item_ids[0])
+        for _, _, *info, ids, data in self.items.execute(statement, (name, generation, *ends)):
+            block = parse_block(ArrayBlockInfo(*info), ids, data)
             assert block is not None  # it was compared with its checksums before
             found.append(block.select(np.isin(block.item_ids, item_ids)))
-        found = [block for block in found if len(block) and block.vectors.shape[1] == found[0].vectors.shape[1]]
+        found = [block for block in found if len(block) and block.rows.shape[1] == found[0].rows.shape[1]]
         if not found:
             return None
         ids, first = np.unique(np.concatenate([block.item_ids for block in found]), return_index=True)
-        return VectorBlock(ids, np.concatenate([block.vectors for block in found])[first])
+        return ArrayBlock(ids, np.concatenate([block.rows for block in found])[first])
 
     def _add_small(self, cell: RawRow) -> bool:
-        """Take a row of `versions` or `sources`."""
+        """Take a row of `versions`, `sources` or `arrays`."""
         number, values = cell
         if number is None:
             return False
@@ -108,6 +126,10 @@ class IntactRows:
                 self.versions[number] = info
         elif (source := _as_source(number, values, legacy=self.legacy)) is not None:
             self.sources[number] = source
+        elif (array := as_array(values)) is not None:
+            name, found = array
+            if name not in self.arrays or self.arrays[name].generation <= found.generation:
+                self.arrays[name] = found
         else:
             return False
         return True
@@ -119,7 +141,7 @@ class IntactRows:
             if pairs.keys() == INDEX_META_1.keys() and all(isinstance(value, int) for value in pairs.values()):
                 self.meta = {INDEX_META_1[name]: value for name, value in pairs.items()}
             return
-        names = next((names for names in (META, META_2) if pairs.keys() == {*names, "checksum"}), None)
+        names = next((names for names in (META, META_3, META_2) if pairs.keys() == {*names, "checksum"}), None)
         is_meta = names is not None and meta_checksum(pairs, names) == pairs["checksum"]
         if is_meta and pairs["generation"] >= self.meta.get("generation", 0):
             self.meta = pairs
@@ -159,7 +181,7 @@ def read_by_sql(path: Path, *, legacy: bool) -> tuple[IntactRows, bool]:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.execute("PRAGMA trusted_schema = OFF")
             (user_version,) = connection.execute("PRAGMA user_version").fetchone()
-            for table in _TABLES_1 if legacy else TABLES_2 if user_version == 2 else TABLES:
+            for table in _TABLES_1 if legacy else _TABLES_BY_FORMAT.get(user_version, TABLES):
                 ok = _read_table(connection, table, rows) and ok
             ok = ok and connection.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
     except (sqlite3.Error, UnicodeDecodeError):  # a name in the message of an error may be damaged
@@ -172,8 +194,8 @@ def _read_table(connection: sqlite3.Connection, table: str, rows: IntactRows) ->
     try:
         if table in ("meta", "facts"):
             rows.add_meta([RawRow(None, row) for row in connection.execute(f"SELECT name, value FROM {table}")])
-        elif table == "blocks":
-            rows.add((RawRow(row[0], row[1:]) for row in connection.execute("SELECT rowid, * FROM blocks")), known=True)
+        elif table in ("blocks", "arrays"):
+            rows.add((RawRow(row[0], row[1:]) for row in connection.execute(f"SELECT rowid, * FROM {table}")), known=True)
         else:
             rows.add((RawRow(row[0], (None, *row[1:])) for row in connection.execute(f"SELECT * FROM {table}")), known=True)
     except (sqlite3.Error, UnicodeDecodeError):  # a name in the message of an error may be damaged
@@ -262,17 +284,30 @@ def as_block(cell: RawRow, *, legacy: bool) -> tuple[tuple[int, int], CodeBlock]
     return (version, number), CodeBlock(generation, *found, 0 if legacy else values[10])
 
 
-def as_vectors(cell: RawRow) -> tuple[Any, ...] | None:
-    """Return the description, item ids and vectors of a row of `vectors`, if it is intact."""
+def as_array(values: tuple[Any, ...]) -> tuple[str, ArrayInfo] | None:
+    """Return name and description of an array from a row of `arrays`, if it is intact."""
+    info = parse_array(*values) if len(values) == 7 else None
+    return None if info is None else (values[0], info)
+
+
+def as_array_block(cell: RawRow) -> tuple[Any, ...] | None:
+    """Return array, generation, description, item ids and rows of a row of `array_blocks`, if it is intact.
+
+    Rows of vectors from format 3 lack the first two, which are last in the file.
+    """
     number: int | None = cell.row_id
     values: tuple[Any, ...] = cell.values
-    fields = len(VectorBlockInfo._fields)
-    if number is None or len(values) != fields + 4 or not has_valid_types(values[1 : fields + 1]):
+    end = 1 + len(ArrayBlockInfo._fields)
+    if number is None or len(values) not in (end + 3, end + 5) or not has_valid_types(values[1:end]):
         return None
-    info, (checksum, item_ids, vectors) = values[1 : fields + 1], values[fields + 1 :]
-    if row_checksum(number, *info) != checksum or parse_block(VectorBlockInfo(*info), item_ids, vectors) is None:
+    info, (checksum, item_ids, data), array = values[1:end], values[end : end + 3], values[end + 3 :] or (VECTORS, 0)
+    if not isinstance(array[0], str) or not isinstance(array[1], int):
         return None
-    return (*info, item_ids, vectors)
+    if array_block_checksum(array[0], array[1], number, *info) != checksum:
+        return None
+    if parse_block(ArrayBlockInfo(*info), item_ids, data) is None:
+        return None
+    return (*array, *info, item_ids, data)
 
 
 def _as_version(number: int, values: tuple[Any, ...], *, legacy: bool) -> VersionInfo | None:

@@ -8,17 +8,20 @@ import hashlib
 import sqlite3
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from proxyhash.index.local.commits import CommitCount, read_commits, write_commits
 from proxyhash.index.local.connection import damaged
 from proxyhash.index.local.schema import (
-    CREATE_VECTORS,
     FORMAT_VERSION,
     META,
     META_2,
+    META_3,
+    VECTORS,
+    create_statement,
     item_checksum,
     meta_checksum,
     row_checksum,
@@ -29,6 +32,21 @@ from proxyhash.utils.legacy_names import INDEX_COLUMNS_1, INDEX_META_1, INDEX_TA
 from proxyhash.utils.progress import Progress, no_progress
 
 _ITEMS_PER_STEP = 50_000  # between two calls of `progress`
+_CREATE_VECTORS_3 = """
+CREATE TABLE vectors(
+    number INTEGER PRIMARY KEY, num_vectors INTEGER NOT NULL, min_id INTEGER NOT NULL, max_id INTEGER NOT NULL,
+    width INTEGER NOT NULL, dtype TEXT NOT NULL, ids_checksum INTEGER NOT NULL, checksum INTEGER NOT NULL,
+    info_checksum INTEGER NOT NULL, item_ids BLOB NOT NULL, vectors BLOB NOT NULL)
+"""
+_VECTORS_TO_ARRAYS = (
+    "ALTER TABLE vectors RENAME TO array_blocks",
+    "ALTER TABLE array_blocks RENAME COLUMN num_vectors TO num_items",
+    "ALTER TABLE array_blocks RENAME COLUMN vectors TO data",
+    "ALTER TABLE array_blocks ADD COLUMN array TEXT NOT NULL DEFAULT 'vectors'",
+    "ALTER TABLE array_blocks ADD COLUMN generation INTEGER NOT NULL DEFAULT 0",
+    create_statement("array_numbers"),
+    create_statement("arrays"),
+)
 
 
 def migrate(connection: sqlite3.Connection, path: Path, progress: Progress = no_progress, *, strict: bool = True) -> bool:
@@ -56,7 +74,7 @@ def migrate(connection: sqlite3.Connection, path: Path, progress: Progress = no_
             count = read_commits(path.parent) or CommitCount(uuid.uuid4().hex, generation)
             write_commits(path.parent, count)  # before the commit: a file of the new format always has its counter
             migrate_1_to_2(connection, path, count.index_id, progress, strict=strict)
-        migrate_2_to_3(connection, path)
+        _migrate_from_2(connection, path)
     if count is not None:
         write_commits(path.parent, CommitCount(count.index_id, generation + 1))
     return True
@@ -70,9 +88,15 @@ def migrated_copy(connection: sqlite3.Connection, path: Path) -> sqlite3.Connect
     with _committing(copy, path):
         if _format(copy) == 1:
             migrate_1_to_2(copy, path, uuid.uuid4().hex)
-        migrate_2_to_3(copy, path)
+        _migrate_from_2(copy, path)
     copy.execute("PRAGMA query_only = ON")
     return copy
+
+
+def _migrate_from_2(connection: sqlite3.Connection, path: Path) -> None:
+    if _format(connection) == 2:
+        migrate_2_to_3(connection, path)
+    migrate_3_to_4(connection, path)
 
 
 def migrate_1_to_2(
@@ -110,17 +134,43 @@ def migrate_2_to_3(connection: sqlite3.Connection, path: Path) -> None:
     Rows of items and folders keep their checksums, so that millions of items take no time. What is searched does not change,
     so that the generation stays, and lost commits are noticed as before.
     """
-    values = dict(connection.execute("SELECT name, value FROM meta").fetchall())
-    if meta_checksum(values, META_2) != values["checksum"]:
-        raise DamagedError(damaged(path, "the table meta does not match its checksum"))
+    values = _checked_meta(connection, path, META_2)
     connection.execute("ALTER TABLE sources ADD COLUMN vector_column TEXT")
     connection.execute("ALTER TABLE items ADD COLUMN file_row INTEGER")
-    connection.execute(CREATE_VECTORS)
-    values |= {name: 0 for name in META if name not in META_2}
-    rows = [(name, values[name]) for name in META if name not in META_2]
-    connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
-    connection.execute("UPDATE meta SET value = ? WHERE name = 'checksum'", (meta_checksum(values),))
+    connection.execute(_CREATE_VECTORS_3)
+    new = {name: 0 for name in META_3 if name not in META_2}
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", new.items())
+    checksum = meta_checksum({**values, **new}, META_3)
+    connection.execute("UPDATE meta SET value = ? WHERE name = 'checksum'", (checksum,))
     connection.execute("PRAGMA user_version = 3")
+
+
+def migrate_3_to_4(connection: sqlite3.Connection, path: Path) -> None:
+    """Make the table of vectors that of the blocks of all arrays, in the transaction of the caller.
+
+    Blocks keep their bytes and checksums, so that gigabytes of vectors take no time. The generation stays, as before.
+    """
+    values = _checked_meta(connection, path, META_3)
+    for statement in _VECTORS_TO_ARRAYS:
+        connection.execute(statement)
+    checksum = 0
+    if values["vector_blocks"]:
+        row = (VECTORS, "{}", 0, values["vector_blocks"], values["num_vectors"], values["vectors_checksum"])
+        checksum = row_checksum(*row)
+        connection.execute("INSERT INTO arrays VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, checksum))
+    connection.executemany("DELETE FROM meta WHERE name = ?", ((name,) for name in META_3 if name not in META))
+    connection.execute("INSERT INTO meta VALUES ('arrays_checksum', ?)", (checksum,))
+    values["arrays_checksum"] = checksum
+    connection.execute("UPDATE meta SET value = ? WHERE name = 'checksum'", (meta_checksum(values),))
+    connection.execute("PRAGMA user_version = 4")
+
+
+def _checked_meta(connection: sqlite3.Connection, path: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Return the table `meta` of an older format, if it matches its checksum."""
+    values = dict(connection.execute("SELECT name, value FROM meta").fetchall())
+    if meta_checksum(values, names) != values["checksum"]:
+        raise DamagedError(damaged(path, "the table meta does not match its checksum"))
+    return values
 
 
 def _add_columns(connection: sqlite3.Connection) -> None:

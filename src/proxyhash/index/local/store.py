@@ -48,9 +48,7 @@ class Meta(NamedTuple):
     next_version: int  # numbers of versions are never given twice
     index_id: str
     requires: str  # the first release that reads this file
-    vector_blocks: int = 0  # blocks of kept vectors
-    num_vectors: int = 0
-    vectors_checksum: int = 0  # sum of the checksums of the descriptions of these blocks
+    arrays_checksum: int = 0  # sum of the checksums of the rows of `arrays`
 
 
 class VersionInfo(NamedTuple):

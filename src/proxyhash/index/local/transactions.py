@@ -1,9 +1,9 @@
 """Writes to a local index: each function is one transaction or a sequence of them, each complete or absent."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,24 +18,25 @@ from proxyhash.index.clusters.centroids import (
     choose_centroids,
 )
 from proxyhash.index.item_ids import ClusterIds
-from proxyhash.index.local import blocks, items, vector_blocks
+from proxyhash.index.local import blocks, item_arrays, items
 from proxyhash.index.local.blocks import Block
 from proxyhash.index.local.items import FileStat, Labels, Source
+from proxyhash.index.local.schema import VECTORS
 from proxyhash.index.local.store import Store
 from proxyhash.utils.errors import IndexChangedError, InputError
 from proxyhash.utils.parallel import prefetch
 from proxyhash.utils.random import generator
 
 CODES_PER_TRANSACTION = 65_536  # a kill loses at most one transaction; fewer codes would not be worth a write to disk
-VECTOR_BYTES_PER_TRANSACTION = 1 << 26  # of kept vectors
+ARRAY_BYTES_PER_TRANSACTION = 1 << 26  # of kept vectors and other arrays
 MAX_ITEM_ID = 2**32 - 1
 
 
 @dataclass(frozen=True, eq=False)
 class ItemBatch:
-    """Packed codes (n, bytes) with their keys, and optionally labels, files and vectors (n, width) to keep.
+    """Packed codes (n, bytes) with their keys, and optionally labels, files and arrays (n, width) by name.
 
-    `codes_id` is that of the store.
+    `codes_id` is that of the store. A row of a masked array that is masked is not stored: its item has none.
     """
 
     codes_id: tuple[int, int]
@@ -44,7 +45,7 @@ class ItemBatch:
     labels: Labels | None = None
     source: Source | None = None
     files: Sequence[FileStat] | None = None
-    vectors: NDArray[Any] | None = None
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     assignment: "Assignment | None" = None  # computed before, while another batch was written
 
     def __len__(self) -> int:
@@ -60,8 +61,8 @@ class ItemBatch:
         """Return some of the items."""
         labels = None if self.labels is None else self.labels[rows]
         files = None if self.files is None else self.files[rows]
-        vectors = None if self.vectors is None else self.vectors[rows]
-        return ItemBatch(self.codes_id, self.codes[rows], self.keys[rows], labels, self.source, files, vectors)
+        arrays = {name: array[rows] for name, array in self.arrays.items()}
+        return ItemBatch(self.codes_id, self.codes[rows], self.keys[rows], labels, self.source, files, arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +91,7 @@ def add_batch(store: Store, batch: ItemBatch) -> int:
             replaced = _remove_existing(store, batch, generation)
             _insert(store, batch, meta.next_id, source)
         _append_codes(store, batch, meta.next_id, generation)
-        if batch.vectors is not None:
-            item_ids = np.arange(meta.next_id, meta.next_id + len(batch), dtype=np.uint32)
-            vector_blocks.append_vectors(store, item_ids, batch.vectors)
+        _append_rows(store, batch, meta.next_id)
         store.set_meta(next_id=meta.next_id + len(batch))
     return replaced
 
@@ -107,7 +106,7 @@ def _remove_existing(store: Store, batch: ItemBatch, generation: int) -> int:
     old = np.sort(np.fromiter(items.ids_by_key(store, batch.keys).values(), np.uint32))
     items.delete_items(store, old)
     blocks.remove_codes(store, batch.version, old, generation)
-    vector_blocks.remove_vectors(store, old)
+    item_arrays.remove_rows(store, old)
     return len(old)
 
 
@@ -121,17 +120,31 @@ def _append_codes(store: Store, batch: ItemBatch, first_id: int, generation: int
     blocks.append_codes(store, batch.version, Block(item_ids, assigned.clusters, batch.codes), generation)
 
 
-def items_per_transaction(vectors: NDArray[Any] | None = None) -> int:
-    """Return how many items are written in a transaction; fewer if their vectors (N, width) are kept."""
-    if vectors is None:
+def _append_rows(store: Store, batch: ItemBatch, first_id: int) -> None:
+    """Add the rows of a batch to its arrays; vectors are kept as float16 or float32."""
+    item_ids = np.arange(first_id, first_id + len(batch), dtype=np.uint32)
+    for name, rows in batch.arrays.items():
+        is_known = ~np.ma.getmaskarray(rows).any(1) if np.ma.isMaskedArray(rows) else np.ones(len(rows), bool)
+        dtype = _kept_dtype(rows.dtype) if name == VECTORS else rows.dtype
+        known = np.asarray(rows if is_known.all() else rows[is_known], dtype)
+        item_arrays.append_rows(store, name, item_ids[is_known], known)
+
+
+def _kept_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype("<f2" if dtype.itemsize == 2 else "<f4")
+
+
+def items_per_transaction(*arrays: NDArray[Any]) -> int:
+    """Return how many items are written in a transaction; fewer if rows of arrays (N, width) are written with them."""
+    bytes_per_item = sum(int(array.shape[1]) * array.itemsize for array in arrays)
+    if not bytes_per_item:
         return CODES_PER_TRANSACTION
-    bytes_per_vector = int(vectors.shape[1]) * vectors.itemsize
-    return min(CODES_PER_TRANSACTION, max(1, VECTOR_BYTES_PER_TRANSACTION // bytes_per_vector))
+    return min(CODES_PER_TRANSACTION, max(1, ARRAY_BYTES_PER_TRANSACTION // bytes_per_item))
 
 
 def add_batches(store: Store, batch: ItemBatch) -> int:
     """Add many codes in several transactions; clusters of the next part are assigned while one is written."""
-    size = items_per_transaction(batch.vectors)
+    size = items_per_transaction(*batch.arrays.values())
     parts = [batch.select(slice(first, first + size)) for first in range(0, len(batch), size)]
     if len(parts) == 1:
         return add_batch(store, parts[0])
@@ -151,7 +164,7 @@ def remove_keys(store: Store, keys: Sequence[str]) -> int:
         item_ids = np.sort(np.fromiter(found.values(), np.uint32, len(found)))
         items.delete_items(store, item_ids)
         blocks.remove_codes(store, store.active_version, item_ids, generation)
-        vector_blocks.remove_vectors(store, item_ids)
+        item_arrays.remove_rows(store, item_ids)
     return len(found)
 
 
