@@ -92,8 +92,8 @@ class Index(ABC):
             Where the model encodes images: cpu, cuda, cuda:N, mps, or auto for a GPU if there is one.
         refine
             Store a second, finer representation of each item of a new index, by which items at the same distance are
-            ordered: "code" (128 bits), "code256" or "int8" (64 values). It needs a model. None: none, or what an existing
-            index has.
+            ordered: "code" (128 bits), "code256", "int8" (64 values) or "int8x256". It needs a model. None: none, or what
+            an existing index has.
 
         Returns
         -------
@@ -157,6 +157,11 @@ class Index(ABC):
         if self.model is None:
             return "code"
         return "image" if self.width is None else "vector"
+
+    @property
+    def has_refinement(self) -> bool:
+        """Return whether items have a second, finer representation, which orders items at the same distance."""
+        return False
 
     @property
     @abstractmethod

@@ -34,6 +34,8 @@ class Hits:
     """(n, W): the stored codes, if they were asked for"""
     scores: NDArray[np.float32] | None = None
     """(n,): asymmetric distances, if the hits were re-ranked"""
+    is_refined: bool = False
+    """whether ranks have refinement distances"""
 
     def __len__(self) -> int:
         """Return the number of queries."""
@@ -68,6 +70,7 @@ class Hits:
             self.slots[order],
             None if self.codes is None else self.codes[order],
             None if self.scores is None else self.scores[order],
+            self.is_refined,
         )
 
 
@@ -79,7 +82,7 @@ def pack_ranks(distances: NDArray[np.integer[Any]], item_ids: Int64s) -> Words:
 def refine_hits(hits: Hits, refinements: Int64s) -> Hits:
     """Return unrefined hits with their refinement distances (n,), in the order of their new ranks."""
     ranks = hits.ranks | (refinements.astype(np.uint64) << np.uint64(ID_BITS))
-    return replace(hits, ranks=ranks).take(np.lexsort((ranks, hits.queries)))
+    return replace(hits, ranks=ranks, is_refined=True).take(np.lexsort((ranks, hits.queries)))
 
 
 def rescore_hits(hits: Hits, k: int) -> Hits:
@@ -88,10 +91,10 @@ def rescore_hits(hits: Hits, k: int) -> Hits:
     return keep_best(hits.take(order), k)
 
 
-def rectangular_hits(ranks: Words, slots: Int64s) -> Hits:
+def rectangular_hits(ranks: Words, slots: Int64s, *, is_refined: bool = False) -> Hits:
     """Return hits of Q queries that found k codes each, from arrays (Q, k)."""
     queries, k = ranks.shape
-    return Hits(ranks.ravel(), k * np.arange(queries + 1), slots.ravel())
+    return Hits(ranks.ravel(), k * np.arange(queries + 1), slots.ravel(), is_refined=is_refined)
 
 
 def merge_hits(parts: Sequence[Hits], queries: int, k: int | None = None) -> Hits:
@@ -107,7 +110,13 @@ def merge_hits(parts: Sequence[Hits], queries: int, k: int | None = None) -> Hit
     offsets = np.concatenate([[0], np.cumsum(counts)])
     codes = [part.codes for part in parts if part.codes is not None]
     slots = np.concatenate([part.slots for part in parts])
-    merged = Hits(ranks[order], offsets, slots[order], np.concatenate(codes)[order] if codes else None)
+    merged = Hits(
+        ranks[order],
+        offsets,
+        slots[order],
+        np.concatenate(codes)[order] if codes else None,
+        is_refined=any(part.is_refined for part in parts),
+    )
     return merged if k is None else keep_best(merged, k)
 
 

@@ -61,6 +61,12 @@ Features = NDArray[np.float32] | VectorRows
 """Features (n, num_features), in memory or read on demand."""
 
 
+def take_features(features: Features, rows: slice | Sequence[int]) -> Features:
+    """Return the features of some items."""
+    chosen = rows if isinstance(rows, slice) else np.asarray(rows, np.int64)
+    return features.part(chosen) if isinstance(features, VectorRows) else features[chosen]
+
+
 def encode_queries(
     given: QueriesLike,
     bits: int,

@@ -49,7 +49,7 @@ def reference(
     """Return (distance, refinement, item id) of all items in refined order."""
     distances = np.bitwise_count(words ^ query).astype(int)
     if rows.dtype == np.int8:
-        refinements = np.floor(256 * np.linalg.norm(rows.astype(float) - row, axis=1)).astype(int)
+        refinements = np.floor(128 * np.linalg.norm(rows.astype(float) - row, axis=1)).astype(int)
     else:
         refinements = np.bitwise_count(rows ^ row).sum(1, dtype=int)
     refinements = np.where(known, refinements, NO_ROW)

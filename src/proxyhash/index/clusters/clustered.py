@@ -51,7 +51,7 @@ class ClusteredSegment(Segment):
 
         if k:
             parallel_over_queries(len(queries), threads, search, max_queries=max(1, _MAX_RESULTS // k))
-        return rectangular_hits(ranks, slots), int(compared.sum())
+        return rectangular_hits(ranks, slots, is_refined=rows is not None), int(compared.sum())
 
     def range_search(self, queries: Words, radius: int, threads: int | None = None) -> Hits:
         """Compare the blocks that can hold a code within the radius: once to count, once to write."""

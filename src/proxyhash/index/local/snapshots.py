@@ -27,7 +27,8 @@ MAX_DELTA = (
 )
 MAX_COLD_CODES = 1 << 18  # codes that numpy compares with a query in some milliseconds
 
-RowsOf = Callable[[Segment], RefinedRows | None]
+RowsOf = Callable[[Segment], RefinedRows]
+"""Returns the refinement rows of queries and of the slots of a segment."""
 
 SomeSegment = TypeVar("SomeSegment", bound=Segment)
 
@@ -68,7 +69,7 @@ class Snapshot:
         threads: int | None = None,
         *,
         with_codes: bool = False,
-        rows: RowsOf = lambda _: None,
+        rows: RowsOf | None = None,
     ) -> tuple[Hits, int]:
         """Return the k nearest codes of each of `queries` (Q, W), and how many codes were compared.
 
@@ -76,7 +77,7 @@ class Snapshot:
         """
         parts, compared = [], 0
         for segment in self.segments:
-            hits, count = segment.nearest(queries, k, threads, rows=rows(segment))
+            hits, count = segment.nearest(queries, k, threads, rows=None if rows is None else rows(segment))
             parts.append(add_codes(hits, segment) if with_codes else hits)
             compared += count
         return merge_hits(parts, len(queries), k), compared
@@ -88,12 +89,12 @@ class Snapshot:
         threads: int | None = None,
         *,
         with_codes: bool = False,
-        rows: RowsOf = lambda _: None,
+        rows: RowsOf | None = None,
     ) -> Hits:
         """Return all codes within a radius of each of `queries` (Q, W), nearest first; `rows` as for `nearest`."""
         parts = []
         for segment in self.segments:
-            hits = refine_segment(segment.range_search(queries, radius, threads), rows(segment))
+            hits = refine_segment(segment.range_search(queries, radius, threads), segment, rows)
             parts.append(add_codes(hits, segment) if with_codes else hits)
         return merge_hits(parts, len(queries))
 
@@ -106,9 +107,9 @@ class Snapshot:
         return replace(self, main=self.main.select(mask), delta=self.delta.select(mask))
 
 
-def refine_segment(hits: Hits, rows: RefinedRows | None) -> Hits:
+def refine_segment(hits: Hits, segment: Segment, rows: RowsOf | None) -> Hits:
     """Return the hits of a segment in refined order, if there are rows."""
-    return hits if rows is None else refine(hits, rows)
+    return hits if rows is None else refine(hits, rows(segment))
 
 
 def add_codes(hits: Hits, segment: Segment) -> Hits:

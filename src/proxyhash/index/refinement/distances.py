@@ -1,9 +1,9 @@
 """Refinement distances between queries and the codes in some slots, as whole numbers below `NO_ROW`.
 
-A code is compared by its Hamming distance, int8 values by 256 times their Euclidean distance, rounded down.
+A code is compared by its Hamming distance, int8 values by 128 times their Euclidean distance, rounded down.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from proxyhash.index.item_ids import Int, Int64s
 from proxyhash.index.refinement.refiner import Rows
 from proxyhash.utils.jit import jit
 
-STEPS = 256  # of a Euclidean distance of 1; the largest distance is 256 * 254 * sqrt(64), which is below NO_ROW
+STEPS = 128  # of a Euclidean distance of 1; the largest distance is 128 * 254 * sqrt(256), which is below NO_ROW
 _PAIRS_PER_CHUNK = 65_536
 
 
@@ -40,19 +40,27 @@ class RefinedRows(NamedTuple):
 
 def refined_rows(rows: Rows, known: NDArray[np.bool_], queries: Rows) -> RefinedRows:
     """Return rows (slots, width) and those of queries (Q, width), both of uint8 or both of int8, for comparison."""
-    if rows.dtype == np.int8:
-        empty = np.zeros((len(rows), 0), np.uint64), np.zeros((len(queries), 0), np.uint64)
-        return RefinedRows(empty[0], rows.view(np.int8), known, empty[1], np.ascontiguousarray(queries).view(np.int8))
-    empty8 = np.zeros((len(rows), 0), np.int8), np.zeros((len(queries), 0), np.int8)
-    words = np.ascontiguousarray(queries).view(np.uint64)
-    return RefinedRows(np.ascontiguousarray(rows).view(np.uint64), empty8[0], known, words, empty8[1])
+    (words, values), (query_words, query_values) = _split(rows), _split(queries)
+    return RefinedRows(_frozen(words), _frozen(values), _frozen(known), query_words, query_values)
 
 
 def without_refinement(queries: int) -> RefinedRows:
     """Return the rows of a search that is not refined."""
-    words, values = np.zeros((0, 0), np.uint64), np.zeros((0, 0), np.int8)
-    nothing = np.zeros((queries, 0), np.uint64), np.zeros((queries, 0), np.int8)
-    return RefinedRows(words, values, np.zeros(0, np.bool_), *nothing)
+    return refined_rows(np.zeros((0, 0), np.uint8), np.zeros(0, np.bool_), np.zeros((queries, 0), np.uint8))
+
+
+def _split(rows: Rows) -> tuple[Words, NDArray[np.int8]]:
+    """Return rows (n, width) as words (n, w) and as values (n, v), one of them without columns."""
+    if rows.dtype == np.int8:
+        return np.zeros((len(rows), 0), np.uint64), np.ascontiguousarray(rows).view(np.int8)
+    return np.ascontiguousarray(rows).view(np.uint64), np.zeros((len(rows), 0), np.int8)
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that cannot be written: rows of an index are so, and numba compiles once for each type."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 @jit(nogil=True, skip_refcounts=True)

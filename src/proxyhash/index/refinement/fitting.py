@@ -44,7 +44,7 @@ def fit_refiner(features: NDArray[Any], kind: Kind) -> Refiner:
     mean = sample.mean(0, dtype=np.float64).astype(np.float32)
     centered = sample - mean
     directions = _principal_directions(centered, min(MAX_WIDTH[kind], sample.shape[1]))
-    if kind == "int8":
+    if kind.startswith("int8"):
         projection = _to_half(directions)
         return Refiner(kind, mean, projection, _step(centered @ projection), len(sample))
     projected = centered[: MAX_ROTATED // directions.shape[1]] @ directions.astype(np.float32)

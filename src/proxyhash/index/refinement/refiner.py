@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import pack
 from proxyhash.utils.errors import InputError
 
-Kind = Literal["code", "code256", "int8"]
+Kind = Literal["code", "code256", "int8", "int8x256"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-MAX_WIDTH: dict[Kind, int] = {"code": 128, "code256": 256, "int8": 64}  # bits, or values
+MAX_WIDTH: dict[Kind, int] = {"code": 128, "code256": 256, "int8": 64, "int8x256": 256}  # bits, or values
 MAX_VALUE = 127
 _ROWS_PER_CHUNK = 8192
 
@@ -48,7 +48,7 @@ class Refiner:
     Parameters
     ----------
     kind
-        "code" (128 bits), "code256" (256 bits) or "int8" (64 values); fewer if there are fewer features.
+        "code" (128 bits), "code256", "int8" (64 values) or "int8x256"; fewer bits or values if there are fewer features.
     mean
         m (num_features,).
     projection
@@ -84,12 +84,17 @@ class Refiner:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Return the type of the rows."""
-        return np.dtype(np.int8 if self.kind == "int8" else np.uint8)
+        return np.dtype(np.int8 if self.has_values else np.uint8)
+
+    @property
+    def has_values(self) -> bool:
+        """Return whether rows are int8 values, and not codes."""
+        return self.kind.startswith("int8")
 
     @property
     def row_width(self) -> int:
         """Return the number of bytes of a row; a code is filled up to whole words of 64 bits."""
-        return self.width if self.kind == "int8" else 8 * -(-self.width // 64)
+        return self.width if self.has_values else 8 * -(-self.width // 64)
 
     def encode(self, features: NDArray[Any]) -> Rows:
         """Return the rows (n, row_width) of features (n, num_features).
@@ -105,7 +110,7 @@ class Refiner:
         for first in range(0, len(features), _ROWS_PER_CHUNK):
             part = slice(first, first + _ROWS_PER_CHUNK)
             projected = (np.asarray(features[part], np.float32) - self.mean) @ self.projection
-            if self.kind == "int8":
+            if self.has_values:
                 rows[part] = np.clip(np.rint(projected / self.step), -MAX_VALUE, MAX_VALUE)
             else:
                 packed = pack(projected >= 0)

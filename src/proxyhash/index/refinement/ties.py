@@ -64,4 +64,4 @@ def _spread(hits: Hits, chosen: Int64s, queries: int) -> Hits:
     """Return hits of a few queries, given by ascending numbers, as hits of all."""
     counts = np.zeros(queries, np.int64)
     counts[chosen] = np.diff(hits.offsets)
-    return Hits(hits.ranks, np.concatenate([[0], np.cumsum(counts)]), hits.slots, hits.codes)
+    return Hits(hits.ranks, np.concatenate([[0], np.cumsum(counts)]), hits.slots)
