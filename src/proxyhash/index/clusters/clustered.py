@@ -95,6 +95,11 @@ class ClusteredSegment(Segment):
         """Return the slots that hold a code (N,)."""
         return np.flatnonzero(_unpack(self.clusters.planes[:, -1]) == 0)
 
+    def slot_ids(self) -> Int64s:
+        """Return the item id of each slot (256 B,); -1 of an empty one."""
+        is_empty = _unpack(self.clusters.planes[:, -1]) != 0
+        return np.where(is_empty, -1, self.clusters.item_ids.at(slice(None)))
+
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return a copy that marks the slots of these codes empty."""
         dropped = in_ranges(self.clusters.item_ids, low, high) & (_unpack(self.clusters.planes[:, -1]) == 0)

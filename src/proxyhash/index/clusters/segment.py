@@ -52,6 +52,10 @@ class Segment(ABC):
         """Return the item ids of all codes (N,), in the order of `all_codes`."""
 
     @abstractmethod
+    def slot_ids(self) -> Int64s:
+        """Return the item id of each slot (slots,); -1 of an empty one."""
+
+    @abstractmethod
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment without the item ids of ascending ranges, low to high inclusive."""
 
@@ -99,6 +103,10 @@ class FlatSegment(Segment):
     def all_ids(self) -> Int64s:
         """Return the item ids of all codes (N,)."""
         return self.item_ids.at(slice(None))
+
+    def slot_ids(self) -> Int64s:
+        """Return the item id of each slot (N,): no slot is empty."""
+        return self.all_ids()
 
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the codes that are in no range."""

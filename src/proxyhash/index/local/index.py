@@ -84,7 +84,8 @@ class LocalIndex(Index):
         self.store = store
         self.snapshots = SnapshotCache(store)
         self.filters = FilterCache(store, self.snapshots)
-        self.refinements = RefinementCache(store, AlignedArrays(store))
+        self.aligned_arrays = AlignedArrays(store)
+        self.refinements = RefinementCache(store, self.aligned_arrays)
         self.item_cache = items.ItemCache(store, item_cache_size)
         self._inverted_lists = InvertedLists()
         self._encoder = encoder

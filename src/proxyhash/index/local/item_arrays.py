@@ -203,16 +203,22 @@ def read_array(store: Store, name: str) -> tuple[UInt32s, Rows]:
     """Return the item ids (n,), ascending, and the rows (n, width) of an array; both empty if it has none."""
     with store.reading():
         infos = list_array_blocks(store, name)
-        count, widths = sum(info.num_items for info in infos.values()), {info.width for info in infos.values()}
-        if len(widths) > 1:
-            store.raise_damaged(f"the rows of the array {name!r} differ in width")
-        dtype = np.result_type(*(f"<{info.dtype}" for info in infos.values())) if infos else np.dtype(np.uint8)
-        item_ids, rows = np.empty(count, np.uint32), np.empty((count, max(widths, default=0)), dtype)
+        count, (width, dtype) = sum(info.num_items for info in infos.values()), row_type(store, name, infos)
+        item_ids, rows = np.empty(count, np.uint32), np.empty((count, width), dtype)
         end = 0
         for block in read_array_blocks(store, name, infos):
             item_ids[end : end + len(block)], rows[end : end + len(block)] = block.item_ids, block.rows
             end += len(block)
     return item_ids, rows
+
+
+def row_type(store: Store, name: str, infos: Mapping[int, ArrayBlockInfo]) -> tuple[int, np.dtype[Any]]:
+    """Return the width of the rows of an array, and a type for all of them; 0 and uint8 without blocks."""
+    widths = {info.width for info in infos.values()}
+    if len(widths) > 1:
+        store.raise_damaged(f"the rows of the array {name!r} differ in width")
+    dtypes = {np.dtype(f"<{info.dtype}") for info in infos.values()}
+    return max(widths, default=0), np.result_type(*dtypes) if dtypes else np.dtype(np.uint8)
 
 
 def find_rows(store: Store, name: str, item_ids: UInt32s) -> Iterator[ArrayBlock]:
