@@ -96,7 +96,8 @@ def encode_queries(
     names = names or [f"image {number}" for number in range(len(given))]
     if len(given) == 0:
         raise InputError("At least one query is needed.")
-    return from_embeddings(names, *_embed(encoder(), given, with_features=with_features), bits=bits)
+    embeddings, features = _embed(encoder(), given, with_features=with_features)
+    return from_embeddings(names, embeddings, bits, features)
 
 
 def encode_items(
@@ -145,11 +146,14 @@ def _encode_vectors(
 def _embed(
     encoder: "ModelEncoder", images: ArraysLike, *, with_features: bool
 ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-    """Return the embeddings of images, and their features if they are wanted; one that cannot be read is an error."""
+    """Return the embeddings of images, and their features if they are wanted and the model gives them.
+
+    An image that cannot be read is an error.
+    """
     from proxyhash.data import SkippedItems
 
     skipped = SkippedItems()
-    if not with_features:
+    if not with_features or not encoder.has_features:
         kept, embeddings = encoder.embed(images, on_error="skip", skipped=skipped)
         _check_readable(len(kept), images, skipped)
         return embeddings, None
@@ -178,7 +182,7 @@ def check_codes(codes: NDArray[Any], bits: int) -> Packed:
 
 
 def from_embeddings(
-    names: Sequence[str], embeddings: NDArray[np.float32], features: Features | None = None, *, bits: int
+    names: Sequence[str], embeddings: NDArray[np.float32], bits: int, features: Features | None = None
 ) -> EncodedQueries:
     """Return queries with embeddings (Q, bits), which are never taken for vectors."""
     if embeddings.shape[1] != bits:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -263,8 +264,9 @@ class LocalIndex(Index):
 
         def write() -> tuple[int, int]:
             codes_id = self.store.codes_id
-            encoder, refines = self._encoder_with(features=self.has_refinement)
-            encoded = encode_items(items, keys, self.bits, encoder, self.width, with_features=refines)
+            refines = self.has_refinement
+            load = partial(feature_encoder, self) if refines else lambda: self.encoder
+            encoded = encode_items(items, keys, self.bits, load, self.width, with_features=refines)
             features = encoded.features
             batch = transactions.ItemBatch(codes_id, encoded.codes, encoded.names, labels, arrays=arrays, features=features)
             return len(batch), self._add_batch(batch)
@@ -343,22 +345,15 @@ class LocalIndex(Index):
         while True:
             snapshot = self.snapshots.latest()
             try:
-                wants_features = params.refine is not False and self.refinements.get(snapshot) is not None
-                encoder, refines = self._encoder_with(features=wants_features, required=params.refine is True)
-                encoded = encode_queries(queries, snapshot.bits, encoder, self.width, with_features=refines)
+                refines = params.refine is not False and self.refinements.get(snapshot) is not None
+                load = partial(feature_encoder, self, required=params.refine is True) if refines else lambda: self.encoder
+                encoded = encode_queries(queries, snapshot.bits, load, self.width, with_features=refines)
             except InputError:
                 if self.store.codes_id == snapshot.codes_id:
                     raise
                 continue  # an upgrade ended, or the folder was replaced between two steps
             if encoded.embeddings is None or self.store.codes_id == snapshot.codes_id:
                 return encoded, snapshot
-
-    def _encoder_with(self, *, features: bool, required: bool = True) -> tuple[Callable[[], ModelEncoder], bool]:
-        """Return a function that loads a model, and whether it gives features; these may be left out if not required."""
-        if not features or self.width is not None:
-            return (lambda: self.encoder), features
-        found = feature_encoder(self, required=required)
-        return (lambda: self.encoder if found is None else found), found is not None
 
     def _find(self, queries: EncodedQueries, latest: Snapshot, params: SearchParams) -> Hits | None:
         """Return the hits of each query, refined, re-ranked and cut at the radius as the parameters say.

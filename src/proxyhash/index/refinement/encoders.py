@@ -1,5 +1,6 @@
 """Models that give features for a refinement, and checks of what an index can refine."""
 
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,23 +13,20 @@ if TYPE_CHECKING:
     from proxyhash.index.refinement.storage import Refinement
 
 
-def feature_encoder(index: Index, *, required: bool = True) -> ModelEncoder | None:
-    """Return the model of an index as one that gives the features of images.
+def feature_encoder(index: Index, *, required: bool = True) -> ModelEncoder:
+    """Return the model of an index as one that gives the features of images; that of vectors gives the vectors.
 
     An ONNX file of an earlier release does not give features; then torch computes them. If torch is not installed, and they
-    are not required, None is returned.
+    are not required, the model is returned as it is.
     """
     encoder = index.encoder
-    if encoder.has_features:
+    if encoder.has_features or encoder.width is not None:
         return encoder
-    try:
+    with nullcontext() if required else suppress(MissingPackageError):
         encoder = index.hasher
-    except MissingPackageError:
-        if required:
-            raise
-    if not encoder.has_features and required:
+    if required and not encoder.has_features:
         raise InputError("The model of this index does not give features, which a refinement needs; save it with torch.")
-    return encoder if encoder.has_features else None
+    return encoder
 
 
 def check_refinement(folder: Path, found: "Refinement | None", wanted: Kind | None) -> None:

@@ -142,7 +142,7 @@ class Searcher:
         rows = values.reshape(len(queries), len(first.row) // values.itemsize)
         queries_of_index: QueriesLike = rows
         if first.is_embedding:  # a plain array of floats would be encoded by a model that takes vectors
-            queries_of_index = from_embeddings([f"query {number}" for number in range(len(rows))], rows, bits=bits)
+            queries_of_index = from_embeddings([f"query {number}" for number in range(len(rows))], rows, bits)
         found = self._index.search(
             queries_of_index,
             max(query.k for query in queries),
