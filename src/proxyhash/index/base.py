@@ -15,7 +15,7 @@ from proxyhash.codes.bits import MAX_BITS, Packed
 from proxyhash.index.calibration import THRESHOLD, Calibration
 from proxyhash.index.local.items import Item, Labels, Source
 from proxyhash.index.milvus.location import is_milvus
-from proxyhash.index.queries import EncodedQueries, QueriesLike
+from proxyhash.index.queries import EncodedQueries, Features, QueriesLike
 from proxyhash.index.results import AddResult, IndexInfo, Matches
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
@@ -162,6 +162,10 @@ class Index(ABC):
     def has_refinement(self) -> bool:
         """Return whether items have a second, finer representation, which orders items at the same distance."""
         return False
+
+    def fit_refinement(self, sample: Features | None = None) -> None:  # noqa: ARG002
+        """Fit the refinement, if the index has one that waits for items: on a sample of those that follow, or on all."""
+        return
 
     @property
     @abstractmethod

@@ -14,10 +14,15 @@ from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.items import FileStat, Labels
 from proxyhash.index.results import AddResult
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress
+from proxyhash.utils.random import permutation
 
 if TYPE_CHECKING:
     from proxyhash.data import FileImages, SkippedItems
-    from proxyhash.models.encoder import EmbedBatches
+    from numpy.typing import NDArray
+
+    from proxyhash.index.queries import Features
+    from proxyhash.models.encoder import Embedder
 
 COMMIT_IMAGES = 4096  # in a transaction; a kill loses at most one transaction
 COMMIT_SECONDS = 10.0  # or as many images as are encoded in this time
@@ -56,7 +61,15 @@ class FolderSync(Protocol):
         """Return those of the keys that are in the index, from any folder."""
         ...
 
-    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> StoredCounts:
+    def store(
+        self,
+        codes: Packed,
+        keys: Sequence[str],
+        labels: Labels,
+        stats: Sequence[FileStat],
+        *,
+        features: "Features | None" = None,
+    ) -> StoredCounts:
         """Store a batch durably, without the files that another process has stored meanwhile."""
         ...
 
@@ -73,14 +86,14 @@ def add_folder(
     prefix: str = "",
     prune: bool = False,
     on_progress: OnProgress = lambda *_: None,
-    embed_batches: "EmbedBatches | None" = None,
+    embedder: "Embedder | None" = None,
 ) -> AddResult:
     """Encode the new and changed images of a folder, and store them under `prefix` and their path in the folder.
 
     With `prune`, items of this folder whose files are gone are removed. Everything that is left out is counted in `skipped`;
     if an image that cannot be read was in the index, its old code stays. Several processes may add the same folder at once:
-    each file is stored once, and counted as unchanged by the others. `embed_batches` replaces that of the model; it must
-    give embeddings with the same signs.
+    each file is stored once, and counted as unchanged by the others. `embedder` replaces the model; it must give embeddings
+    with the same signs.
     """
     from proxyhash.data import FileImages, load_dataset
     from proxyhash.data.readers.listing import is_utf8
@@ -98,10 +111,12 @@ def add_folder(
     _check_foreign_keys(sync, [plan.keys[number] for number in plan.to_encode], known)
     deleted = plan.deleted if prune else ()
     batches = []
-    for numbers, codes in _encode_batches(index, dataset.images, plan.to_encode, skipped, on_progress, embed_batches):
-        stats = [plan.stats[number] or FileStat(-1, -1) for number in numbers]
-        labels = [dataset.labels_of(int(number)) for number in numbers]
-        batches.append(sync.store(codes, [plan.keys[number] for number in numbers], labels, stats))
+    for batch in _encode_batches(index, dataset.images, plan.to_encode, skipped, on_progress, embedder):
+        stats = [plan.stats[number] or FileStat(-1, -1) for number in batch.indices]
+        labels = [dataset.labels_of(int(number)) for number in batch.indices]
+        keys = [plan.keys[number] for number in batch.indices]
+        batches.append(sync.store(batch.codes, keys, labels, stats, features=batch.features))
+    index.fit_refinement()
     removed = sync.remove(deleted) if deleted else 0
     added, replaced, unchanged = (sum(counts) for counts in zip(StoredCounts(), *batches, strict=True))
     unreadable = len(plan.to_encode) - added - replaced - unchanged
@@ -144,28 +159,82 @@ def foreign_key_message(key: str) -> str:
     return f"{key} is in the index already, from elsewhere; give these keys a beginning with --prefix."
 
 
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Images by their `indices` (n,), their `codes` (n, bytes) and, for a refinement, `features` (n, num_features)."""
+
+    indices: Int64s
+    codes: Packed
+    features: "NDArray[np.float32] | None"
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
 def _encode_batches(
     index: Index,
     images: "FileImages",
     to_encode: Int64s,
     skipped: "SkippedItems",
     on_progress: OnProgress,
-    embed_batches: "EmbedBatches | None",
-) -> Iterator[tuple[Int64s, Packed]]:
-    """Yield the indices of images and their codes, enough for a transaction at a time."""
+    embedder: "Embedder | None",
+) -> Iterator[_Batch]:
+    """Yield images with their codes, enough for a transaction at a time."""
     if not len(to_encode):
         return
-    numbers: list[Int64s] = []
-    codes: list[Packed] = []
+    waiting: list[_Batch] = []
     last_commit, total = time.monotonic(), len(to_encode)
+    done = 0
     on_progress(0, total)
-    embed = embed_batches or index.encoder.embed_batches
-    progress = lambda _, fraction: on_progress(round(fraction * total), total)  # noqa: E731
-    for some, embeddings in embed(images, skipped, indices=to_encode, progress=progress):
-        numbers.append(some)
-        codes.append(pack(binarize(embeddings)) if len(some) else np.zeros((0, (index.bits + 7) // 8), np.uint8))
-        if sum(map(len, numbers)) >= COMMIT_IMAGES or time.monotonic() - last_commit > COMMIT_SECONDS:
-            yield np.concatenate(numbers), np.concatenate(codes)
-            numbers, codes, last_commit = [], [], time.monotonic()
-    if any(map(len, numbers)):
-        yield np.concatenate(numbers), np.concatenate(codes)
+    for indices in _sample_first(index, to_encode):
+        progress = lambda _, share, done=done, part=len(indices): on_progress(done + round(share * part), total)  # noqa: E731
+        for batch in _encode(index, images, indices, skipped, progress, embedder):
+            waiting.append(batch)
+            if sum(map(len, waiting)) >= COMMIT_IMAGES or time.monotonic() - last_commit > COMMIT_SECONDS:
+                yield _concat(waiting)
+                waiting, last_commit = [], time.monotonic()
+        done += len(indices)
+    if waiting:
+        yield _concat(waiting)
+
+
+def _encode(
+    index: Index,
+    images: "FileImages",
+    indices: Int64s,
+    skipped: "SkippedItems",
+    progress: Progress,
+    embedder: "Embedder | None",
+) -> Iterator[_Batch]:
+    """Yield readable images with their codes and, if the index has a refinement, their features."""
+    if not index.has_refinement:
+        embed = (embedder or index.encoder).embed_batches
+        for some, embeddings in embed(images, skipped, indices=indices, progress=progress):
+            if len(some):
+                yield _Batch(some, pack(binarize(embeddings)), None)
+        return
+    from proxyhash.index.refinement.encoders import feature_encoder
+
+    outputs_of = (embedder or feature_encoder(index)).output_batches
+    for some, outputs in outputs_of(images, skipped, indices=indices, progress=progress):
+        if len(some):
+            yield _Batch(some, pack(binarize(outputs.embeddings)), outputs.features)
+
+
+def _sample_first(index: Index, to_encode: Int64s) -> list[Int64s]:
+    """Return the images in two parts, a random sample first, if a refinement is still to be fitted on the first ones."""
+    from proxyhash.index.refinement.storage import MAX_PENDING
+
+    if not index.has_refinement or len(index) >= MAX_PENDING or len(to_encode) <= MAX_PENDING:
+        return [to_encode]
+    order = permutation(len(to_encode), 0, "refinement sample")
+    return [np.sort(to_encode[order[:MAX_PENDING]]), np.sort(to_encode[order[MAX_PENDING:]])]
+
+
+def _concat(batches: Sequence[_Batch]) -> _Batch:
+    features = [batch.features for batch in batches if batch.features is not None]
+    return _Batch(
+        np.concatenate([batch.indices for batch in batches]),
+        np.concatenate([batch.codes for batch in batches]),
+        np.concatenate(features) if features else None,
+    )

@@ -35,7 +35,7 @@ from proxyhash.index.model_store import (
     model_dir,
     proxy_codes,
 )
-from proxyhash.index.queries import EncodedQueries, QueriesLike, encode_items, encode_queries
+from proxyhash.index.queries import EncodedQueries, Features, QueriesLike, encode_items, encode_queries
 from proxyhash.index.refinement.cache import RefinementCache
 from proxyhash.index.refinement.encoders import check_refined, check_refinement, feature_encoder
 from proxyhash.index.refinement.refiner import Kind, StoredRows, check_kind
@@ -167,6 +167,13 @@ class LocalIndex(Index):
     def has_refinement(self) -> bool:
         """Return whether items have a second, finer representation."""
         return self.refinement is not None
+
+    def fit_refinement(self, sample: Features | None = None) -> None:
+        """Fit the refinement on a sample of items that follow, or on those that are stored; see `Index.fit_refinement`."""
+        if sample is None:
+            fit_if_due(self.store, self.store.active_version)
+        else:
+            fit_on_sample(self.store, self.store.active_version, sample)
 
     @property
     def refinement(self) -> Refinement | None:

@@ -13,6 +13,7 @@ from proxyhash.index.folder_sync import StoredCounts
 from proxyhash.index.local.items import FileStat, Labels
 from proxyhash.index.milvus.index import MilvusIndex
 from proxyhash.index.milvus.rows import format_file, source_digest
+from proxyhash.index.queries import Features
 from proxyhash.utils.errors import InputError
 
 
@@ -37,7 +38,15 @@ class MilvusFolderSync:
         """Return those of the keys that exist."""
         return set(self.index.rows(keys, ["key"]))
 
-    def store(self, codes: Packed, keys: Sequence[str], labels: Labels, stats: Sequence[FileStat]) -> StoredCounts:
+    def store(
+        self,
+        codes: Packed,
+        keys: Sequence[str],
+        labels: Labels,
+        stats: Sequence[FileStat],
+        *,
+        features: Features | None = None,  # noqa: ARG002
+    ) -> StoredCounts:
         """Store a batch without the files that another process has stored. Milvus has no transactions, so that two processes
         may both count a file that they store at the same moment; it is one item nevertheless.
         """
@@ -80,6 +89,8 @@ class MilvusVectorSync:
         labels: Labels,
         stats: Sequence[FileStat],  # noqa: ARG002
         vectors: NDArray[Any] | None = None,  # noqa: ARG002
+        *,
+        features: Features | None = None,  # noqa: ARG002
     ) -> StoredCounts:
         """Write a batch over items with the same keys."""
         replaced = self.index.store(codes, keys, labels)
