@@ -60,7 +60,8 @@ def _refiner_name(version: int) -> str:
     return f"refiner:{version}"
 
 
-def _features_name(version: int) -> str:
+def features_name(version: int) -> str:
+    """Return the name of the array with the features of items that wait for a fit."""
     return f"features:{version}"
 
 
@@ -86,7 +87,7 @@ def create_refinement(store: Store, version: int, kind: Kind) -> None:
 
 def delete_refinement(store: Store, version: int) -> None:
     """Delete the refinement of a version, if it has one. In a transaction."""
-    for name in (_refiner_name(version), rows_name(version), _features_name(version)):
+    for name in (_refiner_name(version), rows_name(version), features_name(version)):
         item_arrays.delete_array(store, name)
 
 
@@ -97,6 +98,20 @@ def drop_unused_refinements(store: Store) -> None:
         match = _NAMES.fullmatch(name)
         if match is not None and int(match[2]) not in versions:
             item_arrays.delete_array(store, name)
+
+
+def name_in_copy(name: str, old: int | None, new: int) -> str | None:
+    """Return the name of an array in a copy of an index, where the version `old` of the codes is called `new`.
+
+    None if it is the refinement of another version.
+
+    >>> name_in_copy("refinement:3", 3, 1), name_in_copy("refinement:2", 3, 1), name_in_copy("vectors", 3, 1)
+    ('refinement:1', None, 'vectors')
+    """
+    match = _NAMES.fullmatch(name)
+    if match is None:
+        return name
+    return f"{match[1]}:{new}" if int(match[2]) == old else None
 
 
 def add_features(store: Store, version: int, item_ids: UInt32s, features: Features) -> None:
@@ -113,7 +128,7 @@ def add_features(store: Store, version: int, item_ids: UInt32s, features: Featur
     if refinement is None or not len(item_ids):
         return
     if not refinement.is_final:
-        _merge_rows(store, _features_name(version), item_ids, _to_half(features[:]))
+        _merge_rows(store, features_name(version), item_ids, _to_half(features[:]))
     if refinement.refiner is not None:
         _merge_rows(store, rows_name(version), item_ids, refinement.refiner.encode(features))
 
@@ -131,10 +146,10 @@ def fit_if_due(store: Store, version: int, *, is_end: bool = True) -> None:
         Whether no more items follow for now. If more do, it waits for `MAX_PENDING` items.
     """
     with store.reading():
-        refinement, count = read_refinement(store, version), item_arrays.count_rows(store, _features_name(version))
+        refinement, count = read_refinement(store, version), item_arrays.count_rows(store, features_name(version))
         if refinement is None or not _is_due(refinement, count, is_end=is_end):
             return
-        _, features = item_arrays.read_array(store, _features_name(version))
+        _, features = item_arrays.read_array(store, features_name(version))
     _replace_refiner(store, version, refinement, fit_refiner(features, refinement.kind), is_final=count >= MIN_FITTED)
 
 
@@ -158,7 +173,7 @@ def _replace_refiner(store: Store, version: int, old: Refinement, refiner: Refin
         now = read_refinement(store, version)
         if now is None or now.refiner_id != old.refiner_id:
             return
-        item_ids, features = item_arrays.read_array(store, _features_name(version))
+        item_ids, features = item_arrays.read_array(store, features_name(version))
         if len(item_ids) and features.shape[1] != refiner.num_features:
             raise InputError(f"Items of the index have {features.shape[1]} features, and new ones {refiner.num_features}.")
         item_arrays.delete_array(store, rows_name(version))
@@ -167,7 +182,7 @@ def _replace_refiner(store: Store, version: int, old: Refinement, refiner: Refin
         settings = {"kind": old.kind, "refiner": refiner.to_settings(), "final": is_final}
         item_arrays.set_settings(store, _refiner_name(version), settings)
         if is_final:
-            item_arrays.delete_array(store, _features_name(version))
+            item_arrays.delete_array(store, features_name(version))
 
 
 def _merge_rows(store: Store, name: str, item_ids: UInt32s, rows: Rows) -> None:
