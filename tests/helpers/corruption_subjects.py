@@ -10,7 +10,7 @@ import numpy as np
 from helpers.codes import clustered_codes, make_keys
 from helpers.corruption import Subject
 from helpers.images import save_image
-from helpers.index_content import kept_content
+from helpers.index_content import array_content
 from helpers.models import make_model, make_vector_model
 from proxyhash import Hasher, Index, InputError, ProxySet, design_proxies
 from proxyhash.codes.files import read_code_file
@@ -18,8 +18,9 @@ from proxyhash.data import SkippedItems
 from proxyhash.data.vectors import read_vectors
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.folder_sync import add_folder
-from proxyhash.index.local import array_blocks, blocks, transactions
+from proxyhash.index.local import array_blocks, blocks, item_arrays, transactions
 from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.local.items import all_ids
 from proxyhash.index.maintenance import verify
 from proxyhash.index.vector_sync import add_vectors
 from proxyhash.models.code_shards import CodeShard, read_shard, write_shard
@@ -105,16 +106,30 @@ def build_vector_index(folder: Path, seed: int) -> None:
         for turn in range(4):
             rows = slice(40 + 10 * turn - 5 * seed, 50 + 10 * turn)
             index.add(VECTORS[rows], make_keys(rows.stop - rows.start, 5 * turn), keep_vectors=True)
+        _write_columns(index, seed)
         index.remove(make_keys(4, 2))
 
 
+def _write_columns(index: LocalIndex, seed: int) -> None:
+    """Give all items a price, and some a title."""
+    store = index.store
+    with store.writing():
+        item_ids = all_ids(store)
+        item_arrays.append_rows(store, "column:price", item_ids, (item_ids[:, None] + seed).astype(np.float64))
+        settings = {"type": "text", "values": ["a", f"b {seed}"]}
+        item_arrays.append_rows(store, "column:title", item_ids[::2], (item_ids[::2, None] % 2), settings)
+
+
 def ask_vector_index(folder: Path) -> Any:
-    """Search by vectors, and read the vectors that an upgrade would encode."""
+    """Search by vectors, and read the vectors that an upgrade would encode, and the other arrays."""
     with LocalIndex.open_folder(folder) as index:
         found = [matches.as_dict() for matches in index.search(VECTORS[:3], 99, rerank=99)]
-        kept = {item_id: vector.tolist() for item_id, vector in kept_content(index).items()}
+        arrays = [
+            (name, item_id, row.tolist()) for name, rows in array_content(index).items() for item_id, row in rows.items()
+        ]
+        settings = {name: info.settings for name, info in item_arrays.list_arrays(index.store).items()}
         rows = {item.key: (item.row, item.path) for item in index.list_items()}
-        return found, kept, rows, len(index)
+        return found, arrays, settings, rows, len(index)
 
 
 def build_model(folder: Path, seed: int) -> None:

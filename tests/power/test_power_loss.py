@@ -14,7 +14,15 @@ def assert_nothing_lost(counts: Counts, at_least: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "cuts"),
-    [("small", 50), ("kept vectors", 25), ("migrated", 20), ("migrated from format 2", 20), ("plain files", 40)],
+    [
+        ("small", 50),
+        ("kept vectors", 25),
+        ("arrays", 25),
+        ("migrated", 20),
+        ("migrated from format 2", 20),
+        ("migrated from format 3", 20),
+        ("plain files", 40),
+    ],
 )
 def test_power_loss_leaves_what_was_acknowledged(name: str, cuts: int) -> None:
     assert_nothing_lost(run_case(name, seed=0, max_cuts=cuts), cuts)

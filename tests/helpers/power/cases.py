@@ -15,7 +15,7 @@ import numpy as np
 from helpers.images import write_images
 from helpers.models import make_model, make_vector_model
 from helpers.power.file_workloads import check_files
-from helpers.power.index_workloads import check_backup, check_index, check_kept_vectors, contents, write_shards
+from helpers.power.index_workloads import check_arrays, check_backup, check_index, check_kept_vectors, contents, write_shards
 from helpers.power.recording import Check, Counts, Recording, check_cuts, record, scratch_folder
 from helpers.power.replay import Disk, write_tree
 from helpers.release_0_1 import index_folder
@@ -58,6 +58,11 @@ def _prepare_format_2(root: Path, outside: Path) -> list[str]:
     return [str(_write_expected(root, outside))]
 
 
+def _prepare_format_3(root: Path, outside: Path) -> list[str]:
+    shutil.copytree(Path(__file__).parents[2] / "fixtures" / "index-format-3" / "index", root / "i")
+    return [str(_write_expected(root, outside))]
+
+
 def _write_expected(root: Path, outside: Path) -> Path:
     """Write down what an index holds, as a copy of it says."""
     shutil.copytree(root / "i", outside / "copy")
@@ -90,8 +95,10 @@ CASES = {
     "shards": Case(INDEX, "shards", prepare=_prepare_shards),
     "upgraded": Case(INDEX, "upgraded", partial(check_index, bits=32), _prepare_upgrade),
     "kept vectors": Case(INDEX, "kept_vectors", check_kept_vectors, _prepare_vectors),
+    "arrays": Case(INDEX, "arrays", check_arrays),
     "migrated": Case(INDEX, "migrated", prepare=_prepare_migration),
     "migrated from format 2": Case(INDEX, "migrated", prepare=_prepare_format_2),
+    "migrated from format 3": Case(INDEX, "migrated", prepare=_prepare_format_3),
     "failing": Case(INDEX, "failing"),
     **({"backed_up": Case(INDEX, "backed_up", check_backup)} if has_backups() else {}),
     "plain files": Case(FILES, "plain", check_files),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from helpers.codes import clustered_codes, make_keys
-from helpers.index_content import kept_content
+from helpers.index_content import array_content, kept_content
 from helpers.power.recording import SYNC, Mark, acknowledge, arm, disarm
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.maintenance import compact, verify
@@ -61,10 +61,12 @@ class Steps:
         self.folder = folder
         self.items: dict[str, list[Any]] = {}
         self.vectors: dict[str, list[float]] | None = None  # that are kept
+        self.arrays: dict[str, dict[str, list[Any]]] | None = None  # rows of arrays by name and key
         self.index = LocalIndex.open_folder(folder, **arguments)
 
     def done(self) -> None:
-        acknowledge(items=self.items, **({} if self.vectors is None else {"vectors": self.vectors}))
+        state = {"items": self.items, "vectors": self.vectors, "arrays": self.arrays}
+        acknowledge(**{name: content for name, content in state.items() if content is not None})
 
     def add(self, count: int, first: int, seed: int) -> None:
         codes, keys = clustered_codes(count, BITS // 8, seed), make_keys(count, first)
@@ -216,6 +218,59 @@ def kept_vectors(root: Path, model: str, file: str) -> None:
     steps.index.close()
 
 
+def arrays(root: Path) -> None:
+    """Add items with several arrays, in blocks of a few rows; replace, remove, write an array again, compact, and close."""
+    from proxyhash.index.local import array_blocks, item_arrays
+    from proxyhash.index.local.transactions import ItemBatch, add_batch
+
+    array_blocks.ROWS_PER_BLOCK = 8
+    steps = Steps(root / "i", bits=BITS)
+    rows = steps.arrays = {"column:price": {}, "refinement": {}}
+    steps.done()
+
+    def add(count: int, first: int) -> None:
+        codes, keys = clustered_codes(count, BITS // 8, first), make_keys(count, first)
+        prices, refined = np.arange(first, first + count)[:, None], np.full((count, 3), first, np.int8)
+        added = {"column:price": prices, "refinement": refined}
+        add_batch(steps.index.store, ItemBatch(steps.index.store.codes_id, codes, keys, arrays=added))
+        steps.items = contents(steps.index)
+        for name, values in added.items():
+            rows[name] |= dict(zip(keys, values.tolist(), strict=True))
+        steps.done()
+
+    add(20, 0)
+    add(30, 10)  # ten are replaced
+    steps.index.remove(make_keys(7, 20))
+    steps.items = contents(steps.index)
+    steps.arrays = rows = {
+        name: {key: row for key, row in each.items() if key in steps.items} for name, each in rows.items()
+    }
+    steps.done()
+    store = steps.index.store
+    item_ids = item_arrays.row_ids(store, "refinement")
+    with store.writing():
+        item_arrays.delete_array(store, "refinement")
+        item_arrays.append_rows(store, "refinement", item_ids, np.full((len(item_ids), 2), 99, np.uint8), {"scale": 2})
+    rows["refinement"] = {key: [99, 99] for key in steps.items}
+    steps.done()
+    steps.compact()
+    steps.index.close()
+
+
+def check_arrays(folder: Path, before: Sequence[Mark], following: Mark | None) -> None:
+    """Check that an index holds the rows of its items in every array, as they were acknowledged."""
+    if before:
+        with LocalIndex.open_folder(folder / "i") as index:
+            keys = {item.item_id: item.key for item in index.list_items(limit=1000)}
+            found = {
+                name: {keys[item_id]: row.tolist() for item_id, row in rows.items()}
+                for name, rows in array_content(index).items()
+            }
+        states = [mark["arrays"] for mark in (*before[-1:], following) if mark is not None]
+        assert found in [{name: rows for name, rows in state.items() if rows} for state in states]
+        check_index(folder, before, following)
+
+
 def check_kept_vectors(folder: Path, before: Sequence[Mark], following: Mark | None) -> None:
     """Check that an index holds the vectors of its items, as they were acknowledged."""
     if before:
@@ -297,7 +352,9 @@ def check_backup(folder: Path, before: Sequence[Mark], following: Mark | None) -
     check_index(folder, before, following)
 
 
-WORKLOADS = {each.__name__: each for each in (small, large, shards, upgraded, kept_vectors, migrated, failing, backed_up)}
+WORKLOADS = {
+    each.__name__: each for each in (small, large, shards, upgraded, kept_vectors, arrays, migrated, failing, backed_up)
+}
 
 if __name__ == "__main__":
     WORKLOADS[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

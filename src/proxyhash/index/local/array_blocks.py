@@ -94,18 +94,21 @@ def serialize_block(block: ArrayBlock) -> tuple[ArrayBlockInfo, bytes, bytes]:
     return ArrayBlockInfo(len(block), first, last, block.rows.shape[1], dtype.str[1:], *checksums), item_ids, data
 
 
+def block_bytes(info: ArrayBlockInfo) -> tuple[int, int]:
+    """Return how many bytes the item ids and the rows of a block have."""
+    return 4 * info.num_items, info.num_items * info.width * int(info.dtype[1])
+
+
 def parse_ids(info: ArrayBlockInfo, item_ids: Any) -> UInt32s | None:
     """Return the item ids of a block from its column, None if they do not match its description."""
-    if not isinstance(item_ids, bytes) or len(item_ids) != 4 * info.num_items or zlib.crc32(item_ids) != info.ids_checksum:
-        return None
-    return np.frombuffer(item_ids, "<u4")
+    is_whole = isinstance(item_ids, bytes) and len(item_ids) == block_bytes(info)[0]
+    return np.frombuffer(item_ids, "<u4") if is_whole and zlib.crc32(item_ids) == info.ids_checksum else None
 
 
 def parse_block(info: ArrayBlockInfo, item_ids: Any, data: Any) -> ArrayBlock | None:
     """Return a block from its columns, None if they do not match its description."""
-    ids, dtype = parse_ids(info, item_ids), np.dtype(f"<{info.dtype}")
-    if ids is None or not isinstance(data, bytes) or len(data) != info.num_items * info.width * dtype.itemsize:
+    ids = parse_ids(info, item_ids)
+    is_whole = isinstance(data, bytes) and len(data) == block_bytes(info)[1]
+    if ids is None or not is_whole or zlib.crc32(data) != info.checksum:
         return None
-    if zlib.crc32(data) != info.checksum:
-        return None
-    return ArrayBlock(ids, np.frombuffer(data, dtype).reshape(info.num_items, info.width))
+    return ArrayBlock(ids, np.frombuffer(data, f"<{info.dtype}").reshape(info.num_items, info.width))

@@ -15,6 +15,7 @@ from proxyhash.index.local.array_blocks import (
     ArrayBlock,
     ArrayBlockInfo,
     Rows,
+    block_bytes,
     has_valid_types,
     parse_block,
     parse_ids,
@@ -146,11 +147,15 @@ def list_array_blocks(store: Store, name: str) -> dict[int, ArrayBlockInfo]:
         array = list_arrays(store).get(name)
         if array is None:
             return {}
-        rows = store.rows(f"SELECT number, {_INFO_COLUMNS} {_OF_ARRAY}", name, array.generation)
-    found = {row[0]: _check_info(store, name, array.generation, *row) for row in rows}
+        statement = f"SELECT length(item_ids), length(data), number, {_INFO_COLUMNS} {_OF_ARRAY}"
+        rows = store.rows(statement, name, array.generation)
+    found = {row[2]: _check_info(store, name, array.generation, *row[2:]) for row in rows}
     totals = len(found), sum(info.num_items for info in found.values()), sum(row[-1] for row in rows)
     if totals != (array.num_blocks, array.num_items, array.blocks_checksum):
         store.raise_damaged(f"blocks of the array {name!r} are missing or out of date")
+    for ids_bytes, num_bytes, number, *_ in rows:  # before anybody allocates memory for them
+        if (ids_bytes, num_bytes) != block_bytes(found[number]):
+            _raise_damaged_block(store, name, number)
     return found
 
 
