@@ -18,9 +18,9 @@ from proxyhash.utils.progress import Progress
 from proxyhash.utils.random import permutation
 
 if TYPE_CHECKING:
-    from proxyhash.data import FileImages, SkippedItems
     from numpy.typing import NDArray
 
+    from proxyhash.data import FileImages, SkippedItems
     from proxyhash.index.queries import Features
     from proxyhash.models.encoder import Embedder
 

@@ -133,9 +133,7 @@ def _check_vectors(given: ArraysLike) -> NDArray[Any]:
     return given
 
 
-def _encode_vectors(
-    given: ArraysLike, encoder: "Callable[[], ModelEncoder]", *, with_features: bool
-) -> EncodedQueries:
+def _encode_vectors(given: ArraysLike, encoder: "Callable[[], ModelEncoder]", *, with_features: bool) -> EncodedQueries:
     """Return codes as `VectorHasher.encode` gives them for items, and the embeddings."""
     hasher = cast("VectorHasher", encoder())
     rows = hasher.rows(_check_vectors(given))

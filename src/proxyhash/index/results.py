@@ -12,7 +12,6 @@ from proxyhash.index.calibration import Calibration
 from proxyhash.index.hits import NO_ROW, Hits
 from proxyhash.index.local.items import Item
 
-
 Refined = Literal["all", "found"]
 
 

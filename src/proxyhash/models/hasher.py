@@ -317,7 +317,6 @@ class Hasher(ModelEncoder):
             return self.onnx
         return TorchBackend(self.network, self.precision)
 
-
     @property
     def has_features(self) -> bool:
         """Return whether features q(x) can be computed: not without the network, if the ONNX file does not give them."""

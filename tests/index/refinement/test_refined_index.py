@@ -124,7 +124,9 @@ def test_what_cannot_be_refined_is_said(tmp_path: Path, encoders: Path) -> None:
             index.search(index.code(KEYS[0]), 3, refine=True)
         with pytest.raises(InputError, match="leave out either it, or rerank and refine"):
             index.search(VECTORS[:1], 3, oversample=2, rerank=10)
-    with pytest.raises(InputError, match=r"has the refinement code; to change it, run: proxyhash index refine .* --kind int8"):
+    with pytest.raises(
+        InputError, match=r"has the refinement code; to change it, run: proxyhash index refine .* --kind int8"
+    ):
         Index.open(tmp_path / "i", refine="int8")
     with Index.open(tmp_path / "plain", model=encoders / "one") as index:
         index.add(VECTORS, KEYS)
@@ -156,7 +158,9 @@ def test_oversampling_sorts_candidates_by_their_rows_alone(tmp_path: Path, encod
         unit = VECTORS / np.linalg.norm(VECTORS, axis=1, keepdims=True)
         true = np.argsort(-(unit[:20] @ unit.T), axis=1)[:, :10]
         recalls = [
-            np.mean([len({KEYS[row] for row in rows} & set(matches.keys)) for rows, matches in zip(true, found, strict=True)])
+            np.mean(
+                [len({KEYS[row] for row in rows} & set(matches.keys)) for rows, matches in zip(true, found, strict=True)]
+            )
             for found in (index.search(VECTORS[:20], 10, oversample=times) for times in (1, 4, COUNT // 10))
         ]
         assert recalls[0] < recalls[1] < recalls[2]

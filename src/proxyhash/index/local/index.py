@@ -371,7 +371,9 @@ class LocalIndex(Index):
         if snapshot is None:
             return None
         rows = None if params.refine is False else self.refinements.rows_of(snapshot, queries)
-        check_refined(params, self.folder, has_refinement=self.refinements.get(latest) is not None, has_rows=rows is not None)
+        check_refined(
+            params, self.folder, has_refinement=self.refinements.get(latest) is not None, has_rows=rows is not None
+        )
         options: dict[str, Any] = {"with_codes": params.with_codes or params.rerank is not None, "rows": rows}
         if params.k is None:
             radius = snapshot.bits if params.radius is None else min(params.radius, snapshot.bits)

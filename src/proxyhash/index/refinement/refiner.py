@@ -145,6 +145,11 @@ class Refiner:
             step, fitted_on = float(settings["step"]), int(settings["fitted_on"])
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise InputError("The settings of the refinement cannot be read; run proxyhash index refine.") from error
-        if not 1 <= width <= MAX_WIDTH[kind] or not np.isfinite(mean).all() or not np.isfinite(projection).all() or step <= 0:
+        if (
+            not 1 <= width <= MAX_WIDTH[kind]
+            or not np.isfinite(mean).all()
+            or not np.isfinite(projection).all()
+            or step <= 0
+        ):
             raise InputError("The settings of the refinement are not valid; run proxyhash index refine.")
         return cls(kind, mean.astype(np.float32), projection.astype(np.float32), step, fitted_on)

@@ -76,7 +76,9 @@ def _parse(info: ArrayInfo) -> Refinement:
     refiner = settings.get("refiner")
     identity = info.generation, zlib.crc32(info.settings_json.encode())
     kind = check_kind(settings.get("kind", ""))
-    return Refinement(kind, None if refiner is None else Refiner.from_settings(refiner), bool(settings.get("final")), identity)
+    return Refinement(
+        kind, None if refiner is None else Refiner.from_settings(refiner), bool(settings.get("final")), identity
+    )
 
 
 def create_refinement(store: Store, version: int, kind: Kind) -> None:
@@ -201,8 +203,6 @@ def _merge_rows(store: Store, name: str, item_ids: UInt32s, rows: Rows) -> None:
 def _to_half(features: NDArray[np.float32]) -> Rows:
     """Return features as they are stored until the refiner is fitted."""
     return features.astype(np.float16 if np.abs(features).max(initial=0) < _MAX_HALF else np.float32)
-
-
 
 
 def stored_rows(store: Store, version: int, item_ids: Sequence[int]) -> Rows | None:
