@@ -171,6 +171,19 @@ class _Batch:
         return len(self.indices)
 
 
+@dataclass(frozen=True)
+class _Counter:
+    """Progress of one part of the images, after `done` others."""
+
+    on_progress: OnProgress
+    done: int
+    size: int
+    total: int
+
+    def __call__(self, _: str, fraction: float) -> None:
+        self.on_progress(self.done + round(fraction * self.size), self.total)
+
+
 def _encode_batches(
     index: Index,
     images: "FileImages",
@@ -187,8 +200,8 @@ def _encode_batches(
     done = 0
     on_progress(0, total)
     for indices in _sample_first(index, to_encode):
-        progress = lambda _, share, done=done, part=len(indices): on_progress(done + round(share * part), total)  # noqa: E731
-        for batch in _encode(index, images, indices, skipped, progress, embedder):
+        count = _Counter(on_progress, done, len(indices), total)
+        for batch in _encode(index, images, indices, skipped, count, embedder):
             waiting.append(batch)
             if sum(map(len, waiting)) >= COMMIT_IMAGES or time.monotonic() - last_commit > COMMIT_SECONDS:
                 yield _concat(waiting)

@@ -27,7 +27,7 @@ def clustered(words: NDArray[np.uint64], item_ids: NDArray[np.uint32]) -> Segmen
     return build_clustered_segment(centroids, np.bincount(own, minlength=2), lambda sink: sink(words[None], item_ids, own))
 
 
-def slot_ids(segment: Segment, count: int) -> Ints:
+def slot_ids(segment: Segment) -> Ints:
     """Return the item id of each slot; -1 for an empty one."""
     clusters = getattr(segment, "clusters", None)
     if clusters is None:
@@ -39,7 +39,7 @@ def slot_ids(segment: Segment, count: int) -> Ints:
 
 def align(segment: Segment, rows: NDArray[Any], known: NDArray[np.bool_], queries: NDArray[Any]) -> RefinedRows:
     """Return the rows of items 0 to n - 1 in the order of the slots."""
-    item_ids = slot_ids(segment, len(rows))
+    item_ids = slot_ids(segment)
     return refined_rows(rows[item_ids], known[item_ids] & (item_ids >= 0), queries)
 
 

@@ -1,11 +1,10 @@
 """Fit of refiners without labels: PCA and ITQ for codes, PCA and a common scale for int8 values."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from proxyhash.index.queries import Features
 from proxyhash.index.refinement.refiner import MAX_VALUE, MAX_WIDTH, Kind, Refiner
 from proxyhash.proxies.alignment import itq_rotation
 from proxyhash.proxies.geometry import random_rotation
@@ -21,7 +20,7 @@ Floats = NDArray[np.float32]
 Matrix = NDArray[np.float64]
 
 
-def fit_refiner(features: NDArray[Any], kind: Kind) -> Refiner:
+def fit_refiner(features: Features, kind: Kind) -> Refiner:
     """Fit a refiner on features (n, num_features), or a random sample of `MAX_FITTED` of them; no labels are used.
 
     Raises

@@ -4,13 +4,16 @@ import base64
 import binascii
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import pack
 from proxyhash.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from proxyhash.index.queries import Features
 
 Kind = Literal["code", "code256", "int8", "int8x256"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -96,7 +99,7 @@ class Refiner:
         """Return the number of bytes of a row; a code is filled up to whole words of 64 bits."""
         return self.width if self.has_values else 8 * -(-self.width // 64)
 
-    def encode(self, features: NDArray[Any]) -> Rows:
+    def encode(self, features: "Features") -> Rows:
         """Return the rows (n, row_width) of features (n, num_features).
 
         Raises
