@@ -79,6 +79,8 @@ def test_json_has_every_number(
         ("v.npy --bits 8 --metric cos", "--metric"),
         ("v.npy --bits 8 --num-queries 400", "hold out fewer"),
         ("v.npy --bits 8 --plot recall.txt", "must end in .png"),
+        ("v.npy --bits 8 --device gpu", "There is no device gpu; choose auto, cpu, cuda, cuda:1 or mps."),
+        ("v.npy --bits 8 --device cuda:3", "There is no device cuda:3 here; try cpu."),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(options: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from helpers import hamming_reference
 from proxyhash import InputError, codes
-from proxyhash.codes import kernels, search
+from proxyhash.codes import kernels, scan, sources
+from proxyhash.codes.bitsliced.kernels import Nearest
 
 
 def some_codes(count: int, width: int, seed: int, tied: bool) -> np.ndarray:
@@ -56,9 +57,9 @@ def test_range_search_equals_the_reference(
         np.testing.assert_array_equal(found[row][1], position)
 
 
-@pytest.mark.parametrize("width", [2, 8, 16, 64])
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16, 32, 64, 128, 512])
 def test_many_blocks_and_many_queries_agree_with_faiss(width: int) -> None:
-    q, db = some_codes(700, width, 0, tied=False), some_codes(2 * kernels.BLOCK + 77, width, 1, tied=False)
+    q, db = some_codes(300, width, 0, tied=False), some_codes(kernels.BLOCK + 77, width, 1, tied=False)
     index = faiss.IndexBinaryFlat(8 * width)
     index.add(db)
     expected, _ = index.search(q, 25)
@@ -79,17 +80,50 @@ def test_many_blocks_and_many_queries_agree_with_faiss(width: int) -> None:
 def test_large_k_is_searched_in_small_batches_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     q, db = some_codes(9, 8, 0, tied=False), some_codes(300, 8, 1, tied=False)
     sizes: list[int] = []
-    nearest = kernels.nearest_rows
+    update = sources.PlainCodes.update_nearest
 
-    def listen(rows: np.ndarray, database: np.ndarray, k: int, near: np.ndarray, position: np.ndarray) -> None:
-        sizes.append(len(rows))
-        nearest(rows, database, k, near, position)
+    def listen(source: sources.PlainCodes, queries: np.ndarray, found: Nearest, blocks: range) -> None:
+        sizes.append(len(queries))
+        update(source, queries, found, blocks)
 
-    monkeypatch.setattr(kernels, "nearest_rows", listen)
-    monkeypatch.setattr(search, "_MAX_CANDIDATES", 1200)
+    monkeypatch.setattr(sources.PlainCodes, "update_nearest", listen)
+    monkeypatch.setattr(scan, "_MAX_CANDIDATES", 1200)
     found = codes.top_k(q, db, 300, threads=1)
     assert max(sizes) == 2
     np.testing.assert_array_equal(found.indices, hamming_reference.top_k(q, db, 300)[1])
+
+
+@pytest.mark.parametrize("queries", [3, 20])
+def test_every_query_may_have_a_radius_of_its_own(queries: int) -> None:
+    q, db = some_codes(queries, 4, 0, tied=True), some_codes(2000, 4, 1, tied=True)
+    radii = np.arange(queries) % 7
+    found = codes.range_search(q, db, radii, threads=2)
+    for row, radius in enumerate(radii):
+        near, position = hamming_reference.range_search(q[row : row + 1], db, int(radius))[0]
+        np.testing.assert_array_equal(found[row][0], near)
+        np.testing.assert_array_equal(found[row][1], position)
+    with pytest.raises(InputError, match="one for each of"):
+        codes.range_search(q, db, radii[1:])
+
+
+@pytest.mark.parametrize("queries", [3, 20])
+def test_more_items_than_the_first_room_are_collected(queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_ROOM", 600)
+    q, db = some_codes(queries, 8, 0, tied=True), some_codes(3000, 8, 1, tied=True)
+    found = codes.range_search(q, db, 6, threads=2)
+    for row, (near, position) in enumerate(hamming_reference.range_search(q, db, 6)):
+        np.testing.assert_array_equal(found[row][0], near)
+        np.testing.assert_array_equal(found[row][1], position)
+
+
+@pytest.mark.parametrize("k", [10, 2000])
+@pytest.mark.parametrize("queries", [1, 70])
+def test_results_do_not_depend_on_the_number_of_threads(queries: int, k: int) -> None:
+    q, db = some_codes(queries, 8, 0, tied=True), some_codes(200_000, 8, 1, tied=True)
+    one, two, three = (codes.top_k(q, db, k, threads=threads) for threads in (1, 2, 3))
+    for other in (two, three):
+        np.testing.assert_array_equal(other.distances, one.distances)
+        np.testing.assert_array_equal(other.indices, one.indices)
 
 
 def test_results_have_a_short_repr() -> None:

@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from helpers.fake_gpu import DEVICE, FakeGpu
 from proxyhash import InputError
 from proxyhash.data.vectors import VectorRows
 from proxyhash.data.vectors.subset import select_rows
 from proxyhash.evaluation.neighbors import exact_neighbors
 from proxyhash.experiments.vectors import EncodingResult, VectorEvalConfig, VectorEvalReport, evaluate_vectors
+from proxyhash.experiments.vectors import run as running
 from proxyhash.experiments.vectors import sample as sampling
 from proxyhash.experiments.vectors.report import choose
 from proxyhash.experiments.vectors.sample import draw_sample
 from proxyhash.labels import ClassLabels, TagLabels
 from proxyhash.report.vector_figure import draw_vectors
+from proxyhash.training import features as fitting
 
 CONFIG = VectorEvalConfig(bits=(16, 80), num_queries=40)
 
@@ -223,3 +226,27 @@ def test_rows_of_a_subset_are_copied_on_demand(tmp_path: Path) -> None:
     np.testing.assert_allclose(rows[1:], VectorRows(mapped[[5, 9]], normalize=True)[:])
     np.testing.assert_array_equal(np.asarray(rows.values), mapped[[2, 5, 9]])
     assert rows.shape == (3, 3)
+
+
+def test_methods_that_train_are_fitted_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, labels = clustered(300, 8)
+    config = VectorEvalConfig(bits=(8,), methods=("dpsh", "itq"), num_queries=20, ks=(5,), device="cuda")
+    for module in (running, fitting):
+        monkeypatch.setattr(module, "find_device", lambda _: str(DEVICE))
+    with FakeGpu() as gpu:
+        report = evaluate_vectors(vectors, labels=labels, config=config)
+    assert gpu.pinned > 0  # batches were moved to the device
+    assert report.as_dict()["config"]["device"] == "cuda:0"
+    expected = evaluate_vectors(vectors, labels=labels, config=replace(config, methods=("itq",), device="cpu"))
+    assert [row.recall for row in report.rows if row.name == "ITQ"] == [
+        row.recall for row in expected.rows if row.name == "ITQ"
+    ]
+
+
+def test_a_device_that_is_not_here_is_an_error_and_not_a_row_that_is_left_out() -> None:
+    vectors, labels = clustered(100, 8)
+    config = VectorEvalConfig(bits=(8,), methods=("itq", "dpsh"), device="cuda:7")
+    with pytest.raises(InputError, match="There is no device cuda:7 here"):
+        evaluate_vectors(vectors, labels=labels, config=config)
+    with pytest.raises(InputError, match="There is no device gpu; choose"):
+        VectorEvalConfig(device="gpu")

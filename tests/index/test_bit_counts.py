@@ -8,7 +8,8 @@ from proxyhash.index.clusters.candidates import _BYTE_PLANES
 
 @njit
 def ask(blocks, lists, rounds, least):  # type: ignore[no-untyped-def]
-    return reaches(blocks, 1, lists, 0, rounds, least), reaches_far(blocks, 1, lists, 0, rounds, least)
+    hidden = blocks[:, -1].copy()
+    return reaches(blocks, hidden, 1, lists, 0, rounds, least), reaches_far(blocks, hidden, 1, lists, 0, rounds, least)
 
 
 @njit

@@ -1,5 +1,6 @@
 """Which model an index loads, and what a search imports."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -8,14 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.models import make_vector_model, rewrite_json
+from proxyhash.cli.app import main
 from proxyhash.data import SkippedItems
 from proxyhash.index import Index
 from proxyhash.index.folder_sync import add_folder
 from proxyhash.index.local.index import LocalIndex
-from proxyhash.index.model_store import model_dir
+from proxyhash.index.model_store import load_encoder, model_dir
 from proxyhash.models.encoder import ModelEncoder
 from proxyhash.models.hasher import Hasher
+from proxyhash.models.linear_encoder import LinearVectorEncoder
 from proxyhash.models.onnx_encoder import OnnxEncoder
+from proxyhash.models.vector_hasher import VectorHasher
 from proxyhash.utils.errors import InputError, MissingPackageError
 
 
@@ -109,3 +114,33 @@ def test_adding_and_searching_in_python_do_not_import_torch(model: Path, photos:
 def test_the_index_add_command_does_not_import_torch(model: Path, photos: Path, tmp_path: Path) -> None:
     program = "import sys; from proxyhash.cli.app import main; main(['index', 'add', *sys.argv[1:]])"
     without_torch(program, photos, "--index", tmp_path / "index", "--model", model, "--quiet")
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_linear_encoder_of_vectors_gives_the_codes_of_the_hasher(tmp_path: Path, normalize: bool) -> None:
+    folder = make_vector_model(12, 20, 0, tmp_path / "encoder", normalize=normalize)
+    vectors = np.random.default_rng(0).normal(size=(500, 12)).astype(np.float32)
+    linear, hasher = load_encoder(folder), VectorHasher.load(folder)
+    assert isinstance(linear, LinearVectorEncoder)
+    assert isinstance(hasher, VectorHasher)
+    assert (linear.bits, linear.width, linear.normalizes) == (20, 12, normalize)
+    np.testing.assert_array_equal(linear.encode(vectors), hasher.encode(vectors))
+    np.testing.assert_allclose(linear.embed(vectors), hasher.embed(vectors), atol=1e-5)
+    with pytest.raises(InputError, match="takes vectors of 12 values, not 5"):
+        linear.encode(vectors[:, :5])
+
+
+def test_search_by_vector_does_not_import_torch(tmp_path: Path) -> None:
+    folder = make_vector_model(12, 20, 0, tmp_path / "encoder")
+    np.save(tmp_path / "v.npy", np.random.default_rng(0).normal(size=(50, 12)).astype(np.float32))
+    main(["index", "add", str(tmp_path / "v.npy"), "--index", str(tmp_path / "i"), "--model", str(folder)])
+    program = "import sys\nfrom proxyhash.cli.app import main\nmain(['search', *sys.argv[1:]])"
+    without_torch(program, tmp_path / "i", "--vectors", tmp_path / "v.npy", "-k", "2")
+
+
+def test_weights_that_do_not_fit_the_configuration_are_refused(tmp_path: Path) -> None:
+    folder = make_vector_model(12, 20, 0, tmp_path / "encoder")
+    config = json.loads((folder / "config.json").read_text())
+    rewrite_json(folder / "config.json", head=config["head"] | {"in_features": 13})
+    with pytest.raises(InputError, match="does not hold the head"):
+        load_encoder(folder)

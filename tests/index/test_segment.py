@@ -8,6 +8,7 @@ from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.clusters.centroids import assign_clusters, choose_centroids, scan_fraction
 from proxyhash.index.clusters.clustered import build_clustered_segment
 from proxyhash.index.clusters.segment import Segment, build_flat_segment
+from proxyhash.index.clusters.word_segment import build_word_segment
 
 
 def some_codes(count: int, width: int, seed: int, tied: bool) -> Packed:
@@ -17,7 +18,8 @@ def some_codes(count: int, width: int, seed: int, tied: bool) -> Packed:
 def segment_of(codes: Packed, item_ids: np.ndarray, centroids: Packed | None) -> Segment:
     rows, numbers = to_words(codes), item_ids.astype(np.uint32)
     if centroids is None:
-        return build_flat_segment(len(rows), len(codes), lambda sink: sink(rows, numbers, np.zeros(len(codes), np.uint16)))
+        zeros = np.zeros(len(codes), np.uint16)
+        return build_flat_segment(8 * codes.shape[1], len(codes), lambda sink: sink(rows, numbers, zeros))
     clusters = assign_clusters(codes, centroids)
     sizes = np.bincount(clusters, minlength=len(centroids)).astype(np.int64)
     half = len(codes) // 2
@@ -66,6 +68,46 @@ def test_range_search_is_complete(
         rows = slice(found.offsets[row], found.offsets[row + 1])
         np.testing.assert_array_equal(found.distances[rows], near)
         np.testing.assert_array_equal(found.item_ids[rows], index)
+
+
+@given(**CASES, k=st.sampled_from([1, 10, 5000]), density=st.sampled_from([0.0, 0.05, 0.5, 0.99]), cold=st.booleans())
+def test_only_allowed_slots_are_found(
+    items: int, width: int, seed: int, tied: bool, clusters: int, queries: int, k: int, density: float, cold: bool
+) -> None:
+    db, q = some_codes(items, width, seed, tied), some_codes(queries, width, seed + 1, tied)
+    item_ids = np.sort(np.random.default_rng(seed).choice(3 * items, items, replace=False))
+    words = np.ascontiguousarray(to_words(q).T)
+    segment = segment_of(db, item_ids, some_codes(clusters, width, seed + 2, tied) if clusters else None)
+    if cold:
+        numbers, zeros = item_ids.astype(np.uint32), np.zeros(items, np.uint16)
+        segment = build_word_segment(words.shape[1], items, lambda sink: sink(to_words(db), numbers, zeros))
+    allowed_ids = item_ids[np.random.default_rng(seed).random(items) < density]
+    allowed = np.isin(segment.slot_ids(), allowed_ids)
+    kept = np.isin(item_ids, allowed_ids)
+    radii = np.arange(queries) % 9
+    for searched, mask in ((segment, allowed), (segment.select(allowed), None)):
+        found, _ = searched.nearest(words, k, 2, mask)
+        within = searched.range_search(words, radii, 2, mask)
+        near, index = hamming_reference.top_k(q, db[kept], k)
+        np.testing.assert_array_equal(found.distances, near.ravel())
+        np.testing.assert_array_equal(found.item_ids, item_ids[kept][index].ravel())
+        for row, radius in enumerate(radii):
+            near, index = hamming_reference.range_search(q[row : row + 1], db[kept], int(radius))[0]
+            mine = slice(within.offsets[row], within.offsets[row + 1])
+            np.testing.assert_array_equal(within.distances[mine], near)
+            np.testing.assert_array_equal(within.item_ids[mine], item_ids[kept][index])
+
+
+def test_dropped_codes_leave_tombstones_in_a_flat_segment() -> None:
+    db = some_codes(1500, 8, 0, tied=False)
+    segment = segment_of(db, np.arange(1500), None).drop_ranges(np.array([10, 600]), np.array([19, 699]))
+    assert (len(segment), segment.tombstones) == (1390, 110)
+    words, item_ids = segment.all_codes()
+    kept = np.r_[0:10, 20:600, 700:1500]
+    np.testing.assert_array_equal(item_ids, kept)
+    np.testing.assert_array_equal(words, to_words(db)[:, kept])
+    found, _ = segment.nearest(np.ascontiguousarray(to_words(db[650:651]).T), 1)
+    assert found.item_ids[0] not in range(600, 700)
 
 
 def test_distant_clusters_are_not_compared() -> None:

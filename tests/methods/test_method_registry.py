@@ -36,6 +36,14 @@ def test_methods_are_listed_by_family_and_year() -> None:
     assert sorted([*list_methods(trains=True), *list_methods(trains=False)]) == sorted(list_methods())
 
 
+def test_unknown_name_is_answered_with_all_names_in_order() -> None:
+    register_method("aaa", learns_from="nothing")(get_method("lsh").fit)  # type: ignore[type-var]  # the last to be registered
+    with pytest.raises(InputError, match="choose from aaa, adsh, ") as error:
+        get_method("zzz")
+    names = str(error.value).removesuffix(".").split("choose from ")[1].split(", ")
+    assert names == sorted(list_methods())
+
+
 def test_a_registered_class_can_be_built() -> None:
     @register_method("center", learns_from="classes")
     class Center(HashingMethod):

@@ -68,10 +68,34 @@ def test_moments_and_distances_equal_numpy() -> None:
     mean, covariance = moments(features, chunk=37)
     np.testing.assert_allclose(mean, features.mean(0), atol=1e-6)
     np.testing.assert_allclose(covariance, np.cov(features.T, bias=True), atol=1e-5)
+    for each, one_chunk in zip((mean, covariance), moments(features), strict=True):
+        np.testing.assert_allclose(each, one_chunk, atol=1e-6)
     by_hand = np.square(features[:, None] - features[None, :4]).sum(2)
     np.testing.assert_allclose(squared_distances(features, features[:4]), by_hand, atol=1e-4)
     with pytest.raises(InputError, match="301 anchors"):
         choose_anchors(features, 301, 0)
+
+
+def test_moments_are_accurate_far_from_zero_and_read_every_row_once() -> None:
+    random = np.random.default_rng(1)
+    features = (random.standard_normal((1000, 5)) * [1, 2, 3, 4, 5] + 1000).astype(np.float32)
+    features[:100] += 50  # the first chunk is not typical
+    reads: list[int] = []
+
+    class Rows:
+        shape = features.shape
+
+        def __len__(self) -> int:
+            return len(features)
+
+        def __getitem__(self, rows: slice) -> np.ndarray:
+            reads.extend(range(*rows.indices(len(features))))
+            return features[rows]
+
+    mean, covariance = moments(Rows(), chunk=100)  # type: ignore[arg-type]
+    assert sorted(reads) == list(range(1000))
+    np.testing.assert_allclose(mean, features.mean(0, dtype=np.float64), rtol=1e-12)
+    np.testing.assert_allclose(covariance, np.cov(features.T.astype(np.float64), bias=True), rtol=1e-4, atol=1e-2)
 
 
 def test_itq_cca_is_finite_with_more_bits_than_classes() -> None:

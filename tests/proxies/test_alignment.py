@@ -1,7 +1,9 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxyhash.proxies import alignment
 from proxyhash.proxies.alignment import best_rotation, itq_rotation, quantization_error
 from proxyhash.proxies.geometry import random_rotation
 
@@ -27,6 +29,18 @@ def test_rotated_corners_are_rotated_back() -> None:
     turned = corners @ np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
     found = itq_rotation(turned, np.eye(2))
     assert found.errors[-1] < 1e-20
+
+
+def test_rotation_of_chunks_is_that_of_all_points_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(4)
+    points, start = random.standard_normal((500, 6)), random_rotation(6, random)
+    whole = itq_rotation(points, start, 30)
+    monkeypatch.setattr(alignment, "_CHUNK_VALUES", 6 * 64)  # eight chunks, the last of 52 rows
+    one, three = (itq_rotation(points, start, 30, threads=threads) for threads in (1, 3))
+    np.testing.assert_array_equal(one.matrix, three.matrix)
+    assert one.errors == three.errors
+    np.testing.assert_allclose(one.matrix, whole.matrix, atol=1e-10)
+    np.testing.assert_allclose(one.errors, whole.errors)
 
 
 def test_start_of_least_error_is_kept_for_any_number_of_threads() -> None:

@@ -109,6 +109,8 @@ def test_command_writes_a_model_for_each_length(tmp_path: Path, capsys: pytest.C
     card = (tmp_path / "encoders" / "16" / "README.md").read_text(encoding="utf-8")
     assert "# Vector hasher: shclm, 16 bits" in card
     assert "- vectors: 24 values, scaled to length 1" in card
+    assert "no labeled vectors were held out" in card
+    assert "images" not in card
     assert "Learned from v.npz." in card
 
 

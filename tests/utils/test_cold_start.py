@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyhash.codes.search import range_search_words, top_k_words
+from proxyhash import codes
 from proxyhash.data.crop import sample_compiled, sample_numpy
 from proxyhash.index import Index
 from proxyhash.index.clusters.clustered import ClusteredSegment
-from proxyhash.index.clusters.segment import FlatSegment
+from proxyhash.index.clusters.word_segment import WordSegment
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.utils.jit import NUMPY_SECONDS, ColdStart, cold_start
 
@@ -43,14 +43,14 @@ def test_crops_are_equal_to_the_last_bit(data: st.DataObject) -> None:
     np.testing.assert_array_equal(ours, compiled)
 
 
-@pytest.mark.parametrize("words", [1, 2, 5])
+@pytest.mark.parametrize("width", [1, 3, 8, 40])
 @pytest.mark.parametrize("k", [1, 7, 300])
-def test_neighbors_are_equal(words: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    random = np.random.default_rng(words)
-    queries, database = (random.integers(0, 4, shape).astype(np.uint64) for shape in ((4, words), (words, 200)))
-    compiled = top_k_words(queries, database, k), range_search_words(queries, database, words)
+def test_neighbors_are_equal(width: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(width)
+    queries, database = (random.integers(0, 4, (count, width), dtype=np.uint8) for count in (4, 200))
+    compiled = codes.top_k(queries, database, k), codes.range_search(queries, database, width)
     monkeypatch.setattr(cold_start, "seconds", NUMPY_SECONDS)
-    ours = top_k_words(queries, database, k), range_search_words(queries, database, words)
+    ours = codes.top_k(queries, database, k), codes.range_search(queries, database, width)
     assert 0 < cold_start.seconds < NUMPY_SECONDS  # numpy did it
     for found, expected in zip(ours, compiled, strict=True):
         for name, values in vars(expected).items():
@@ -76,10 +76,24 @@ def test_clusters_are_built_when_the_cold_start_is_over(tmp_path: Path, monkeypa
     monkeypatch.setattr(cold_start, "seconds", NUMPY_SECONDS)
     with LocalIndex.open_folder(tmp_path / "index") as index:
         assert index.search(query, k=20)[0].matches == expected
-        assert isinstance(index.snapshots.latest().main, FlatSegment)
+        assert isinstance(index.snapshots.latest().main, WordSegment)
         cold_start.end()
         assert index.search(query, k=20)[0].matches == expected
         assert isinstance(index.snapshots.latest().main, ClusteredSegment)
+
+
+def test_many_queries_of_a_cold_start_use_compiled_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_clustered_index(tmp_path / "index")
+    queries = np.random.default_rng(1).integers(0, 256, (500, 8), dtype=np.uint8)
+    with LocalIndex.open_folder(tmp_path / "index") as index:
+        expected = [found.matches for found in index.search(queries, k=5)]
+        within = [found.matches for found in index.range_search(queries, 12)]
+    monkeypatch.setattr(cold_start, "seconds", NUMPY_SECONDS)
+    with LocalIndex.open_folder(tmp_path / "index") as index:
+        assert index.snapshots.latest().is_cold
+        assert [found.matches for found in index.search(queries, k=5)] == expected
+        assert cold_start.is_over
+        assert [found.matches for found in index.range_search(queries, 12)] == within
 
 
 def test_searching_clusters_only_ends_the_cold_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

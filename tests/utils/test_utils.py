@@ -71,6 +71,13 @@ def test_whoever_stops_reading_cancels_the_rest() -> None:
     assert len(begun) < 50
 
 
+def test_items_are_begun_only_some_ahead_of_whoever_reads() -> None:
+    begun: list[int] = []
+    results = ordered_map(begun.append, range(1000), threads=2)
+    next(results)
+    assert len(begun) < 50
+
+
 def test_errors_in_a_thread_reach_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
         list(ordered_map(lambda x: 1 // x, [1, 0, 2], threads=2))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.table import Table
 
 from proxyhash.cli.output import SafeConsole, cell, print_line
-from proxyhash.cli.parameters import Int, Json, split_ints, split_names
+from proxyhash.cli.parameters import Device, Int, Json, split_ints, split_names
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
 
@@ -33,6 +33,7 @@ def vectors(
     num_queries: Int | None = None,
     max_vectors: Int | None = None,
     seed: Int = 0,
+    device: Device = "auto",
     plot: Path | None = None,
     json_: Json = False,
 ) -> None:
@@ -73,6 +74,8 @@ def vectors(
         Use only this many vectors, chosen at random.
     seed
         Decides every random draw.
+    device
+        auto (a GPU if there is one), cpu, cuda, cuda:1 or mps, for methods that train.
     plot
         Write a figure of recall by bytes per item: .png, .svg or .pdf.
     json_
@@ -94,6 +97,7 @@ def vectors(
         num_queries=num_queries,
         max_vectors=max_vectors,
         seed=seed,
+        device=device,
     )
     database = read_vectors(file)
     asked = None if queries is None else read_vectors(queries)

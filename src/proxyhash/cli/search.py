@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -15,6 +15,7 @@ from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
+    from proxyhash.index.plans import Plan
     from proxyhash.index.queries import QueriesLike
     from proxyhash.index.results import Matches
 
@@ -33,6 +34,7 @@ def search(
     label: tuple[str, ...] = (),
     rerank: Int | None = None,
     nprobe: Int | None = None,
+    plan: Literal["scan", "clusters", "mih"] | None = None,
     threshold: float = 0.5,
     show: Path | None = None,
     model: Path | None = None,
@@ -69,6 +71,8 @@ def search(
         Sort that many candidates by the query's real-valued embedding, which settles ties.
     nprobe
         Search only that many clusters, by faiss: faster on very large indexes, but items may be missed.
+    plan
+        Search exactly by a scan, by clusters or by multi-index hashing (mih), instead of the plan that should be fastest.
     threshold
         The expected precision below which there is no match, where the model was calibrated.
     show
@@ -87,7 +91,7 @@ def search(
             raise InputError(f"{index_} has no model that takes vectors; search with images, or with --key.")
         if show is not None and index.width is not None:
             raise InputError(f"{index_} is an index of vectors: there are no images to draw; leave --show out.")
-        find = _finder(index, k, radius, label or None, nprobe, threshold)
+        find = _finder(index, k, radius, label or None, nprobe, threshold, plan)
         found = find(list(images), rerank) if images else []
         if vectors is not None:
             from proxyhash.cli.index.vectors import search_vectors
@@ -103,20 +107,26 @@ def search(
         print(json.dumps([matches.as_dict() for matches in found], indent=2))
         return
     for matches in found:
-        _print_matches(matches)
+        _print_matches(matches, with_plan=plan is not None)
     if show is not None:
         SafeConsole(highlight=False, soft_wrap=True).print(cell(f"See the picture {show}."))
 
 
 def _finder(
-    index: "Index", k: int, radius: int | None, labels: tuple[str, ...] | None, nprobe: int | None, threshold: float
+    index: "Index",
+    k: int,
+    radius: int | None,
+    labels: tuple[str, ...] | None,
+    nprobe: int | None,
+    threshold: float,
+    plan: "Plan | None",
 ) -> "Find":
     """Return a function that searches by the options of the command."""
 
     def find(queries: "QueriesLike", rerank: int | None = None) -> "list[Matches]":
         if radius is not None:
-            return index.range_search(queries, radius, labels=labels, threshold=threshold)
-        return index.search(queries, k, labels=labels, rerank=rerank, nprobe=nprobe, threshold=threshold)
+            return index.range_search(queries, radius, labels=labels, threshold=threshold, plan=plan)
+        return index.search(queries, k, labels=labels, rerank=rerank, nprobe=nprobe, threshold=threshold, plan=plan)
 
     return find
 
@@ -133,10 +143,12 @@ def _find_keys(index: "Index", keys: tuple[str, ...], find: "Find") -> "list[Mat
     return [replace(matches, query=key) for key, matches in zip(keys, found, strict=True)]
 
 
-def _print_matches(matches: "Matches") -> None:
+def _print_matches(matches: "Matches", *, with_plan: bool) -> None:
     console = SafeConsole(highlight=False)
     approximate = "" if matches.exact else " (approximate)"
     console.print(cell(f"{matches.query}{approximate}", "bold"), soft_wrap=True)
+    if with_plan and matches.compared is not None:
+        console.print(f"by {matches.plan}, {matches.compared:,} codes compared", style="dim")
     table = Table(box=None, pad_edge=False)
     table.add_column("bits", justify="right")
     scored = any(match.score is not None for match in matches)

@@ -12,7 +12,7 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from proxyhash.codes.bits import MAX_BITS, Words
+from proxyhash.codes.bits import Words
 from proxyhash.utils.jit import jit
 
 BLOCK = 8192  # codes per block: 64 KB at 64 bits, well inside a second-level cache
@@ -52,39 +52,6 @@ def chunk_distances(query: Words, database: Words, first: int, last: int, out: W
         row, next_row = database[part], database[part + 1]
         for item in range(first, last):
             out[item - first] += popcount(word ^ row[item]) + popcount(next_word ^ next_row[item])
-
-
-@jit(nogil=True, inline="always")
-def _least_of_four(queries: Words, q: int, database: Words, first: int, last: int, chunk: Words, least: Int64Array) -> None:
-    """Write to `least` (4,) the smallest distance from queries q to q + 3 to items first to last; `chunk` is scratch space.
-
-    A single query is compared alone; with fewer than four queries left, the last one is repeated.
-    """
-    end = len(queries) - 1
-    if database.shape[0] == 1 and q == end:
-        row, only, nearest_to_it = database[0], queries[q, 0], np.int64(MAX_BITS)
-        for item in range(first, last):
-            nearest_to_it = min(nearest_to_it, np.int64(popcount(only ^ row[item])))
-        least[0] = nearest_to_it
-        return
-    if database.shape[0] == 1:
-        row = database[0]
-        a, b, c, d = queries[q, 0], queries[min(q + 1, end), 0], queries[min(q + 2, end), 0], queries[min(q + 3, end), 0]
-        to_a, to_b, to_c, to_d = np.int64(MAX_BITS), np.int64(MAX_BITS), np.int64(MAX_BITS), np.int64(MAX_BITS)
-        for item in range(first, last):
-            word = row[item]
-            to_a = min(to_a, np.int64(popcount(a ^ word)))
-            to_b = min(to_b, np.int64(popcount(b ^ word)))
-            to_c = min(to_c, np.int64(popcount(c ^ word)))
-            to_d = min(to_d, np.int64(popcount(d ^ word)))
-        least[0], least[1], least[2], least[3] = to_a, to_b, to_c, to_d
-        return
-    for j in range(4):
-        chunk_distances(queries[min(q + j, end)], database, first, last, chunk)
-        nearest = np.uint64(MAX_BITS)
-        for item in range(last - first):
-            nearest = min(nearest, chunk[item])
-        least[j] = nearest
 
 
 @jit(nogil=True)
@@ -160,32 +127,6 @@ def histogram_parts(queries: Words, database: Words, begins: Int64Array, ends: I
 
 
 @jit(nogil=True)
-def collect_range(
-    queries: Words, database: Words, radius: int, ends: Int64Array, near: Int16Array, position: Int64Array, write: bool
-) -> None:
-    """Advance `ends` (Q,) by the number of items within `radius`; if `write`, store their distances and positions.
-
-    The first pass counts, the second writes, in the order of the database.
-    """
-    items = database.shape[1]
-    chunk, least = np.empty(CHUNK, np.uint64), np.empty(4, np.int64)
-    for start in range(0, items, BLOCK):
-        stop = min(start + BLOCK, items)
-        for q in range(0, len(queries), 4):
-            for first in range(start, stop, CHUNK):
-                last = min(first + CHUNK, stop)
-                _least_of_four(queries, q, database, first, last, chunk, least)
-                for j in range(min(4, len(queries) - q)):
-                    if least[j] <= radius:
-                        chunk_distances(queries[q + j], database, first, last, chunk)
-                        for item in range(last - first):
-                            if chunk[item] <= radius:
-                                if write:
-                                    near[ends[q + j]], position[ends[q + j]] = chunk[item], first + item
-                                ends[q + j] += 1
-
-
-@jit(nogil=True)
 def sort_by_distance(near: Int16Array, position: Int64Array, count: int, bins: int) -> None:
     """Sort the first `count` entries by distance, in place, by a stable counting sort."""
     begins = np.zeros(bins + 1, np.int64)
@@ -201,51 +142,32 @@ def sort_by_distance(near: Int16Array, position: Int64Array, count: int, bins: i
 
 
 @jit(nogil=True)
-def nearest_rows(queries: Words, database: Words, k: int, near: Int16Array, position: Int64Array) -> None:
-    """Write distances and positions of the k nearest items to the first k columns of (Q, 2k), k <= N.
-
-    Candidates are collected in a buffer of 2k entries. When it is full, the k best are kept, and from then on an item must
-    be nearer than the k-th; ties go to the earlier item. Most chunks are skipped because their least distance is larger.
-    """
-    items, bins = database.shape[1], 64 * database.shape[0] + 1
-    chunk, least = np.empty(CHUNK, np.uint64), np.empty(4, np.int64)
-    held = np.zeros(len(queries), np.int64)
-    limit = np.full(len(queries), bins, np.int64)
-    for start in range(0, items, BLOCK):
-        stop = min(start + BLOCK, items)
-        for q in range(0, len(queries), 4):
-            for first in range(start, stop, CHUNK):
-                last = min(first + CHUNK, stop)
-                _least_of_four(queries, q, database, first, last, chunk, least)
-                for j in range(min(4, len(queries) - q)):
-                    if least[j] < limit[q + j]:
-                        chunk_distances(queries[q + j], database, first, last, chunk)
-                        push_nearer(chunk, first, last, k, bins, near[q + j], position[q + j], held, limit, q + j)
-    for q in range(len(queries)):
-        sort_by_distance(near[q], position[q], held[q], bins)
+def sort_rows(near: Int16Array, position: Int64Array, counts: Int64Array, bins: int) -> None:
+    """Sort the first `counts` (Q,) entries of each row by distance, in place."""
+    for q in range(len(near)):
+        sort_by_distance(near[q], position[q], counts[q], bins)
 
 
 @jit(nogil=True)
-def push_nearer(
-    chunk: Words,
-    first: int,
-    last: int,
-    k: int,
-    bins: int,
-    near: Int16Array,
-    position: Int64Array,
-    held: Int64Array,
-    limit: Int64Array,
-    q: int,
-) -> None:
-    """Append the items of a chunk that are nearer than the limit of query q to its buffer."""
-    for item in range(last - first):
-        if chunk[item] < limit[q]:
-            near[held[q]], position[held[q]] = chunk[item], first + item
-            held[q] += 1
-            if held[q] == 2 * k:
-                sort_by_distance(near, position, 2 * k, bins)
-                held[q], limit[q] = k, near[k - 1]
+def group_by_query(
+    queries: NDArray[np.int32], near: Int16Array, position: Int64Array, count: int, bins: int
+) -> tuple[Int64Array, Int16Array, Int64Array]:
+    """Return the number of entries of each of `count` queries, and distances and positions sorted by query and distance.
+
+    The sort is stable and by counting.
+    """
+    begins = np.zeros(count * bins + 1, np.int64)
+    for entry in range(len(queries)):
+        begins[queries[entry] * bins + near[entry] + 1] += 1
+    for cell in range(count * bins):
+        begins[cell + 1] += begins[cell]
+    starts = begins[::bins].copy()
+    sorted_near, sorted_position = np.empty_like(near), np.empty_like(position)
+    for entry in range(len(queries)):
+        cell = queries[entry] * bins + near[entry]
+        sorted_near[begins[cell]], sorted_position[begins[cell]] = near[entry], position[entry]
+        begins[cell] += 1
+    return starts[1:] - starts[:-1], sorted_near, sorted_position
 
 
 @jit(nogil=True)

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyhash.codes import kernels
-from proxyhash.codes.bits import Words, check_packed, to_words
-from proxyhash.codes.bitsliced import kernels as bitsliced
+from proxyhash.codes import kernels, scan
+from proxyhash.codes.bits import Packed, Words, check_packed, to_words
+from proxyhash.codes.bitsliced.slicing import CodeRows, code_rows
+from proxyhash.codes.histograms import histogram_adder
+from proxyhash.codes.sources import CodeSource, PlainCodes, RowCodes
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.jit import cold_start
 from proxyhash.utils.parallel import available_threads, ordered_map
@@ -16,7 +19,7 @@ from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int
 
 _MAX_QUERIES = 512  # that one pass over the database serves
-_MAX_CANDIDATES = 10_000_000  # in the buffers of a thread: 100 MB
+_MIN_SLICED_QUERIES = 8  # with fewer queries, converting plain codes to bit planes costs more than it saves
 NUMPY_NANOSECONDS = 12  # for one word of a code; compiled code is ten times as fast
 
 
@@ -122,25 +125,10 @@ def distance_histograms(queries: ArrayLike, database: ArrayLike, *, threads: int
     [1, 0, 1, 0]
     """
     q, db = check_words(queries, database)
-    out = np.zeros((len(q), 64 * len(db) + 1), np.int64)
-    parallel_over_queries(len(q), threads, histogram_adder(q, db, out, np.full(len(q), 64)))
-    return out[:, : 8 * np.shape(queries)[1] + 1]
-
-
-def histogram_adder(q: Words, db: Words, out: NDArray[np.int64], far: NDArray[np.int64]) -> Callable[[slice], None]:
-    """Return a function that adds, for a slice of queries, the histogram of distances from `q` (Q, W) to `db` (W, N).
-
-    It adds to `out` (Q, 64 W + 1), and may leave out distances beyond the current values of `far` (Q,).
-    """
-    if not bitsliced.is_faster(q, db):
-        return lambda rows: kernels.histogram_rows(q[rows], db, out[rows])
-    parts = bitsliced.split_by_parity(db)
-
-    def add(rows: slice) -> None:
-        for part in parts:
-            bitsliced.histogram_rows(q[rows], part, far[rows], out[rows])
-
-    return add
+    bits = 8 * np.shape(queries)[1]
+    out = np.zeros((len(q), bits + 1), np.int64)
+    parallel_over_queries(len(q), threads, histogram_adder(q, db, out, np.full(len(q), bits)))
+    return out
 
 
 def top_k(queries: ArrayLike, database: ArrayLike, k: int, *, threads: int | None = None) -> Neighbors:
@@ -169,29 +157,17 @@ def top_k(queries: ArrayLike, database: ArrayLike, k: int, *, threads: int | Non
     >>> found.indices.tolist(), found.distances.tolist()
     ([[1, 0]], [[0, 1]])
     """
-    return top_k_words(*check_words(queries, database), check_int("k", k, minimum=1), threads)
+    q, db = check_codes(queries, database)
+    k = min(check_int("k", k, minimum=1), len(db))
+    if use_numpy(q, db):
+        found = [sort_by_distance(row, code_rows(db)) for row in code_rows(q)]
+        return Neighbors(*(np.array([row[part][:k] for row in found]) for part in (0, 1)))
+    return Neighbors(*scan.nearest(_source(q, db), q, k, threads))
 
 
-def top_k_words(q: Words, db: Words, k: int, threads: int | None = None) -> Neighbors:
-    """Return the same for queries (Q, W) and a database (W, N) of words."""
-    k = min(k, db.shape[1])
-    if _use_numpy(q, db):
-        sorted_rows = [_sort_by_distance(row, db) for row in q]
-        return Neighbors(*(np.array([row[part][:k] for row in sorted_rows]) for part in (0, 1)))
-    near, position = np.empty((len(q), k), np.int16), np.empty((len(q), k), np.int64)
-
-    def search(rows: slice) -> None:
-        shape = (rows.stop - rows.start, 2 * k)
-        found, places = np.empty(shape, np.int16), np.empty(shape, np.int64)
-        nearest = bitsliced.nearest_rows if bitsliced.is_faster(q[rows], db) else kernels.nearest_rows
-        nearest(q[rows], db, k, found, places)
-        near[rows], position[rows] = found[:, :k], places[:, :k]
-
-    parallel_over_queries(len(q), threads, search, max_queries=_MAX_CANDIDATES // (2 * k))
-    return Neighbors(near, position)
-
-
-def range_search(queries: ArrayLike, database: ArrayLike, radius: int, *, threads: int | None = None) -> RangeSearchResult:
+def range_search(
+    queries: ArrayLike, database: ArrayLike, radius: int | ArrayLike, *, threads: int | None = None
+) -> RangeSearchResult:
     """Find all items within a radius of each query.
 
     Parameters
@@ -201,7 +177,7 @@ def range_search(queries: ArrayLike, database: ArrayLike, radius: int, *, thread
     database
         Packed codes (N, bytes).
     radius
-        Largest Hamming distance.
+        Largest Hamming distance: one for all queries, or one for each (Q,).
     threads
         Number of threads; by default all cores.
 
@@ -216,52 +192,59 @@ def range_search(queries: ArrayLike, database: ArrayLike, radius: int, *, thread
     >>> range_search(pack([[1, 1, 1]]), pack([[-1, 1, 1], [1, 1, 1], [1, -1, -1]]), radius=1)[0]
     (array([0, 1], dtype=int16), array([1, 0]))
     """
-    return range_search_words(*check_words(queries, database), check_int("radius", radius, minimum=0), threads)
-
-
-def range_search_words(q: Words, db: Words, radius: int, threads: int | None = None) -> RangeSearchResult:
-    """Return the same for queries (Q, W) and a database (W, N) of words."""
-    if _use_numpy(q, db):
-        sorted_rows = [_sort_by_distance(row, db) for row in q]
-        found = [(near[near <= radius], order[near <= radius]) for near, order in sorted_rows]
+    q, db = check_codes(queries, database)
+    radii = check_radii(radius, len(q))
+    if use_numpy(q, db):
+        rows = [sort_by_distance(row, code_rows(db)) for row in code_rows(q)]
+        found = [(near[near <= most], order[near <= most]) for (near, order), most in zip(rows, radii, strict=True)]
         starts = np.concatenate([[0], np.cumsum([len(near) for near, _ in found])])
         return RangeSearchResult(starts, *(np.concatenate([row[part] for row in found]) for part in (0, 1)))
-    counts, nowhere = np.zeros(len(q), np.int64), (np.empty(0, np.int16), np.empty(0, np.int64))
-    parallel_over_queries(
-        len(q), threads, lambda rows: kernels.collect_range(q[rows], db, radius, counts[rows], *nowhere, False)
-    )
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    near, position = np.empty(starts[-1], np.int16), np.empty(starts[-1], np.int64)
-
-    def collect(rows: slice) -> None:
-        kernels.collect_range(q[rows], db, radius, starts[rows].copy(), near, position, True)
-        for row in range(rows.start, rows.stop):
-            mine = slice(starts[row], starts[row + 1])
-            kernels.sort_by_distance(near[mine], position[mine], counts[row], 64 * len(db) + 1)
-
-    parallel_over_queries(len(q), threads, collect)
-    return RangeSearchResult(starts, near, position)
+    return RangeSearchResult(*scan.collect(_source(q, db), q, radii, threads))
 
 
-def _use_numpy(q: Words, db: Words) -> bool:
-    return len(q) > 0 and cold_start.use_numpy(1e-9 * NUMPY_NANOSECONDS * len(q) * db.size)
+def _source(queries: Packed, database: Packed) -> CodeSource:
+    """Return plain codes (N, bytes) as they are compared fastest with so many queries."""
+    bits = 8 * database.shape[1]
+    few = len(queries) < _MIN_SLICED_QUERIES
+    return RowCodes(code_rows(database), bits) if few else PlainCodes(code_rows(database), bits)
 
 
-def _sort_by_distance(query: Words, db: Words) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-    """Return the distances (N,) of a query (W,) to a database (W, N) in ascending order, and the order; ties by position."""
-    distances = np.bitwise_count(db ^ query[:, None]).sum(0, dtype=np.int16)
+def check_radii(radius: int | ArrayLike, queries: int) -> NDArray[np.int64]:
+    """Return a radius for each query (Q,), from one for all of them or one for each."""
+    if np.ndim(radius) == 0:
+        return np.full(queries, check_int("radius", radius, minimum=0), np.int64)
+    radii = np.asarray(radius)
+    if radii.shape != (queries,) or radii.dtype.kind not in "iu" or (radii < 0).any():
+        raise InputError(f"radius must be a whole number of at least 0, or one for each of {queries:,} queries.")
+    return radii.astype(np.int64)
+
+
+def use_numpy(queries: NDArray[Any], database: NDArray[Any]) -> bool:
+    """Return whether to compare these codes with numpy, because compiled functions are not loaded yet."""
+    return len(queries) > 0 and cold_start.use_numpy(1e-9 * NUMPY_NANOSECONDS * len(queries) * database.nbytes / 8)
+
+
+def sort_by_distance(query: CodeRows, rows: CodeRows) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
+    """Return the distances (N,) of a query (W,) to codes (N, W) in ascending order, and the order; ties by position."""
+    distances = np.bitwise_count(rows ^ query).sum(1, dtype=np.int16)
     order = np.argsort(distances, kind="stable")
     return distances[order], order
 
 
-def check_words(queries: ArrayLike, database: ArrayLike) -> tuple[Words, Words]:
-    """Return queries (Q, W) and database (W, N) as 64-bit words; empty or unequal codes are errors."""
+def check_codes(queries: ArrayLike, database: ArrayLike) -> tuple[Packed, Packed]:
+    """Return packed queries (Q, bytes) and a packed database (N, bytes); empty or unequal codes are errors."""
     q, db = check_packed("Queries", queries), check_packed("The database", database)
     if q.shape[1] != db.shape[1]:
         raise InputError(f"Queries of {q.shape[1]} bytes cannot be compared with a database of {db.shape[1]} bytes a code.")
     for name, codes in (("Queries", q), ("The database", db)):
         if len(codes) == 0:
             raise InputError(f"{name} must hold at least one code.")
+    return q, db
+
+
+def check_words(queries: ArrayLike, database: ArrayLike) -> tuple[Words, Words]:
+    """Return queries (Q, W) and database (W, N) as 64-bit words; empty or unequal codes are errors."""
+    q, db = check_codes(queries, database)
     return np.ascontiguousarray(to_words(q).T), to_words(db)
 
 

@@ -1,6 +1,6 @@
 """Numbers of items and of relevant items at each distance of a query, from which tie-aware metrics are computed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from proxyhash.codes import kernels
 from proxyhash.codes.bits import Words
-from proxyhash.codes.bitsliced import kernels as bitsliced
-from proxyhash.codes.search import check_words, hamming_distances, histogram_adder, parallel_over_queries
+from proxyhash.codes.histograms import histogram_adder, tagged_histogram_adder
+from proxyhash.codes.search import check_words, hamming_distances, parallel_over_queries
 from proxyhash.evaluation.relevance import ClassRelevance, TagRelevance, relevance
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -55,14 +55,13 @@ def count_ties(
     """
     q, db = check_words(query_codes, database_codes)
     labels = relevance(query_labels, database_labels, len(q), db.shape[1])
-    bins = 8 * np.shape(query_codes)[1] + 1
-    shape = (len(q), 64 * len(db) + 1)
+    shape = (len(q), 8 * np.shape(query_codes)[1] + 1)
     items, relevant = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     if isinstance(labels, ClassRelevance):
         _count_classes(q, db, labels, items, relevant, beyond_relevant, threads, progress)
     else:
         _count_tags(q, db, labels, items, relevant, threads, progress)
-    return TieCounts(items[:, :bins], relevant[:, :bins])
+    return TieCounts(items, relevant)
 
 
 def _count_classes(
@@ -79,13 +78,14 @@ def _count_classes(
     order = _group_order(labels.database)
     grouped, classes = np.ascontiguousarray(db[:, order]), labels.database[order]
     begins, ends = _class_ranges(labels.query, classes)
-    far = np.full(len(q), 64)
+    bits = items.shape[1] - 1
+    far = np.full(len(q), bits)
     count_all = histogram_adder(q, grouped, items, far)
 
     def count(rows: slice) -> None:
         kernels.histogram_parts(q[rows], grouped, begins[rows], ends[rows], relevant[rows])
-        if not beyond and len(db) == 1:
-            far[rows] = 64 - np.argmax(relevant[rows, ::-1] > 0, axis=1)  # 64 if nothing is relevant
+        if not beyond:
+            far[rows] = bits - np.argmax(relevant[rows, ::-1] > 0, axis=1)  # all bits if nothing is relevant
         count_all(rows)
 
     parallel_over_queries(len(q), threads, count, progress)
@@ -95,30 +95,8 @@ def _count_tags(
     q: Words, db: Words, labels: TagRelevance, items: Counts, relevant: Counts, threads: int | None, progress: Progress
 ) -> None:
     """Count all items and those that share a tag in one pass."""
-    tags, item_tags = labels.query, labels.database
-    if bitsliced.is_faster(q, db):
-        count = _bitsliced_tag_counter(q, db, tags, item_tags, items, relevant)
-    else:
-
-        def count(rows: slice) -> None:
-            kernels.tagged_histogram_rows(q[rows], db, tags[rows], item_tags, items[rows], relevant[rows])
-
+    count = tagged_histogram_adder(q, db, labels.query, labels.database, items, relevant)
     parallel_over_queries(len(q), threads, count, progress)
-
-
-def _bitsliced_tag_counter(
-    q: Words, db: Words, tags: Words, item_tags: Words, items: Counts, relevant: Counts
-) -> Callable[[slice], None]:
-    odd = np.bitwise_count(db[0]) % 2 == 1
-    chosen = [np.flatnonzero(~odd), np.flatnonzero(odd)]
-    parts = [(np.take(db, part, axis=1), np.take(item_tags, part, axis=1)) for part in chosen]
-    sheets = [bitsliced.tag_planes(marks) for _, marks in parts]
-
-    def count(rows: slice) -> None:
-        for (codes, marks), planes in zip(parts, sheets, strict=True):
-            bitsliced.tagged_histogram_rows(q[rows], codes, tags[rows], marks, planes, items[rows], relevant[rows])
-
-    return count
 
 
 def _group_order(classes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -15,6 +15,7 @@ from proxyhash.codes.bits import MAX_BITS, Packed
 from proxyhash.index.calibration import THRESHOLD, Calibration
 from proxyhash.index.local.items import Item, Labels, Source
 from proxyhash.index.milvus.location import is_milvus
+from proxyhash.index.plans import Plan, check_plan
 from proxyhash.index.queries import EncodedQueries, Features, QueriesLike
 from proxyhash.index.results import AddResult, IndexInfo, Matches
 from proxyhash.utils.errors import InputError
@@ -44,6 +45,7 @@ class SearchParams:
     threshold: float = THRESHOLD
     with_codes: bool = False
     threads: int | None = None
+    plan: Plan | None = None
 
     @property
     def candidates(self) -> int:
@@ -234,6 +236,7 @@ class Index(ABC):
         threshold: float = THRESHOLD,
         with_codes: bool = False,
         threads: int | None = None,
+        plan: Plan | None = None,
     ) -> list[Matches]:
         """Return the k nearest items of each query, nearest first.
 
@@ -268,6 +271,9 @@ class Index(ABC):
             Return the codes of the items too.
         threads
             Number of threads; None: all cores.
+        plan
+            "scan", "clusters" or "mih" (multi-index hashing), which have the same results. None: the fastest, as far as it
+            is known. The first search by "mih" builds tables, which takes seconds and memory; see `docs/the-index.md`.
 
         Returns
         -------
@@ -300,11 +306,14 @@ class Index(ABC):
             threshold=threshold,
             with_codes=with_codes,
             threads=threads,
+            plan=check_plan(plan),
         )
         if oversample is not None and (rerank is not None or refine is False):
             raise InputError("Oversampling sorts by the refinement; leave out either it, or rerank and refine.")
         if params.labels is not None and params.nprobe is not None:
             raise InputError("Items with a label are searched exactly; leave nprobe out.")
+        if params.plan is not None and params.nprobe is not None:
+            raise InputError("A plan is for exact search; leave nprobe or the plan out.")
         return self._search(queries, params)
 
     def range_search(
@@ -317,6 +326,7 @@ class Index(ABC):
         threshold: float = THRESHOLD,
         with_codes: bool = False,
         threads: int | None = None,
+        plan: Plan | None = None,
     ) -> list[Matches]:
         """Return all items at most `radius` bits from each query, nearest first; the parameters are those of `search`."""
         params = SearchParams(
@@ -326,6 +336,7 @@ class Index(ABC):
             threshold=threshold,
             with_codes=with_codes,
             threads=threads,
+            plan=check_plan(plan),
         )
         return self._search(queries, params)
 

@@ -17,6 +17,18 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 @dataclass(frozen=True, eq=False)
+class SearchStats:
+    """How the hits of Q queries were found: the plan of each, and the number of codes that it was compared with, (Q,)."""
+
+    plans: tuple[str, ...]
+    compared: Int64s
+
+    def of_query(self, query: int) -> tuple[str, int]:
+        """Return the plan of a query, and the number of codes."""
+        return self.plans[query], int(self.compared[query])
+
+
+@dataclass(frozen=True, eq=False)
 class Hits:
     """Codes found for Q queries, best first; those of query q are `offsets[q]` to `offsets[q + 1]`.
 
@@ -34,6 +46,8 @@ class Hits:
     """(n, W): the stored codes, if they were asked for"""
     scores: NDArray[np.float32] | None = None
     """(n,): asymmetric distances, if the hits were re-ranked"""
+    stats: SearchStats | None = None
+    """how they were found, if that was recorded"""
     is_refined: bool = False
     """whether ranks have refinement distances"""
 
@@ -70,6 +84,7 @@ class Hits:
             self.slots[order],
             None if self.codes is None else self.codes[order],
             None if self.scores is None else self.scores[order],
+            self.stats,
             self.is_refined,
         )
 
@@ -118,6 +133,20 @@ def merge_hits(parts: Sequence[Hits], queries: int, k: int | None = None) -> Hit
         is_refined=any(part.is_refined for part in parts),
     )
     return merged if k is None else keep_best(merged, k)
+
+
+def merge_stats(parts: Sequence[Hits], queries: int) -> SearchStats:
+    """Return how the hits of several segments were found: the plan of the first one, and all codes that were compared."""
+    known = [part.stats for part in parts if part.stats is not None]
+    plans = known[0].plans if known else ("scan",) * queries
+    return SearchStats(plans, sum((stats.compared for stats in known), np.zeros(queries, np.int64)))
+
+
+def spread_hits(hits: Hits, queries: Int64s, total: int) -> Hits:
+    """Return the hits of some of `total` queries as hits of all; `queries` (n,) are their ascending numbers."""
+    counts = np.zeros(total, np.int64)
+    counts[queries] = np.diff(hits.offsets)
+    return replace(hits, offsets=np.concatenate([[0], np.cumsum(counts)]))
 
 
 def keep_best(hits: Hits, k: int) -> Hits:

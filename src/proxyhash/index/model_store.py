@@ -11,6 +11,7 @@ from proxyhash.index.local.store import VersionInfo
 from proxyhash.models.device import find_device
 from proxyhash.models.encoder import ModelEncoder
 from proxyhash.models.hub import local_folder
+from proxyhash.models.linear_encoder import LinearVectorEncoder
 from proxyhash.models.onnx_encoder import OnnxEncoder
 from proxyhash.models.storage import CONFIG, config_sha256, fingerprint
 from proxyhash.utils.atomic_io import atomic_folder, atomic_write
@@ -25,15 +26,18 @@ MODELS_DIR = "models"
 def load_encoder(model: Path | str | ModelEncoder, device: str = "cpu") -> ModelEncoder:
     """Return a model from its folder, or the model itself, if its codes are searched by Hamming distance.
 
-    Torch is not imported if the device is the CPU, the model has an ONNX file and onnxruntime is installed.
+    Torch is not imported if the device is the CPU, and the model has an ONNX file and onnxruntime is installed, or its input
+    is vectors and its head one layer.
     """
-    if isinstance(model, OnnxEncoder):
+    if isinstance(model, (OnnxEncoder, LinearVectorEncoder)):
         return model
     if isinstance(model, ModelEncoder):
         return load_hasher(model)
     folder = local_folder(model)
-    if find_device(device) == "cpu" and OnnxEncoder.can_load(folder):
-        return OnnxEncoder.load(folder)
+    if find_device(device) == "cpu":
+        for kind in (OnnxEncoder, LinearVectorEncoder):
+            if kind.can_load(folder):
+                return kind.load(folder)
     return load_hasher(folder, device)
 
 

@@ -1,7 +1,7 @@
 """Results of an index: matches, added items, and a description of the index."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, overload
 
@@ -87,6 +87,11 @@ class Matches(Sequence[Match]):
         False if even the nearest item is too far to be alike; None if the model was not calibrated.
     exact
         False after an approximate search, which may miss items.
+    plan
+        How the items were found: "scan", "clusters" or "mih" (multi-index hashing), "ivf" if approximately, or "milvus".
+    compared
+        Number of codes that the query was compared with, the mean of the batch for a scan or clusters; None if it is not
+        known.
     refined
         "all" if all items at the same distance were compared by their refinement, "found" if only those that an approximate
         search found; None if items were not refined.
@@ -102,6 +107,8 @@ class Matches(Sequence[Match]):
     matches: tuple[Match, ...]
     matched: bool | None = None
     exact: bool = True
+    plan: str | None = None
+    compared: int | None = None
     refined: Refined | None = None
 
     @overload
@@ -131,6 +138,8 @@ class Matches(Sequence[Match]):
             "query": self.query,
             "matched": self.matched,
             "exact": self.exact,
+            "plan": self.plan,
+            "compared": self.compared,
             **({} if self.refined is None else {"refined": self.refined}),
             "matches": [match.as_dict() for match in self.matches],
         }
@@ -207,6 +216,12 @@ class IndexInfo:
         Number of values of the vectors that the model takes; None if it takes images.
     kept_vectors
         Number of vectors that are kept in the index.
+    memory
+        Bytes that the codes take in memory by each exact plan that is possible; empty on a server.
+    tables_bytes
+        Bytes of the tables of multi-index hashing that this process has built; 0: none.
+    mean_compared
+        Mean number of codes that a query of this process was compared with; None before the first search, and on a server.
     refinement
         Kind of the refinement; None without one.
     refined_items
@@ -229,6 +244,9 @@ class IndexInfo:
     input: Literal["image", "vector", "code"] = "code"
     width: int | None = None
     kept_vectors: int = 0
+    memory: Mapping[str, int] = field(default_factory=dict)
+    tables_bytes: int = 0
+    mean_compared: float | None = None
     refinement: str | None = None
     refined_items: int = 0
 
@@ -274,7 +292,9 @@ def build_matches(
                 fields = (key, distances[row], item_ids[row], labels, precision[row], score, path, code, file_row)
                 found.append(Match(*fields, refinements[row]))
         nearest = min((distances[row] for row in rows), default=None)
-        out.append(Matches(name, tuple(found), is_matched(nearest, calibration, threshold), exact, refined))
+        plan, compared = (None if exact else "ivf", None) if hits.stats is None else hits.stats.of_query(query)
+        matched = is_matched(nearest, calibration, threshold)
+        out.append(Matches(name, tuple(found), matched, exact, plan, compared, refined))
     return out
 
 

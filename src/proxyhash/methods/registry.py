@@ -15,7 +15,7 @@ from proxyhash.methods.base import Encoder, HashingMethod, MethodSettings, Train
 from proxyhash.methods.plugins import load_all_plugins
 from proxyhash.utils.config import from_mapping
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.registry import Registry
+from proxyhash.utils.registry import Registry, lookup
 from proxyhash.utils.validation import check_int, shorten
 
 LearnsFrom = Literal["nothing", "classes", "classes or tags"]
@@ -176,7 +176,7 @@ def get_method(name: str) -> MethodInfo:
     'DPSH'
     """
     _discover_methods()
-    return _METHODS.find(name)
+    return lookup("method", name, dict(sorted(_METHODS.items())))  # the order of registration is that of imports
 
 
 def check_settings(name: str, settings: Mapping[str, Any]) -> MethodSettings:

@@ -155,12 +155,16 @@ def _measured(config: Mapping[str, Any], measured: Mapping[str, Any], calibratio
                 cells = ("" if values.get(row) is None else f"{values[row]:.4f}" for values in known.values())
                 yield f"| {title} | " + " | ".join(cells) + " |"
     else:
-        yield "Nothing: no labeled images were held out, or nobody has measured on them."
+        yield f"Nothing: no labeled {_items(config)} were held out, or nobody has measured on them."
     if precision := calibration.get("precision"):
         radius = sum(share >= 0.5 for share in precision) - 1
         yield ""
         reach = "at no distance" if radius < 0 else f"up to {radius} bits"
         yield f"On validation images, a match is more likely right than wrong {reach}."
+
+
+def _items(config: Mapping[str, Any]) -> str:
+    return "vectors" if takes_vectors(config) else "images"
 
 
 def _intended_use(config: Mapping[str, Any]) -> Iterator[str]:
@@ -179,7 +183,7 @@ def _limits(config: Mapping[str, Any]) -> Iterator[str]:
     yield "## Limits"
     yield ""
     yield "- Codes can only be compared with codes of this very model."
-    items = "vectors" if takes_vectors(config) else "images"
+    items = _items(config)
     yield f"- The numbers above hold for {items} like the measured ones; for others, and for unseen classes, measure."
     yield f"- Ties are frequent in short codes: many {items} have the same distance to a query."
     if pretrained:

@@ -1,17 +1,15 @@
 """Fitted encoders of vectors, and their folders."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from proxyhash.codes import binarize, pack
 from proxyhash.codes.bits import Packed
 from proxyhash.data.pixel_spec import PixelSpec
 from proxyhash.data.vectors.rows import VectorRows
@@ -20,6 +18,7 @@ from proxyhash.models.encoder import ImagesLike
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.heads import Head, Queries, create_head, describe_head
 from proxyhash.models.heads.linear import LinearHead
+from proxyhash.models.linear_encoder import NO_IMAGES, Floats, VectorsLike, as_rows, encode_linear
 from proxyhash.models.network import HashNetwork
 from proxyhash.models.network_files import check_tensors
 from proxyhash.models.runtime import InferenceBackend
@@ -27,15 +26,9 @@ from proxyhash.models.storage import CONFIG, PROXIES, VECTOR_FORMAT, WEIGHTS, re
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.formats import RELEASE, REQUIRES
-from proxyhash.utils.parallel import available_threads, ordered_map, single_threaded_blas
 from proxyhash.utils.progress import Progress, no_progress
 
-Floats = NDArray[np.float32]
-VectorsLike = VectorRows | NDArray[Any] | Sequence[Sequence[float]]
-"""Vectors (N, width) of floats."""
-
 EMBED_ROWS = 2048  # vectors that a head embeds at once
-_NO_IMAGES = "This model encodes vectors, not images."
 
 
 class VectorNetwork(HashNetwork):
@@ -88,11 +81,7 @@ class VectorHasher(Hasher):
 
     def rows(self, vectors: VectorsLike, name: str = "The vectors") -> VectorRows:
         """Return vectors as rows that this model takes; another width is an error."""
-        values = vectors.values if isinstance(vectors, VectorRows) else np.asarray(vectors)
-        name = vectors.name if isinstance(vectors, VectorRows) else name
-        if values.ndim == 2 and values.shape[1] != self.width:
-            raise InputError(f"{name}: the model takes vectors of {self.width} values, not {values.shape[1]}.")
-        return VectorRows(values, normalize=self.normalizes, name=name)
+        return as_rows(vectors, self.width, normalize=self.normalizes, name=name)
 
     def encode(self, vectors: VectorsLike, *, progress: Progress = no_progress) -> Packed:  # type: ignore[override]
         """Return packed codes (N, ceil(bits / 8)) of vectors (N, width)."""
@@ -106,7 +95,7 @@ class VectorHasher(Hasher):
         if layer is None:
             batches = (self.head.encode(self._embed_chunk(rows[part])) for part in rows.slices())
         else:
-            batches = _encode_linear(rows, *layer)
+            batches = encode_linear(rows, *layer)
         for codes in batches:
             done += len(codes)
             progress("encoding vectors", done / len(rows))
@@ -146,16 +135,16 @@ class VectorHasher(Hasher):
     @property
     def backbone(self) -> Backbone:
         """Raise an `InputError`: vectors need no backbone."""
-        raise InputError(_NO_IMAGES)
+        raise InputError(NO_IMAGES)
 
     @property
     def pixel_spec(self) -> PixelSpec:
         """Raise an `InputError`: the input is vectors."""
-        raise InputError(_NO_IMAGES)
+        raise InputError(NO_IMAGES)
 
     def features(self, images: ImagesLike, *, progress: Progress = no_progress) -> Floats:  # noqa: ARG002
         """Raise an `InputError`: the features of a vector are the vector itself."""
-        raise InputError(_NO_IMAGES)
+        raise InputError(NO_IMAGES)
 
     @property
     def has_features(self) -> bool:
@@ -163,7 +152,7 @@ class VectorHasher(Hasher):
         return False
 
     def _backend(self) -> InferenceBackend:
-        raise InputError(_NO_IMAGES)
+        raise InputError(NO_IMAGES)
 
     def _check_complete(self) -> None:
         """Do nothing: the weights are always there."""
@@ -198,16 +187,3 @@ class VectorHasher(Hasher):
         check_tensors(weights, network.state_dict(), folder / WEIGHTS)
         network.to_empty(device="cpu").load_state_dict(weights)
         return cls(network.to(device).eval(), None, names, proxies, metadata, None, folder)
-
-
-def _encode_linear(rows: VectorRows, weight: Floats, bias: Floats) -> Iterator[Packed]:
-    """Yield packed codes of the rows: the signs of L'x / ||x|| + b are those of L'x + ||x|| b."""
-
-    def encode(part: slice) -> Packed:
-        values, lengths = rows.raw(part)
-        outputs = values @ weight
-        outputs += lengths[:, None] * bias if rows.normalize else bias
-        return pack(binarize(outputs))
-
-    with single_threaded_blas():  # each thread encodes a chunk of its own: it reads, checks, multiplies and packs
-        yield from ordered_map(encode, rows.slices(), available_threads())

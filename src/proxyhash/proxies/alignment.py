@@ -1,5 +1,6 @@
 """Binary alignment, eq. (G*): the rotation that brings points nearest to the corners of the cube, by ITQ."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from proxyhash.utils.random import generator
 
 Matrix = NDArray[np.float64]
 
+_CHUNK_VALUES = 1 << 19  # of points that a thread works on at once: 4 MB, which stay in the cache
 _MAX_CONVERGED_SIGNS = 200_000  # with more signs ITQ does not converge, and gets the fifty iterations of its paper
 
 
@@ -29,22 +31,58 @@ def quantization_error(points: Floats) -> float:
     return float(np.square(points - sign(points)).sum())
 
 
-def itq_rotation(points: Floats, start: Matrix, iterations: int = 200) -> Rotation:
+def itq_rotation(points: Floats, start: Matrix, iterations: int = 200, *, threads: int | None = None) -> Rotation:
     """Minimize the quantization error of rotated `points` (C, d) by iterative quantization from the rotation `start` (d, d).
 
     Alternates B = sgn(V R) with the best rotation for these corners, R = Z U' where B'V = U S Z' (full SVD, as B'V has
-    rank C at most). Neither step increases the error; iteration ends when no sign changes.
+    rank C at most). Neither step increases the error; iteration ends when no sign changes. Of many points, threads work on
+    chunks; the result does not depend on their number.
     """
-    rotation, corners, errors = start, sign(points @ start), []
-    for _ in range(iterations):
-        u, _, zt = np.linalg.svd(corners.T @ points)
-        rotation = (u @ zt).T
-        rotated = points @ rotation
-        errors.append(quantization_error(rotated))
-        before, corners = corners, sign(rotated)
-        if np.array_equal(before, corners):
-            break
+    rows = max(1, _CHUNK_VALUES // points.shape[1])
+    chunks = [slice(first, first + rows) for first in range(0, len(points), rows)]
+    threads = min(threads or available_threads(), len(chunks))
+    rotation, errors, positive = start, [], np.zeros(points.shape, bool)
+    with single_threaded_blas() if len(chunks) > 1 else nullcontext():
+        product = _nearest_corners(points, start, positive, chunks, threads).product
+        for _ in range(iterations):
+            u, _, zt = np.linalg.svd(product)
+            rotation = (u @ zt).T
+            nearest = _nearest_corners(points, rotation, positive, chunks, threads)
+            product = nearest.product
+            errors.append(nearest.error)
+            if not nearest.changed:
+                break
     return Rotation(rotation, tuple(errors))
+
+
+@dataclass(frozen=True)
+class _NearestCorners:
+    """B'V (d, d) of the corners B = sgn(V R), their quantization error, and whether a sign changed."""
+
+    product: Matrix
+    error: float
+    changed: bool
+
+
+def _nearest_corners(
+    points: Floats, rotation: Matrix, positive: NDArray[np.bool_], chunks: list[slice], threads: int
+) -> _NearestCorners:
+    """Return the corners of rotated points; `positive` (C, d) holds their signs, and is updated."""
+
+    def solve(rows: slice) -> _NearestCorners:
+        rotated = points[rows] @ rotation
+        corners = sign(rotated)
+        before, positive[rows] = positive[rows].copy(), corners > 0
+        rotated -= corners
+        error = float(np.square(rotated, out=rotated).sum())
+        return _NearestCorners(corners.T @ points[rows], error, not np.array_equal(before, positive[rows]))
+
+    first, *others = ordered_map(solve, chunks, threads)
+    total = first.product.astype(np.float64)
+    for each in others:
+        total += each.product
+    found = (first, *others)
+    return _NearestCorners(total, sum(each.error for each in found), any(each.changed for each in found))
 
 
 def best_rotation(
@@ -60,7 +98,8 @@ def best_rotation(
     iterations = 200 if points.size <= _MAX_CONVERGED_SIGNS else 50
 
     def solve(start: int) -> Rotation:
-        return itq_rotation(points, random_rotation(points.shape[1], generator(seed, "alignment", start)), iterations)
+        turned = random_rotation(points.shape[1], generator(seed, "alignment", start))
+        return itq_rotation(points, turned, iterations, threads=1)
 
     found = []
     with single_threaded_blas():

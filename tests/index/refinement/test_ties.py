@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from proxyhash.index.clusters.clustered import build_clustered_segment
 from proxyhash.index.clusters.segment import Segment, build_flat_segment
+from proxyhash.index.clusters.word_segment import build_word_segment
 from proxyhash.index.hits import NO_ROW, Hits, rescore_hits
 from proxyhash.index.refinement.distances import RefinedRows, refined_rows
 from proxyhash.index.refinement.ties import refine
@@ -18,7 +19,12 @@ Ints = NDArray[np.int64]
 
 
 def flat(words: NDArray[np.uint64], item_ids: NDArray[np.uint32]) -> Segment:
-    return build_flat_segment(1, len(words), lambda sink: sink(words[None], item_ids, np.zeros(len(words), np.uint16)))
+    return build_flat_segment(64, len(words), lambda sink: sink(words[None], item_ids, np.zeros(len(words), np.uint16)))
+
+
+def just_started(words: NDArray[np.uint64], item_ids: NDArray[np.uint32]) -> Segment:
+    feed = lambda sink: sink(words[None], item_ids, np.zeros(len(words), np.uint16))  # noqa: E731
+    return build_word_segment(1, len(words), feed)
 
 
 def clustered(words: NDArray[np.uint64], item_ids: NDArray[np.uint32]) -> Segment:
@@ -29,12 +35,7 @@ def clustered(words: NDArray[np.uint64], item_ids: NDArray[np.uint32]) -> Segmen
 
 def slot_ids(segment: Segment) -> Ints:
     """Return the item id of each slot; -1 for an empty one."""
-    clusters = getattr(segment, "clusters", None)
-    if clusters is None:
-        return segment.all_ids()
-    found = np.full(256 * len(clusters.planes), -1)
-    found[segment.slots()] = segment.all_ids()  # type: ignore[attr-defined]
-    return found
+    return segment.slot_ids()
 
 
 def align(segment: Segment, rows: NDArray[Any], known: NDArray[np.bool_], queries: NDArray[Any]) -> RefinedRows:
@@ -62,7 +63,7 @@ def found(hits: Hits, q: int) -> list[tuple[int, int, int]]:
     return list(zip(*columns, strict=True))
 
 
-@pytest.mark.parametrize("build", [flat, clustered])
+@pytest.mark.parametrize("build", [flat, just_started, clustered])
 @pytest.mark.parametrize(("width", "dtype"), [(8, np.uint8), (16, np.uint8), (5, np.int8), (64, np.int8)])
 @given(st.integers(0, 10_000), st.integers(1, 400), st.integers(1, 12), st.integers(1, 6))
 def test_the_order_is_distance_then_refinement_then_item_id(

@@ -42,6 +42,8 @@ def info(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = Fa
         rows.append(("images from" if facts.width is None else "vectors from", ", ".join(facts.sources) or "nowhere"))
     if facts.bytes_on_disk is not None:
         rows.append(("on disk", f"{facts.bytes_on_disk / 1e6:,.1f} MB"))
+    if facts.memory:
+        rows.append(("in memory", ", ".join(f"{plan} {size / 1e6:,.1f} MB" for plan, size in facts.memory.items())))
     _print_rows(rows)
 
 

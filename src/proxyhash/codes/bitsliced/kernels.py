@@ -1,184 +1,327 @@
-"""Bit-sliced kernels for one-word codes and many queries.
+"""Bit-sliced kernels for codes of any length, each for one thread without the interpreter's lock.
 
-Nothing is precomputed: each block of the database is turned into bit planes when it is reached, which costs as much as forty
-queries. Results are those of `codes.kernels`, which are faster for fewer queries and take codes of any length.
+All take planes (B, P, L) of B blocks, and `valid` (B, L), which marks the items that may be found. Slot s is item s % 64 L
+of block s // 64 L.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from proxyhash.codes import kernels
 from proxyhash.codes.bits import Words
-from proxyhash.codes.bitsliced.bit_planes import (
-    BLOCKS_PER_STACK,
-    TRIPLES,
-    any_below,
-    count_both,
-    mark_values,
-    pattern_offsets,
-    slice_block,
-    sum_triples,
-    write_halves,
-)
-from proxyhash.codes.bitsliced.llvm_ops import BLOCK
-from proxyhash.codes.kernels import Int16Array, Int64Array
+from proxyhash.codes.bitsliced.llvm_ops import WIDE_BLOCK, WIDE_WORDS
+from proxyhash.codes.bitsliced.sums import add_differences, add_sums, any_below, select_below, start_sums, sum_three_bits
+from proxyhash.codes.kernels import Int16Array, Int64Array, popcount, sort_by_distance
 from proxyhash.utils.jit import jit
 
-STACK_ITEMS = BLOCKS_PER_STACK * BLOCK  # items of a stack
-_MIN_QUERIES = 48  # with fewer queries, the conversion to bit planes costs more than it saves
-_QUERIES_PER_BATCH = 32  # queries compared with a block while its sums are in the first-level cache
+Int = int | np.integer[Any]
+
+_QUERIES_PER_PASS = 256  # whose distances stay in the second-level cache while a table is in the first
+
+_EIGHT, _SIXTEEN, _THIRTY_TWO, _SIXTY_FOUR = (0,) * 8, (0,) * 16, (0,) * 32, (0,) * 64
 
 
-def is_faster(queries: Words, database: Words) -> bool:
-    """Return whether these kernels are faster: codes have one word, and there are enough queries."""
-    return database.shape[0] == 1 and len(queries) > _MIN_QUERIES
+class SlicedQueries(NamedTuple):
+    """Q queries, prepared for these kernels; few queries have `bits`, and many have `offsets`."""
+
+    bits: Words
+    """(Q, P): a word of zeros or of ones for each bit; or (0, P)"""
+    offsets: NDArray[np.uint16]
+    """(Q, T): where the pattern of each triple of bits is in its table, in words; or (0, T)"""
+    triples: tuple[int, ...]
+    """as many entries as a table has triples"""
+    levels: tuple[int, ...]
+    """as many entries as a distance has planes"""
 
 
-def split_by_parity(database: Words) -> tuple[Words, Words]:
-    """Return the codes of a database (1, N) with an even number of ones, and those with an odd number."""
-    row, even = _even_first(database[0])
-    return row[None, :even], row[None, even:]
+class Scratch(NamedTuple):
+    """Memory for one block, and its hits: queries with an item below their limit."""
+
+    table_bits: Words
+    """(3 T, L)"""
+    table: Words
+    """(T, 8, 2, L): sums of three bits for each pattern"""
+    sums: Words
+    """(R, levels, L): distances as planes"""
+    masks: Words
+    """(R, L): the items of a hit"""
+    queries: Int64Array
+    """(R,): the query of a hit"""
+    rows: Int64Array
+    """(R,): the row of `sums` of a hit"""
 
 
-@jit(nogil=True)
-def _even_first(row: Words) -> Any:
-    """Return the codes of a row (N,) with an even number of ones first, and how many those are."""
-    even = 0
-    for item in range(len(row)):
-        even += kernels.popcount(row[item]) & np.uint64(1) == np.uint64(0)
-    out, ends = np.empty_like(row), np.array([0, even])
-    for item in range(len(row)):
-        parity = kernels.popcount(row[item]) & np.uint64(1)
-        out[ends[parity]] = row[item]
-        ends[parity] += 1
-    return out, even
+class Nearest(NamedTuple):
+    """The nearest items of Q queries so far."""
+
+    distances: Int16Array
+    """(Q, 2 k)"""
+    slots: Int64Array
+    """(Q, 2 k)"""
+    held: Int64Array
+    """(Q,): number of entries in use"""
+    limits: Int64Array
+    """(Q,): an item must be nearer"""
+    limit_bits: Words
+    """(Q, levels): a word of zeros or of ones for each bit of the limit"""
 
 
-@jit(nogil=True)
-def nearest_rows(queries: Words, database: Words, k: int, near: Int16Array, position: Int64Array) -> None:
-    """Write the result of `codes.kernels.nearest_rows`; blocks without a distance below the limit are skipped."""
-    items, bins = database.shape[1], 65
-    chunk, held, limit = np.empty(BLOCK, np.uint64), np.zeros(len(queries), np.int64), np.full(len(queries), bins, np.int64)
-    triples, scratch = np.empty((TRIPLES, 8, 2, 4), np.uint64), np.empty((66, 4), np.uint64)
-    limit_bits, offsets = np.empty((len(queries), 7, 4), np.uint64), pattern_offsets(queries)
-    for q in range(len(queries)):
-        _broadcast_bits(bins, limit_bits[q])
-    for first in range(0, items, BLOCK):
-        last = min(first + BLOCK, items)
-        sum_triples(database[0], first, scratch, triples)
-        for q in range(len(queries)):
-            if any_below(triples, offsets[q], limit_bits[q]):
-                kernels.chunk_distances(queries[q], database, first, last, chunk)
-                kernels.push_nearer(chunk, first, last, k, bins, near[q], position[q], held, limit, q)
-                _broadcast_bits(limit[q], limit_bits[q])
-    for q in range(len(queries)):
-        kernels.sort_by_distance(near[q], position[q], held[q], bins)
+class Collected(NamedTuple):
+    """Items within the limits of queries, in the order of their slots for each query."""
 
-
-@jit(nogil=True)
-def _broadcast_bits(number: int, out: Words) -> None:
-    """Write the bits of a number to `out` (7, 4), each as a constant plane."""
-    for bit in range(7):
-        out[bit] = np.uint64(0) - np.uint64(number >> bit & 1)
-
-
-@jit(nogil=True)
-def histogram_rows(queries: Words, database: Words, far: Int64Array, out: Int64Array) -> None:
-    """Add to `out` (Q, 65) the number of items at each distance, if all items have the same parity of ones.
-
-    All distances of a query are then even, or all are odd, so only half of the bins are counted. Distances beyond `far`
-    (Q,) may be left out.
-    """
-    no_tags, no_planes = np.empty((len(queries), 0), np.uint64), np.empty((0, 0, BLOCKS_PER_STACK * 4), np.uint64)
-    whole = database.shape[1] // STACK_ITEMS * STACK_ITEMS
-    _count_stacks(queries, database[0][:whole], far, no_tags, no_planes, out, out)
-    kernels.histogram_rows(queries, database[:, whole:], out)
+    queries: NDArray[np.int32]
+    """(C,)"""
+    distances: Int16Array
+    """(C,)"""
+    slots: Int64Array
+    """(C,)"""
+    state: Int64Array
+    """(3,): number of entries in use; block and query at which to go on when there was no room"""
 
 
 @jit(nogil=True)
-def tagged_histogram_rows(
-    queries: Words,
-    database: Words,
-    tags: Words,
-    item_tags: Words,
+def _make_scratch(queries: SlicedQueries) -> Scratch:
+    triples, levels = len(queries.triples), len(queries.levels)
+    rows = min(_QUERIES_PER_PASS, len(queries.bits) + len(queries.offsets)) + 1  # one for a query that is no hit
+    return Scratch(
+        np.empty((3 * triples, WIDE_WORDS), np.uint64),
+        np.empty((triples, 8, 2, WIDE_WORDS), np.uint64),
+        np.empty((rows, levels, WIDE_WORDS), np.uint64),
+        np.empty((rows, WIDE_WORDS), np.uint64),
+        np.empty(rows, np.int64),
+        np.empty(rows, np.int64),
+    )
+
+
+@jit(nogil=True, skip_refcounts=True)
+def set_limit(limit_bits: Words, q: int, limit: int) -> None:
+    """Write the bits of the limit of query q."""
+    for level in range(limit_bits.shape[1]):
+        limit_bits[q, level] = np.uint64(0) - np.uint64(limit >> level & 1)
+
+
+@jit(nogil=True, skip_refcounts=True)
+def build_table(planes: Words, block: int, first: int, bits: Words, table: Words) -> None:
+    """Write the sums of all triples of planes from `first` on to `table` (T, 8, 2, L); `bits` (3 T, L) is scratch space."""
+    held = min(len(bits), planes.shape[1] - first)
+    for plane in range(held):
+        for word in range(WIDE_WORDS):
+            bits[plane, word] = planes[block, first + plane, word]
+    for plane in range(held, len(bits)):
+        for word in range(WIDE_WORDS):
+            bits[plane, word] = 0
+    for triple in range(len(table)):
+        sum_three_bits(bits, triple, table)
+
+
+@jit(nogil=True, skip_refcounts=True)
+def _sum_directly(planes: Words, block: int, queries: SlicedQueries, q: int, sums: Words, row: int) -> None:
+    """Write the distances of a block to query q to a row of `sums` (R, levels, L)."""
+    levels = queries.levels
+    for level in range(sums.shape[1]):
+        for word in range(WIDE_WORDS):
+            sums[row, level, word] = 0
+    first, bits = 0, planes.shape[1]
+    while bits - first >= 64:
+        add_differences(planes, block, first, queries.bits, q, sums, row, _SIXTY_FOUR, levels)
+        first += 64
+    if bits - first >= 32:
+        add_differences(planes, block, first, queries.bits, q, sums, row, _THIRTY_TWO, levels)
+        first += 32
+    if bits - first >= 16:
+        add_differences(planes, block, first, queries.bits, q, sums, row, _SIXTEEN, levels)
+        first += 16
+    if bits - first >= 8:
+        add_differences(planes, block, first, queries.bits, q, sums, row, _EIGHT, levels)
+
+
+@jit(nogil=True, skip_refcounts=True)
+def _scan_directly(
     planes: Words,
-    items_out: Int64Array,
-    relevant_out: Int64Array,
-) -> None:
-    """Add the counts of `codes.kernels.tagged_histogram_rows`, for items of one parity; `planes` are from `tag_planes`."""
-    whole = database.shape[1] // STACK_ITEMS * STACK_ITEMS
-    _count_stacks(queries, database[0][:whole], np.full(len(queries), 64), tags, planes, items_out, relevant_out)
-    kernels.tagged_histogram_rows(queries, database[:, whole:], tags, item_tags[:, whole:], items_out, relevant_out)
+    valid: Words,
+    block: int,
+    queries: SlicedQueries,
+    begin: int,
+    end: int,
+    limit_bits: Words,
+    scratch: Scratch,
+) -> int:
+    """Compare a block with queries `begin` to `end`; each reads all planes. Return the number of hits."""
+    hits = 0
+    for q in range(begin, end):
+        _sum_directly(planes, block, queries, q, scratch.sums, hits)
+        if select_below(scratch.sums, hits, limit_bits, q, valid, block, scratch.masks, hits, queries.levels):
+            scratch.queries[hits], scratch.rows[hits] = q, hits
+            hits += 1
+    return hits
+
+
+@jit(nogil=True, skip_refcounts=True)
+def _scan_by_table(
+    planes: Words,
+    valid: Words,
+    block: int,
+    queries: SlicedQueries,
+    begin: int,
+    end: int,
+    limit_bits: Words,
+    scratch: Scratch,
+) -> int:
+    """Compare a block with queries `begin` to `end`, by one table that has all bits. Return the number of hits."""
+    hits, table, offsets, triples = 0, scratch.table, queries.offsets, queries.triples
+    if begin == 0:
+        build_table(planes, block, 0, scratch.table_bits, table)
+    for q in range(begin, end):
+        if any_below(table, offsets, q, limit_bits, valid, block, triples):
+            start_sums(table, offsets, q, 0, scratch.sums, hits, triples, queries.levels)
+            select_below(scratch.sums, hits, limit_bits, q, valid, block, scratch.masks, hits, queries.levels)
+            scratch.queries[hits], scratch.rows[hits] = q, hits
+            hits += 1
+    return hits
+
+
+@jit(nogil=True, skip_refcounts=True)
+def _scan_by_tables(
+    planes: Words,
+    valid: Words,
+    block: int,
+    queries: SlicedQueries,
+    begin: int,
+    end: int,
+    limit_bits: Words,
+    scratch: Scratch,
+) -> int:
+    """Compare a block with queries `begin` to `end`, by several tables. Return the number of hits."""
+    hits, triples, levels = 0, queries.triples, queries.levels
+    for part in range(queries.offsets.shape[1] // len(triples)):
+        build_table(planes, block, 3 * len(triples) * part, scratch.table_bits, scratch.table)
+        if part == 0:
+            for q in range(begin, end):
+                start_sums(scratch.table, queries.offsets, q, 0, scratch.sums, q - begin, triples, levels)
+        else:
+            for q in range(begin, end):
+                first = len(triples) * part
+                add_sums(scratch.table, queries.offsets, q, first, scratch.sums, q - begin, triples, levels)
+    for q in range(begin, end):
+        if select_below(scratch.sums, q - begin, limit_bits, q, valid, block, scratch.masks, hits, levels):
+            scratch.queries[hits], scratch.rows[hits] = q, q - begin
+            hits += 1
+    return hits
+
+
+@jit(nogil=True, skip_refcounts=True, inline="always")
+def _scan(
+    planes: Words,
+    valid: Words,
+    block: int,
+    queries: SlicedQueries,
+    begin: int,
+    end: int,
+    limit_bits: Words,
+    scratch: Scratch,
+) -> int:
+    if len(queries.bits):
+        return _scan_directly(planes, valid, block, queries, begin, end, limit_bits, scratch)
+    if queries.offsets.shape[1] == len(queries.triples):
+        return _scan_by_table(planes, valid, block, queries, begin, end, limit_bits, scratch)
+    return _scan_by_tables(planes, valid, block, queries, begin, end, limit_bits, scratch)
+
+
+@jit(nogil=True, skip_refcounts=True, inline="always")
+def lowest_bit(mask: np.uint64) -> Int:
+    """Return the index of the lowest set bit of a word."""
+    return np.int64(popcount((mask & -mask) - np.uint64(1)))
+
+
+@jit(nogil=True, skip_refcounts=True, inline="always")
+def _distance_at(sums: Words, row: Int, word: int, bit: Int) -> Int:
+    """Return the distance of one item of a block."""
+    total: Int = np.int64(0)
+    for level in range(sums.shape[1]):
+        total |= np.int64(sums[row, level, word] >> np.uint64(bit) & np.uint64(1)) << level
+    return total
 
 
 @jit(nogil=True)
-def tag_planes(item_tags: Words) -> Any:
-    """Return the tags (T, N) of whole stacks of items as planes (stacks, 64 T, 64), 16 blocks side by side."""
-    scratch = np.empty((64, 4), np.uint64)
-    out = np.empty((item_tags.shape[1] // STACK_ITEMS, 64 * len(item_tags), BLOCKS_PER_STACK, 4), np.uint64)
-    for stack in range(len(out)):
-        for word in range(len(item_tags)):
-            for block in range(BLOCKS_PER_STACK):
-                slice_block(item_tags[word], stack * STACK_ITEMS + block * BLOCK, scratch)
-                out[stack, 64 * word : 64 * word + 64, block] = scratch
-    return out.reshape((len(out), 64 * len(item_tags), BLOCKS_PER_STACK * 4))
+def nearest_blocks(planes: Words, valid: Words, first: int, queries: SlicedQueries, nearest: Nearest) -> None:
+    """Update the nearest items of all queries by blocks whose slots begin at `first`; slots ascend from call to call."""
+    scratch, total = _make_scratch(queries), len(queries.bits) + len(queries.offsets)
+    for block in range(len(planes)):
+        for begin in range(0, total, _QUERIES_PER_PASS):
+            end = min(begin + _QUERIES_PER_PASS, total)
+            hits = _scan(planes, valid, block, queries, begin, end, nearest.limit_bits, scratch)
+            for hit in range(hits):
+                _push_hit(scratch, hit, first + WIDE_BLOCK * block, nearest, planes.shape[1] + 1)
 
 
 @jit(nogil=True)
-def _count_stacks(
-    queries: Words, row: Words, far: Int64Array, tags: Words, planes: Words, items_out: Int64Array, relevant_out: Int64Array
-) -> None:
-    """Count the items of whole stacks by distance and, if there are `tags`, those that share a tag with the query.
+def _push_hit(scratch: Scratch, hit: int, first: int, nearest: Nearest, bins: int) -> None:
+    """Append the items of a hit to the buffer of its query.
 
-    An item is in a bin if its distance planes equal the bits of the bin; 16 blocks are added before bits are counted.
+    When the buffer is full, the k best are kept, and from then on an item must be nearer than the k-th; ties go to the lower
+    slot.
     """
-    triples, scratch = np.empty((BLOCKS_PER_STACK, TRIPLES, 8, 2, 4), np.uint64), np.empty((66, 4), np.uint64)
-    halves, offsets = np.empty((_QUERIES_PER_BATCH, 6, BLOCKS_PER_STACK, 4), np.uint64), pattern_offsets(queries)
-    low, high = np.empty((8, BLOCKS_PER_STACK, 4), np.uint64), np.empty((5, BLOCKS_PER_STACK, 4), np.uint64)
-    shared = np.empty(BLOCKS_PER_STACK * 4, np.uint64)
-    for start in range(0, len(row), STACK_ITEMS):
-        for block in range(BLOCKS_PER_STACK):
-            sum_triples(row, start + block * BLOCK, scratch, triples[block])
-        for q in range(0, len(queries), _QUERIES_PER_BATCH):
-            last = min(q + _QUERIES_PER_BATCH, len(queries))
-            for block in range(BLOCKS_PER_STACK):
-                for one in range(q, last):
-                    write_halves(triples[block], offsets[one], halves[one - q, 0, block])
-            for one in range(q, last):
-                odd = np.int64(kernels.popcount(queries[one, 0] ^ row[0]) & np.uint64(1))
-                for block in range(BLOCKS_PER_STACK):
-                    mark_values(halves[one - q, 0, block], low[0, block], high[0, block])
-                _count_stack(low, high, far[one], items_out[one, odd:])
-                if tags.shape[1]:
-                    _keep_shared(tags[one], planes[start // STACK_ITEMS], shared, low.reshape((8, BLOCKS_PER_STACK * 4)))
-                    _count_stack(low, high, far[one], relevant_out[one, odd:])
-
-
-@jit(nogil=True)
-def _keep_shared(tags: Words, planes: Words, shared: Words, low: Words) -> None:
-    """Clear the marks in `low` (8, 64) of items that share no tag with a query; `planes` are (64 T, 64)."""
-    shared[:] = 0
-    for word in range(len(tags)):
-        left = tags[word]
+    q, row, size = scratch.queries[hit], scratch.rows[hit], nearest.distances.shape[1]
+    for word in range(WIDE_WORDS):
+        left = scratch.masks[hit, word]
         while left:
-            tag = 64 * word + np.int64(kernels.popcount((left & -left) - np.uint64(1)))
-            for i in range(len(shared)):
-                shared[i] |= planes[tag, i]
+            bit = lowest_bit(left)
             left &= left - np.uint64(1)
-    for value in range(len(low)):
-        for i in range(len(shared)):
-            low[value, i] &= shared[i]
+            distance = _distance_at(scratch.sums, row, word, bit)
+            if distance < nearest.limits[q]:
+                held = nearest.held[q]
+                nearest.distances[q, held], nearest.slots[q, held] = distance, first + 64 * word + bit
+                nearest.held[q] = held + 1
+                if held + 1 == size:
+                    sort_by_distance(nearest.distances[q], nearest.slots[q], size, bins)
+                    nearest.held[q], nearest.limits[q] = size // 2, nearest.distances[q, size // 2 - 1]
+                    set_limit(nearest.limit_bits, q, nearest.limits[q])
 
 
 @jit(nogil=True)
-def _count_stack(low: Words, high: Words, far: int, out: Int64Array) -> None:
-    """Add the numbers of items to every other bin of `out`; quotients beyond `far` or without items are skipped."""
-    for quotient in range(far // 16 + 1):
-        occurs = np.uint64(0)
-        for block in range(BLOCKS_PER_STACK):
-            for word in range(4):
-                occurs |= high[quotient, block, word]
-        if occurs:
-            for remainder in range(8 if quotient < 4 else 1):
-                out[16 * quotient + 2 * remainder] += count_both(high[quotient], low[remainder])
+def collect_blocks(
+    planes: Words, valid: Words, first: int, queries: SlicedQueries, limit_bits: Words, found: Collected
+) -> bool:
+    """Append all items below the limits of the queries, of blocks whose slots begin at `first`.
+
+    Return False if there is no room. The next call goes on where `found.state` says.
+    """
+    scratch, total, state = _make_scratch(queries), len(queries.bits) + len(queries.offsets), found.state
+    for block in range(state[1], len(planes)):
+        for begin in range(0, total, _QUERIES_PER_PASS):
+            end = min(begin + _QUERIES_PER_PASS, total)
+            hits = _scan(planes, valid, block, queries, begin, end, limit_bits, scratch)
+            for hit in range(hits):
+                if block == state[1] and scratch.queries[hit] < state[2]:
+                    continue  # it was appended by the call before
+                if state[0] + _count_hit(scratch, hit) > len(found.slots):
+                    state[1], state[2] = block, scratch.queries[hit]
+                    return False
+                _append_hit(scratch, hit, first + WIDE_BLOCK * block, found)
+    state[1], state[2] = 0, 0
+    return True
+
+
+@jit(nogil=True, skip_refcounts=True)
+def _count_hit(scratch: Scratch, hit: int) -> Int:
+    total = np.int64(0)
+    for word in range(WIDE_WORDS):
+        total += np.int64(popcount(scratch.masks[hit, word]))
+    return total
+
+
+@jit(nogil=True, skip_refcounts=True)
+def _append_hit(scratch: Scratch, hit: int, first: int, found: Collected) -> None:
+    """Append the items of a hit; there is room for them."""
+    count = found.state[0]
+    for word in range(WIDE_WORDS):
+        left = scratch.masks[hit, word]
+        while left:
+            bit = lowest_bit(left)
+            left &= left - np.uint64(1)
+            found.queries[count] = scratch.queries[hit]
+            found.distances[count] = _distance_at(scratch.sums, scratch.rows[hit], word, bit)
+            found.slots[count] = first + 64 * word + bit
+            count += 1
+    found.state[0] = count

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from proxyhash.codes.bits import MAX_BITS
 from proxyhash.evaluation.neighbors import check_metric
 from proxyhash.methods import check_settings, parse_method
+from proxyhash.models.device import AUTO, check_device_name
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
@@ -29,6 +30,8 @@ class VectorEvalConfig:
         Random vectors to use, queries among them; None for all.
     seed
         Decides every random draw.
+    device
+        Where methods that train are fitted, see `find_device`; by default a GPU if there is one.
     """
 
     bits: tuple[int, ...] = (64, 128, 256, 512)
@@ -38,11 +41,13 @@ class VectorEvalConfig:
     num_queries: int | None = None
     max_vectors: int | None = None
     seed: int = 0
+    device: str = AUTO
 
     def __post_init__(self) -> None:
         """Check all values."""
         check_metric(self.metric)
         check_int("seed", self.seed, 0)
+        check_device_name(self.device)
         for name, values, most in (("bits", self.bits, MAX_BITS), ("k", self.ks or (1,), 1_000_000)):
             if not values or len(set(values)) < len(values):
                 raise InputError(f"{name} must be one number or several different ones.")

@@ -64,7 +64,8 @@ class HashedVectors:
             database, labels = select_rows(database, labeled), sample.labels.subset(labeled)
         begin, normalize = time.perf_counter(), sample.config.metric == "cosine"
         options: dict[str, Any] = {"labels": labels, "normalize": normalize, "seed": sample.config.seed}
-        hasher = fit_vectors(database, self.bits, method=name, settings=settings, **options, progress=progress)
+        options |= {"method": name, "settings": settings, "device": sample.config.device, "progress": progress}
+        hasher = fit_vectors(database, self.bits, **options)
         fitted = time.perf_counter()
         codes = hasher.encode(sample.database, progress=progress)
         queries = hasher.encode_queries(sample.queries)

@@ -1,5 +1,6 @@
 """Runs of a comparison of encodings."""
 
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from proxyhash.experiments.vectors.encodings import list_encodings
 from proxyhash.experiments.vectors.report import EncodingResult, VectorEvalReport, main_k
 from proxyhash.experiments.vectors.sample import VectorSample, draw_sample
 from proxyhash.labels import Labels
+from proxyhash.models.device import find_device
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 
@@ -51,7 +53,8 @@ def evaluate_vectors(
     Raises
     ------
     InputError
-        For vectors that are not finite, widths or labels that do not fit, and k larger than the database.
+        For vectors that are not finite, widths or labels that do not fit, k larger than the database, and a device that is
+        not there.
 
     Examples
     --------
@@ -62,6 +65,7 @@ def evaluate_vectors(
     ('float32', 64, {10: 1.0})
     """
     config = config or VectorEvalConfig()
+    config = replace(config, device=find_device(config.device))  # one that is not there is an error before anything is done
     sample = draw_sample(vectors, labels, queries, query_labels, config)
     ks = _check_ks(config.ks, len(sample.database))
     count = min(2 * max(ks), len(sample.database))  # more than k, to know the items that are as near as the k-th

@@ -1,6 +1,6 @@
 """Vectorized counts over bit planes, 256 codes at a time; `layout` says what the planes hold."""
+# ruff: noqa: ARG001 -- numba passes the types of all arguments to an intrinsic, which needs few of them
 
-from functools import reduce
 from typing import Any
 
 from llvmlite import ir
@@ -16,6 +16,7 @@ from proxyhash.codes.bitsliced.llvm_ops import (
     broadcast,
     data_pointers,
     load_plane,
+    row_pointer,
     store_plane,
 )
 
@@ -32,33 +33,35 @@ def _reaching(levels: int) -> Any:
     """
 
     @intrinsic
-    def reaches(typing_context: Any, blocks: Any, block: Any, lists: Any, row: Any, rounds: Any, least: Any) -> Any:  # noqa: ARG001
+    def reaches(
+        typing_context: Any,
+        blocks: Any,
+        hidden: Any,
+        block: Any,
+        lists: Any,
+        row: Any,
+        rounds: Any,
+        least: Any,
+    ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            words, after = _row(context, builder, signature.args[0], arguments[0], arguments[1])
-            offsets, _ = _row(context, builder, signature.args[2], arguments[2], arguments[3])
-            begin = builder.sub(WORD(2**levels), arguments[5])
+            blocks, hidden, block, lists, row, rounds, least = arguments
+            words = row_pointer(context, builder, signature.args[0], blocks, block)
+            offsets = row_pointer(context, builder, signature.args[3], lists, row)
+            begin = builder.sub(WORD(2**levels), least)
             counts = [cgutils.alloca_once(builder, PLANE) for _ in range(levels + 1)]
             for level, count in enumerate(counts[:-1]):
                 bit = builder.and_(builder.lshr(begin, WORD(level)), WORD(1))
                 builder.store(broadcast(builder, builder.neg(bit)), count)
             builder.store(ir.Constant(PLANE, [0] * 4), counts[-1])
-            with cgutils.for_range(builder, arguments[4]) as loop:
+            with cgutils.for_range(builder, rounds) as loop:
                 first = builder.mul(loop.index, WORD(PER_ROUND))
                 _count_round(builder, words, builder.gep(offsets, [first]), counts)
-            empty = load_plane(builder, after, -4)
-            return any_bit(builder, builder.and_(builder.load(counts[-1]), builder.not_(empty)))
+            out_of_reach = load_plane(builder, row_pointer(context, builder, signature.args[1], hidden, block), 0)
+            return any_bit(builder, builder.and_(builder.load(counts[-1]), builder.not_(out_of_reach)))
 
-        return types.boolean(blocks, types.int64, lists, types.int64, types.int64, types.int64), generate
+        return types.boolean(blocks, hidden, types.int64, lists, types.int64, types.int64, types.int64), generate
 
     return reaches
-
-
-def _row(context: Any, builder: Any, kind: Any, array: Any, number: Any) -> tuple[Any, Any]:
-    """Return pointers to a row of a contiguous array and to the next one; a view would need reference counting."""
-    parts = context.make_array(kind)(context, builder, array)
-    size = reduce(builder.mul, cgutils.unpack_tuple(builder, parts.shape)[1:])
-    begin = builder.gep(parts.data, [builder.mul(number, size)])
-    return begin, builder.gep(begin, [size])
 
 
 def _count_round(builder: Any, words: Any, offsets: Any, counts: list[Any]) -> None:
@@ -74,10 +77,10 @@ def _count_round(builder: Any, words: Any, offsets: Any, counts: list[Any]) -> N
 
 
 reaches: Any = _reaching(6)
-"""(blocks (B, P, 4), block, lists, row, rounds, least): return whether a code has a 1 in at least `least` (1 to 64) planes.
+"""(blocks (B, P, 4), hidden (B, 4), block, lists, row, rounds, least): whether a code has a 1 in at least `least` planes.
 
-The planes are 8 * rounds entries of a row of `lists`: their word offsets in the block. The last plane of a block marks empty
-slots, which are never counted; listed itself, it adds nothing to any code.
+`least` is 1 to 64. The planes are 8 * rounds entries of a row of `lists`: their word offsets in the block. Hidden slots are
+never counted. The last plane of a block marks empty slots, which are hidden; listed itself, it adds nothing to any code.
 """
 
 reaches_far: Any = _reaching(12)
@@ -85,11 +88,11 @@ reaches_far: Any = _reaching(12)
 
 
 @intrinsic
-def _list_planes(typing_context: Any, word: Any, first: Any, table: Any, lists: Any, row: Any, listed: Any) -> Any:  # noqa: ARG001
+def _list_planes(typing_context: Any, word: Any, first: Any, table: Any, lists: Any, row: Any, listed: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word, first, listed = arguments[0], arguments[1], arguments[5]
         (known,) = data_pointers(context, builder, signature.args[2:3], arguments[2:3])
-        target, _ = _row(context, builder, signature.args[3], arguments[3], arguments[4])
+        target = row_pointer(context, builder, signature.args[3], arguments[3], arguments[4])
         eight = ir.VectorType(ir.IntType(16), 8)
         for byte in range(8):
             bits = builder.and_(builder.lshr(word, WORD(8 * byte)), WORD(255))
@@ -123,9 +126,9 @@ are written for each byte, taken from `table` (256, 8); those of the next byte o
 
 
 @intrinsic
-def _add_differences(typing_context: Any, blocks: Any, block: Any, part: Any, bits: Any, sums: Any) -> Any:  # noqa: ARG001
+def _add_differences(typing_context: Any, blocks: Any, block: Any, part: Any, bits: Any, sums: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        words, _ = _row(context, builder, signature.args[0], arguments[0], arguments[1])
+        words = row_pointer(context, builder, signature.args[0], arguments[0], arguments[1])
         source = builder.gep(words, [builder.mul(arguments[2], WORD(64 * 4))])
         query, target = data_pointers(context, builder, signature.args[3:], arguments[3:])
         terms = [(level, load_plane(builder, target, 4 * level)) for level in range(DISTANCE_PLANES)]

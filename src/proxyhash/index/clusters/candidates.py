@@ -114,8 +114,8 @@ def can_contain(clusters: Clusters, block: Int, batch: QueryBatch, row: Int, lim
     if least <= 0:
         return True
     if least <= 64:
-        return bool(reaches(clusters.planes, block, batch.planes, row, rounds, least))
-    return bool(reaches_far(clusters.planes, block, batch.planes, row, rounds, least))
+        return bool(reaches(clusters.planes, clusters.hidden, block, batch.planes, row, rounds, least))
+    return bool(reaches_far(clusters.planes, clusters.hidden, block, batch.planes, row, rounds, least))
 
 
 @jit(nogil=True, skip_refcounts=True)
@@ -126,22 +126,21 @@ def find_candidates(clusters: Clusters, block: Int, batch: QueryBatch, row: Int,
         for bit in range(64):
             candidates.bits[bit] = np.uint64(0) - (batch.diff[row, part] >> np.uint64(bit) & np.uint64(1))
         add_differences(clusters.planes, block, part, candidates.bits, candidates.distances)
-    last = clusters.planes.shape[1] - 1
     for word in range(4):
         above = np.uint64(0)
         for level in range(candidates.levels):  # from the lowest bit up: the highest bit that differs decides
             plane = candidates.distances[level, word]
             above = plane & above if min(limit, 2**candidates.levels - 1) >> level & 1 else plane | above
-        candidates.mask[word] = ~(above | clusters.planes[block, last, word])
+        candidates.mask[word] = ~(above | clusters.hidden[block, word])
 
 
 @jit(nogil=True, skip_refcounts=True, inline="always")
 def count_codes(clusters: Clusters, block: Int) -> Int:
-    """Return the number of codes in a block."""
-    last, empty = clusters.planes.shape[1] - 1, np.int64(0)
+    """Return the number of codes of a block that may be found."""
+    hidden = np.int64(0)
     for word in range(4):
-        empty += np.int64(popcount(clusters.planes[block, last, word]))
-    return BLOCK - empty
+        hidden += np.int64(popcount(clusters.hidden[block, word]))
+    return BLOCK - hidden
 
 
 @jit(nogil=True, skip_refcounts=True, inline="always")

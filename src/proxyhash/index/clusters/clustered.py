@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
 from proxyhash.codes.bitsliced.llvm_ops import BLOCK
-from proxyhash.codes.search import parallel_over_queries
+from proxyhash.codes.search import check_radii, parallel_over_queries
 from proxyhash.index.clusters import layout_kernels, search_kernels
 from proxyhash.index.clusters.centroids import MIN_CODES_FOR_CLUSTERS
 from proxyhash.index.clusters.layout import NO_SPAN, Clusters
-from proxyhash.index.clusters.segment import Feed, FlatSegment, Segment, Sink, in_ranges
+from proxyhash.index.clusters.segment import Feed, FlatSegment, Segment, Sink, SlotMask, flat_segment, in_ranges
 from proxyhash.index.clusters.topk import empty_topk
-from proxyhash.index.hits import Hits, rectangular_hits
-from proxyhash.index.item_ids import Int64s, empty_item_ids, pack_item_ids
+from proxyhash.index.hits import Hits, SearchStats, rectangular_hits
+from proxyhash.index.item_ids import Int64s, empty_item_ids
 from proxyhash.index.refinement.distances import RefinedRows
 
 _MAX_RESULTS = 4_000_000  # results that are gathered at a time, 16 bytes each
@@ -34,10 +34,19 @@ class ClusteredSegment(Segment):
         return self.count
 
     def nearest(
-        self, queries: Words, k: int, threads: int | None = None, *, rows: RefinedRows | None = None
+        self,
+        queries: Words,
+        k: int,
+        threads: int | None = None,
+        allowed: SlotMask | None = None,
+        *,
+        rows: RefinedRows | None = None,
     ) -> tuple[Hits, int]:
         """Compare the blocks that can hold one of the k nearest codes; `rows` settle ties in distance."""
-        k = min(k, len(self))
+        clusters = self._only(allowed)
+        k = min(
+            k, len(self) if allowed is None else BLOCK * len(clusters.hidden) - int(np.bitwise_count(clusters.hidden).sum())
+        )
         ranks, slots = np.empty((len(queries), k), np.uint64), np.empty((len(queries), k), np.int64)
         compared = np.zeros(len(queries), np.int64)
         order = self._cache_order(queries)
@@ -46,34 +55,45 @@ class ClusteredSegment(Segment):
             mine = queries[order[part]]
             refinement = None if rows is None else rows.take(order[part])
             top = empty_topk(len(mine), k, 64 * queries.shape[1], refinement)
-            search_kernels.nearest(mine, self.clusters, top, compared[part])
+            search_kernels.nearest(mine, clusters, top, compared[part])
             ranks[order[part]], slots[order[part]] = top.ranks, top.slots
 
         if k:
             parallel_over_queries(len(queries), threads, search, max_queries=max(1, _MAX_RESULTS // k))
         return rectangular_hits(ranks, slots, is_refined=rows is not None), int(compared.sum())
 
-    def range_search(self, queries: Words, radius: int, threads: int | None = None) -> Hits:
+    def _only(self, allowed: SlotMask | None) -> Clusters:
+        """Return the clusters, of which only allowed slots are found."""
+        if allowed is None:
+            return self.clusters
+        return self.clusters._replace(hidden=self.clusters.hidden | _pack(~allowed))
+
+    def range_search(
+        self, queries: Words, radius: int | Int64s, threads: int | None = None, allowed: SlotMask | None = None
+    ) -> Hits:
         """Compare the blocks that can hold a code within the radius: once to count, once to write."""
-        counts = np.zeros(len(queries), np.int64)
+        radii, clusters = check_radii(radius, len(queries)), self._only(allowed)
+        counts, compared = np.zeros((2, len(queries)), np.int64)
         nothing = np.empty(0, np.uint64), np.empty(0, np.int64)
 
         def count(rows: slice) -> None:
-            search_kernels.range_search(queries[rows], self.clusters, radius, counts[rows], *nothing, False)
+            found = counts[rows], *nothing, compared[rows]
+            search_kernels.range_search(queries[rows], clusters, radii[rows], *found, False)
 
         parallel_over_queries(len(queries), threads, count)
         offsets = np.concatenate([[0], np.cumsum(counts)])
         ranks, slots = np.empty(offsets[-1], np.uint64), np.empty(offsets[-1], np.int64)
 
         def collect(rows: slice) -> None:
-            search_kernels.range_search(queries[rows], self.clusters, radius, offsets[rows].copy(), ranks, slots, True)
+            found = offsets[rows].copy(), ranks, slots, compared[rows]
+            search_kernels.range_search(queries[rows], clusters, radii[rows], *found, True)
             for row in range(rows.start, rows.stop):
                 mine = slice(offsets[row], offsets[row + 1])
                 order = np.argsort(ranks[mine])
                 ranks[mine], slots[mine] = ranks[mine][order], slots[mine][order]
 
         parallel_over_queries(len(queries), threads, collect)
-        return Hits(ranks, offsets, slots)
+        return Hits(ranks, offsets, slots, stats=SearchStats(("clusters",) * len(queries), compared))
 
     def codes(self, slots: Int64s) -> Words:
         """Return the codes (n, W) in some slots."""
@@ -87,39 +107,35 @@ class ClusteredSegment(Segment):
         layout_kernels.read_all(self.clusters, words)
         return words[:, self.slots()], self.all_ids()
 
-    def all_ids(self) -> Int64s:
-        """Return the item ids of all codes (N,), in the order of `slots`."""
-        return self.clusters.item_ids.at(self.slots())
-
     def slots(self) -> Int64s:
         """Return the slots that hold a code (N,)."""
-        return np.flatnonzero(_unpack(self.clusters.planes[:, -1]) == 0)
+        return np.flatnonzero(_unpack(self.clusters.hidden) == 0)
 
     def slot_ids(self) -> Int64s:
         """Return the item id of each slot (256 B,); -1 of an empty one."""
-        is_empty = _unpack(self.clusters.planes[:, -1]) != 0
-        return np.where(is_empty, -1, self.clusters.item_ids.at(slice(None)))
+        return np.where(_unpack(self.clusters.hidden) == 0, self.clusters.item_ids.at(slice(None)), -1)
+
+    @property
+    def num_slots(self) -> int:
+        """Return the number of slots."""
+        return BLOCK * len(self.clusters.planes)
 
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
-        """Return a copy that marks the slots of these codes empty."""
-        dropped = in_ranges(self.clusters.item_ids, low, high) & (_unpack(self.clusters.planes[:, -1]) == 0)
+        """Return the segment with the slots of these codes hidden."""
+        dropped = in_ranges(self.clusters.item_ids, low, high) & (_unpack(self.clusters.hidden) == 0)
         count = int(np.count_nonzero(dropped))
         if not count:
             return self
-        planes = self.clusters.planes.copy()
-        planes[:, -1] |= np.packbits(dropped, bitorder="little").view("<u8").reshape(-1, 4)
-        clusters = self.clusters._replace(planes=planes)
+        clusters = self.clusters._replace(hidden=self.clusters.hidden | _pack(dropped))
         return replace(self, clusters=clusters, count=self.count - count, tombstones=self.tombstones + count)
 
-    def select(self, mask: NDArray[np.bool_]) -> "FlatSegment | ClusteredSegment":
+    def select(self, mask: SlotMask) -> "FlatSegment | ClusteredSegment":
         """Return some of the codes in the same clusters, or flat if they are few."""
-        words, numbers = self.all_codes()
-        kept = mask[numbers]
-        words, numbers = np.ascontiguousarray(words[:, kept]), numbers[kept]
+        slots = np.flatnonzero(mask & (_unpack(self.clusters.hidden) == 0))
+        words, numbers = np.ascontiguousarray(self.codes(slots).T), self.clusters.item_ids.at(slots)
         if len(numbers) < MIN_CODES_FOR_CLUSTERS:
-            order = np.argsort(numbers)
-            return FlatSegment(np.ascontiguousarray(words[:, order]), pack_item_ids(numbers[order]))
-        own = np.searchsorted(self.clusters.starts, self.slots()[kept] // BLOCK, side="right") - 1
+            return flat_segment(words, numbers, 64 * len(words))
+        own = np.searchsorted(self.clusters.starts, slots // BLOCK, side="right") - 1
         sizes = np.bincount(own, minlength=len(self.clusters.centroids))
 
         def feed(sink: Sink) -> None:
@@ -137,8 +153,13 @@ class ClusteredSegment(Segment):
 
 
 def _unpack(plane: Words) -> NDArray[np.uint8]:
-    """Return one plane of every block (B, 4) as a byte for each slot (256 B,)."""
+    """Return bits (B, 4) as a byte for each slot (256 B,)."""
     return np.unpackbits(np.ascontiguousarray(plane).view(np.uint8).ravel(), bitorder="little")
+
+
+def _pack(mask: NDArray[np.bool_]) -> Words:
+    """Return a mask of slots (256 B,) as bits (B, 4)."""
+    return np.packbits(mask, bitorder="little").view("<u8").reshape(-1, BLOCK // 64)
 
 
 def build_clustered_segment(
@@ -166,4 +187,5 @@ def _allocate(centroids: Words, sizes: Int64s, below: int) -> Clusters:
     starts = np.concatenate([[0], np.cumsum(-(-sizes // BLOCK))])
     planes = np.empty((starts[-1], 64 * centroids.shape[1] + 1, BLOCK // 64), np.uint64)
     spans, shells = np.full((len(centroids), 2), NO_SPAN, np.int16), np.empty((starts[-1], 2), np.int16)
-    return Clusters(centroids, starts, spans, shells, planes, empty_item_ids(BLOCK * starts[-1], below))
+    hidden = np.zeros((starts[-1], BLOCK // 64), np.uint64)
+    return Clusters(centroids, starts, spans, shells, planes, hidden, empty_item_ids(BLOCK * starts[-1], below))

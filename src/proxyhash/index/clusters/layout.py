@@ -35,5 +35,7 @@ class Clusters(NamedTuple):
     """(B, 2): lowest and highest shell of a block"""
     planes: Words
     """(B, 64 W + 1, 4); the last plane of a block marks empty slots, whose bits are 0 in all other planes"""
+    hidden: Words
+    """(B, 4): slots that are not found, because they are empty, their codes were removed, or a filter excludes them"""
     item_ids: ItemIds
     """(256 B,)"""

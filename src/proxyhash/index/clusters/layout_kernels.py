@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.codes.bitsliced.bit_planes import join_block, slice_block
 from proxyhash.codes.bitsliced.llvm_ops import BLOCK
+from proxyhash.codes.bitsliced.slicing import join_block, slice_block
 from proxyhash.codes.kernels import CHUNK, chunk_distances, popcount
 from proxyhash.index.clusters.layout import Clusters
 from proxyhash.index.item_ids import Int, Int64s, UInt32s, item_id_at, set_item_id
@@ -83,6 +83,7 @@ def sort_cluster(clusters: Clusters, cluster: Int, count: Int) -> None:
         block, last = first + begin // BLOCK, min(begin + BLOCK, count) - 1
         clusters.shells[block, 0], clusters.shells[block, 1] = shells[begin], shells[last]
         _write_block(ordered, begin, clusters.planes[block])
+        clusters.hidden[block] = clusters.planes[block, -1]
     if count:
         clusters.spans[cluster, 0], clusters.spans[cluster, 1] = shells[0], shells[count - 1]
 

@@ -67,8 +67,8 @@ def _load_codes(clusters: Clusters, cluster: Int, block: Int, queries: Words, ra
     """Load those codes of a block (256, W) that a cluster can hold a neighbor of within `radius`; return their number."""
     loaded = 0
     for lane in range(BLOCK):
-        empty = clusters.planes[block, -1, lane // 64] >> np.uint64(lane % 64) & np.uint64(1)
-        if not empty and can_reach(
+        hidden = clusters.hidden[block, lane // 64] >> np.uint64(lane % 64) & np.uint64(1)
+        if not hidden and can_reach(
             clusters.spans, cluster, centroid_distance(queries, lane, clusters.centroids, cluster), radius
         ):
             load_query(batch, loaded, queries, lane, clusters, cluster)

@@ -134,22 +134,35 @@ def _push_candidates(clusters: Clusters, block: Int, candidates: Candidates, top
 
 @jit(nogil=True)
 def range_search(
-    queries: Words, clusters: Clusters, radius: Int, ends: Int64s, ranks: Words, slots: Int64s, write: bool
+    queries: Words,
+    clusters: Clusters,
+    radii: Int64s,
+    ends: Int64s,
+    ranks: Words,
+    slots: Int64s,
+    compared: Int64s,
+    write: bool,
 ) -> None:
-    """Advance `ends` (Q,) by the number of codes within `radius` of each query; if `write`, store ranks and slots there."""
+    """Advance `ends` (Q,) by the number of codes within the radius (Q,) of each query; if `write`, store ranks and slots.
+
+    Otherwise, add the number of codes tested to `compared` (Q,).
+    """
     batch, candidates = empty_query_batch(len(queries), queries.shape[1]), empty_candidates(queries.shape[1])
     for cluster in range(len(clusters.centroids)):
         loaded = 0
         for q in range(len(queries)):
-            if can_reach(clusters.spans, cluster, centroid_distance(queries, q, clusters.centroids, cluster), radius):
+            if can_reach(clusters.spans, cluster, centroid_distance(queries, q, clusters.centroids, cluster), radii[q]):
                 load_query(batch, loaded, queries, q, clusters, cluster)
                 loaded += 1
         for block in range(clusters.starts[cluster], clusters.starts[cluster + 1]):
             for row in range(loaded):
-                reach = can_reach(clusters.shells, block, batch.to_centroid[row], radius)
-                if reach and can_contain(clusters, block, batch, row, radius):
-                    find_candidates(clusters, block, batch, row, radius, candidates)
-                    _collect(clusters, block, candidates, batch.query[row], ends, ranks, slots, write)
+                q = batch.query[row]
+                if can_reach(clusters.shells, block, batch.to_centroid[row], radii[q]):
+                    if not write:
+                        compared[q] += count_codes(clusters, block)
+                    if can_contain(clusters, block, batch, row, radii[q]):
+                        find_candidates(clusters, block, batch, row, radii[q], candidates)
+                        _collect(clusters, block, candidates, q, ends, ranks, slots, write)
 
 
 @jit(nogil=True, skip_refcounts=True)

@@ -35,6 +35,7 @@ from proxyhash.index.model_store import (
     model_dir,
     proxy_codes,
 )
+from proxyhash.index.plans import plan_memory
 from proxyhash.index.queries import EncodedQueries, Features, QueriesLike, encode_items, encode_queries
 from proxyhash.index.refinement.cache import RefinementCache
 from proxyhash.index.refinement.encoders import check_refined, check_refinement, feature_encoder
@@ -320,8 +321,8 @@ class LocalIndex(Index):
         Codes are compared outside of a transaction, so that threads do not wait for each other. If the index changed
         meanwhile, they are compared again, the last time inside.
         """
-        if params.nprobe is not None:
-            cold_start.end()  # clusters are needed
+        if params.nprobe is not None or params.plan is not None:
+            cold_start.end()  # clusters or tables are needed
         for attempt in range(_ATTEMPTS + 1):
             encoded, snapshot = self._encode(queries, params)
             check_rerank(params, has_embeddings=encoded.embeddings is not None)
@@ -377,9 +378,9 @@ class LocalIndex(Index):
         options: dict[str, Any] = {"with_codes": params.with_codes or params.rerank is not None, "rows": rows}
         if params.k is None:
             radius = snapshot.bits if params.radius is None else min(params.radius, snapshot.bits)
-            return snapshot.range_search(queries.words, radius, params.threads, **options)
+            return snapshot.range_search(queries.words, radius, params.threads, plan=params.plan, **options)
         if params.nprobe is None:
-            hits, _ = snapshot.nearest(queries.words, params.candidates, params.threads, **options)
+            hits, _ = snapshot.nearest(queries.words, params.candidates, params.threads, plan=params.plan, **options)
         else:
             hits = self._probe(snapshot, queries.words, params.candidates, params.nprobe, **options)
         if params.rerank is not None and queries.embeddings is not None:
@@ -464,6 +465,7 @@ class LocalIndex(Index):
             _, centroids = transactions.active_centroids(self.store)
             refinement = self.refinement
             sources = tuple(sorted({path for path, _, _ in items.list_sources(self.store).values()}))
+            planner = None if self.snapshots.last is None else self.snapshots.last.planner
             return IndexInfo(
                 str(self.folder),
                 len(self),
@@ -476,6 +478,9 @@ class LocalIndex(Index):
                 self.input,
                 self.width,
                 item_arrays.count_rows(self.store, VECTORS),
+                plan_memory(len(self), self.bits, has_clusters=centroids is not None),
+                0 if planner is None else planner.tables.memory,
+                None if planner is None else planner.mean_compared,
                 None if refinement is None else refinement.kind,
                 item_arrays.count_rows(self.store, rows_name(self.store.active_version)),
             )

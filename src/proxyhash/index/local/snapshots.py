@@ -11,13 +11,19 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words, to_words
 from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, build_flat_segment
-from proxyhash.index.hits import Hits, merge_hits
+from proxyhash.index.clusters.word_segment import WordSegment, build_word_segment
+from proxyhash.index.hits import Hits, merge_hits, merge_stats
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.blocks import BlockInfo, cluster_sizes, concat_blocks, list_blocks, read_blocks
 from proxyhash.index.local.store import Store
+from proxyhash.index.mih.planner import Planner
+from proxyhash.index.mih.request import Request
+from proxyhash.index.plans import Plan
 from proxyhash.index.refinement.distances import RefinedRows
 from proxyhash.index.refinement.ties import refine
 from proxyhash.utils.jit import cold_start
+from proxyhash.utils.parallel import available_threads
+from proxyhash.utils.validation import check_int
 
 if TYPE_CHECKING:
     from proxyhash.index.clusters.clustered import ClusteredSegment
@@ -40,13 +46,14 @@ class Snapshot:
     version: int
     clustered_at: int  # number of codes when centroids were last chosen
     bits: int
-    main: "FlatSegment | ClusteredSegment"
-    delta: FlatSegment  # codes added since `main` was built
+    main: "FlatSegment | ClusteredSegment | WordSegment"
+    delta: FlatSegment | WordSegment  # codes added since `main` was built
     model: str | None = None  # fingerprint
     generation: int = 0
     times_opened: int = 0  # of the store, when the snapshot was taken
     blocks: dict[int, BlockInfo] = field(default_factory=dict)
-    is_cold: bool = False  # clustered codes are in a flat segment, which needs no compiled functions
+    is_cold: bool = False  # the codes are in segments that need no compiled functions
+    planner: Planner = field(kw_only=True)  # shared by the snapshots that follow
 
     def __len__(self) -> int:
         """Return the number of codes."""
@@ -69,18 +76,16 @@ class Snapshot:
         threads: int | None = None,
         *,
         with_codes: bool = False,
+        plan: Plan | None = None,
         rows: RowsOf | None = None,
     ) -> tuple[Hits, int]:
         """Return the k nearest codes of each of `queries` (Q, W), and how many codes were compared.
 
         `rows` returns the refinement rows of a segment.
         """
-        parts, compared = [], 0
-        for segment in self.segments:
-            hits, count = segment.nearest(queries, k, threads, rows=None if rows is None else rows(segment))
-            parts.append(add_codes(hits, segment) if with_codes else hits)
-            compared += count
-        return merge_hits(parts, len(queries), k), compared
+        parts = self._search(queries, threads, plan, rows, with_codes=with_codes, k=k)
+        stats = merge_stats(parts, len(queries))
+        return replace(merge_hits(parts, len(queries), k), stats=stats), int(stats.compared.sum())
 
     def range_search(
         self,
@@ -89,14 +94,32 @@ class Snapshot:
         threads: int | None = None,
         *,
         with_codes: bool = False,
+        plan: Plan | None = None,
         rows: RowsOf | None = None,
     ) -> Hits:
         """Return all codes within a radius of each of `queries` (Q, W), nearest first; `rows` as for `nearest`."""
-        parts = []
+        parts = self._search(queries, threads, plan, rows, with_codes=with_codes, radius=radius)
+        return replace(merge_hits(parts, len(queries)), stats=merge_stats(parts, len(queries)))
+
+    def _search(
+        self,
+        queries: Words,
+        threads: int | None,
+        plan: Plan | None,
+        rows: RowsOf | None,
+        *,
+        with_codes: bool,
+        k: int | None = None,
+        radius: int = 0,
+    ) -> list[Hits]:
+        """Return the hits of each segment that holds codes, with their stats. Only the main segment has several plans."""
+        threads = available_threads() if threads is None else check_int("threads", threads, 1)
+        plain, parts = Request(queries, threads, k, radius), []
         for segment in self.segments:
-            hits = refine_segment(segment.range_search(queries, radius, threads), segment, rows)
+            request = plain if rows is None else replace(plain, rows=rows(segment))
+            hits = self.planner.search(segment, request, plan) if segment is self.main else request.search_base(segment)
             parts.append(add_codes(hits, segment) if with_codes else hits)
-        return merge_hits(parts, len(queries))
+        return parts
 
     def item_ids(self) -> Int64s:
         """Return the item ids of all codes (N,)."""
@@ -104,7 +127,10 @@ class Snapshot:
 
     def select(self, mask: NDArray[np.bool_]) -> "Snapshot":
         """Return a snapshot with only those codes whose item ids are True in a mask over all item ids."""
-        return replace(self, main=self.main.select(mask), delta=self.delta.select(mask))
+        mask = np.append(mask, False)  # the last entry is for empty slots, whose id is -1
+        main, delta = (mask[part.slot_ids()] for part in (self.main, self.delta))
+        planner = Planner(self.bits)  # its tables would replace those of this snapshot
+        return replace(self, main=self.main.select(main), delta=self.delta.select(delta), planner=planner)
 
 
 def refine_segment(hits: Hits, segment: Segment, rows: RowsOf | None) -> Hits:
@@ -123,6 +149,11 @@ class SnapshotCache:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._snapshot: Snapshot | None = None
+
+    @property
+    def last(self) -> Snapshot | None:
+        """Return the snapshot that was read last; None before the first search."""
+        return self._snapshot
 
     def latest(self) -> Snapshot:
         """Return the last state that was committed, by whatever process."""
@@ -176,21 +207,37 @@ def load_snapshot(store: Store, version: int, now: dict[int, BlockInfo], generat
             sink(block.words(), block.item_ids, block.clusters)
 
     below = 1 + max((block.max_id for block in now.values()), default=0)
-    main: FlatSegment | ClusteredSegment
-    count = sum(block.size for block in now.values())
-    is_cold = centroids is not None and count <= MAX_COLD_CODES and not cold_start.is_over
-    if centroids is None or is_cold:
-        main = build_flat_segment(parts, count, feed, below)
+    main: FlatSegment | ClusteredSegment | WordSegment
+    delta: FlatSegment | WordSegment
+    count, planes = sum(block.size for block in now.values()), 8 * -(-info.bits // 8)
+    is_cold = count <= MAX_COLD_CODES and not cold_start.is_over
+    if is_cold:
+        main, delta = build_word_segment(parts, count, feed, below), build_word_segment(parts, 0, lambda _: None)
+    elif centroids is None:
+        main = build_flat_segment(planes, count, feed, below)
     else:
         from proxyhash.index.clusters.clustered import build_clustered_segment  # defines many compiled functions
 
         c = np.ascontiguousarray(to_words(centroids).T)
         main = build_clustered_segment(c, cluster_sizes(store, version, len(c)), feed, below)
+    if not is_cold:
+        delta = build_flat_segment(planes, 0, lambda _: None)
     store.rows("PRAGMA shrink_memory")  # the pages that were read are not needed any more
     _trim_memory()
-    delta = build_flat_segment(parts, 0, lambda _: None)
     times_opened = store.times_opened
-    return Snapshot(version, info.clustered_at, info.bits, main, delta, info.model, generation, times_opened, now, is_cold)
+    return Snapshot(
+        version,
+        info.clustered_at,
+        info.bits,
+        main,
+        delta,
+        info.model,
+        generation,
+        times_opened,
+        now,
+        is_cold,
+        planner=Planner(info.bits),
+    )
 
 
 def _trim_memory() -> None:

@@ -185,6 +185,8 @@ class MilvusIndex(Index):
             raise InputError("An index on Milvus has no refinement; leave out refine and oversample.")
         if params.nprobe is not None:
             raise InputError("An index on Milvus is searched exactly; leave nprobe out.")
+        if params.plan is not None:
+            raise InputError("Milvus chooses its own plan; leave the plan out.")
         encoded = encode_queries(queries, self.bits, lambda: self.encoder, self.width)
         check_rerank(params, has_embeddings=encoded.embeddings is not None)
         radius = self.bits if params.radius is None else min(params.radius, self.bits)

@@ -122,5 +122,5 @@ def make_matches(
         matches = row
         if calibration is not None:
             matches = [match._replace(expected_precision=float(calibration.at(match.distance))) for match in row]
-        out.append(Matches(name, tuple(matches), is_matched(nearest, calibration, threshold)))
+        out.append(Matches(name, tuple(matches), is_matched(nearest, calibration, threshold), plan="milvus"))
     return out

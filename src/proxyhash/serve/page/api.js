@@ -9,10 +9,11 @@ export async function getSamples(count) {
   return items;
 }
 
-// A query has one of `file`, `key` and `code`, and may have a `label`.
-export function searchIndex({ file, key, code, label }, k, options) {
+// A query has one of `file`, `vector`, `key` and `code`, and may have a `label`.
+export function searchIndex({ file, vector, key, code, label }, k, options) {
   const labels = label ? [label] : [];
-  if (!file) return request("api/v1/search", { json: { ...(key ? { key } : { code }), k, labels }, ...options });
+  const query = vector ? { vector } : key ? { key } : { code };
+  if (!file) return request("api/v1/search", { json: { ...query, k, labels }, ...options });
   const parameters = new URLSearchParams([["k", k], ...labels.map((one) => ["labels", one])]);
   return request(`api/v1/search?${parameters}`, { body: file, ...options });
 }

@@ -3,14 +3,16 @@
 import { getInfo, getSamples, searchIndex, thumbnailUrl } from "./api.js";
 import { watchDrops } from "./drag.js";
 import { watchKeys } from "./keyboard.js";
+import { parseVector, readVector } from "./vectors.js";
 import * as view from "./view.js";
 
+const PASTED_VECTOR = "Pasted vector";
 const LOADING_DELAY = 120; // milliseconds; a faster response replaces the old results directly
 
 const { element } = view;
 const previews = new Map(); // code of an uploaded image -> its URL, while the page is open
 let info = null;
-let current = null; // one of { key }, { code }, { file }, with title, preview and label
+let current = null; // one of { key }, { code }, { file }, { vector }, with title, preview and label
 let labelCounts = []; // of the last search without a label filter
 let total = null; // number of its results
 let controller = null; // of the request in flight
@@ -25,7 +27,8 @@ async function start() {
     return;
   }
   view.showInfo(info);
-  if (pendingQuery && (!pendingQuery.file || info.can_search_images)) await startSearch(pendingQuery);
+  if (pendingQuery?.file && (info.can_search_images || info.can_search_vectors)) useFiles([pendingQuery.file]);
+  else if (pendingQuery && !pendingQuery.file) await startSearch(pendingQuery);
   else await followAddress();
 }
 
@@ -37,7 +40,8 @@ async function showStart() {
   showLabels([], null);
   view.setState("start");
   if (info.items === 0) {
-    view.showNotice("This index is empty", "Add images with proxyhash index add FOLDER --index INDEX. They appear here at once.");
+    const what = info.can_search_vectors ? "vectors with proxyhash index add FILE" : "images with proxyhash index add FOLDER";
+    view.showNotice("This index is empty", `Add ${what} --index INDEX. They appear here at once.`);
   }
   const items = await getSamples(12).catch(() => []);
   if (current === null) view.showSamples(items, linkTo, ({ key }) => startSearch({ key }));
@@ -85,10 +89,8 @@ async function search(query, isNew = false) {
     const response = await requestSearch(current, k, signal);
     const milliseconds = Math.max(1, Math.round(performance.now() - startTime));
     clearTimeout(timer);
-    if (current.file) {
-      previews.set(response.code, current.preview);
-      current = { ...current, file: undefined, code: response.code };
-    }
+    if (current.file) previews.set(response.code, current.preview);
+    if (current.file || current.vector) current = { ...current, file: undefined, vector: undefined, code: response.code };
     if (isNew) history.pushState(null, "", address(current, k));
     showResponse(response, milliseconds);
     if (isNew) element("title").focus({ preventScroll: true });
@@ -100,7 +102,7 @@ async function search(query, isNew = false) {
 
 function withTitle(query) {
   if (query.file) return { ...query, title: query.file.name || "Pasted image", preview: URL.createObjectURL(query.file) };
-  if (query.key) return { ...query, title: query.key, preview: thumbnailUrl(query.key, 256) };
+  if (query.key) return { ...query, title: query.key, preview: info.can_search_vectors ? undefined : thumbnailUrl(query.key, 256) };
   return { title: "A code", preview: previews.get(query.code), ...query };
 }
 
@@ -139,13 +141,13 @@ function showNoMatch({ distance, expected_precision: share }) {
   );
 }
 
-function showError(error) {
+function showError(error, canRetry = true) {
   const query = current;
   view.setState("error");
   view.setTitle(query.title);
   view.showSamples([]);
   showLabels([], null);
-  view.showNotice("That did not work", error.message, { action: "Try again", onAction: () => search(query) });
+  view.showNotice("That did not work", error.message, canRetry ? { action: "Try again", onAction: () => search(query) } : {});
 }
 
 // An item that was added as a code has no image.
@@ -168,7 +170,24 @@ function showLabels(counts, count) {
 
 function useFiles(files) {
   const file = [...files].find(({ type }) => type.startsWith("image/")) ?? files[0];
-  if (file && (info === null || info.can_search_images)) startSearch({ file });
+  if (!file) return;
+  if (info?.can_search_vectors) searchVector(file.name || PASTED_VECTOR, () => readVector(file));
+  else if (info === null || info.can_search_images) startSearch({ file });
+}
+
+// `read` returns the vector, or throws an error for the user.
+async function searchVector(title, read) {
+  let vector;
+  try {
+    vector = await read();
+  } catch (error) {
+    controller?.abort();
+    current = { title };
+    showError(error, false);
+    current = null; // there is nothing to search again
+    return;
+  }
+  await startSearch({ vector, title });
 }
 
 // Return whether there was something to clear.
@@ -179,7 +198,16 @@ function clear() {
   return true;
 }
 
-element("choose").onclick = () => element("file").click();
+for (const id of ["choose", "choose-vector"]) element(id).onclick = () => element("file").click();
+element("vector-form").onsubmit = (event) => {
+  event.preventDefault();
+  searchVector(PASTED_VECTOR, () => parseVector(element("vector").value));
+};
+element("vector").onkeydown = (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  element("vector-form").requestSubmit();
+};
 element("file").onchange = ({ target }) => {
   useFiles(target.files);
   target.value = ""; // so that the same file can be chosen again
@@ -197,7 +225,12 @@ document.querySelector(".brand").onclick = (event) => {
   showStart();
 };
 window.onpopstate = () => info !== null && followAddress();
-document.addEventListener("paste", ({ clipboardData }) => clipboardData.files.length && useFiles(clipboardData.files));
+document.addEventListener("paste", ({ clipboardData, target }) => {
+  if (clipboardData.files.length) useFiles(clipboardData.files);
+  else if (info?.can_search_vectors && !target.matches("input, textarea")) {
+    searchVector(PASTED_VECTOR, () => parseVector(clipboardData.getData("text/plain")));
+  }
+});
 watchDrops(element("search-box"), { onFiles: useFiles, onKey: (key) => startSearch({ key }) });
 watchKeys({ onClear: clear });
 start();

@@ -33,7 +33,9 @@ export function showInfo(info) {
   const [items, bits] = element("info").children;
   items.textContent = plural(info.items, "item");
   bits.textContent = `of ${info.bits} bits`;
-  document.body.dataset.images = info.can_search_images ? "yes" : "no";
+  document.body.dataset.input = info.can_search_images ? "image" : info.can_search_vectors ? "vector" : "code";
+  element("width").textContent = info.width === null ? "" : info.width.toLocaleString("en");
+  element("file").accept = info.can_search_vectors ? ".npy,.json,.txt,.csv" : "image/*";
 }
 
 export function showNotice(title, text, { action, onAction, explanation } = {}) {
@@ -131,6 +133,7 @@ function itemCard(item, bits, linkTo, onChoose) {
   const showDrawing = () => thumbnail.replaceChildren(...drawing);
   if (item.has_image) thumbnail.replaceChildren(image(thumbnailUrl(item.key, THUMBNAIL_SIZE), "", showDrawing));
   else showDrawing();
+  card.classList.toggle("no-image", !item.has_image);
   card.querySelector(".name").textContent = item.key;
   card.querySelector(".labels").textContent = item.labels.join(", ");
   const link = card.querySelector("a");

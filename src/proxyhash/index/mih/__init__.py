@@ -1,0 +1,1 @@
+"""Multi-index hashing: exact search by tables of substrings of the codes."""

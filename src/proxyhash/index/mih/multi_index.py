@@ -1,0 +1,131 @@
+"""Multi-index of a segment: nearest codes and range search by tables of substrings."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyhash.codes.bits import Words
+from proxyhash.codes.search import parallel_over_queries
+from proxyhash.index.clusters.segment import Segment
+from proxyhash.index.clusters.topk import empty_topk
+from proxyhash.index.hits import Hits, merge_hits, spread_hits
+from proxyhash.index.item_ids import Int64s, UInt32s
+from proxyhash.index.mih import kernels
+from proxyhash.index.mih.kernels import Limits, Mask
+from proxyhash.index.mih.partial_hits import NO_LIMIT, PartialHits
+from proxyhash.index.mih.substrings import choose_substrings
+from proxyhash.index.mih.tables import Tables, build_tables
+
+_MAX_RESULTS = 4_000_000  # results that are gathered at a time, 16 bytes each
+_FIRST_ROOM = 64  # results of a query of a range search
+_GROWTH = 16  # of the room of those that find more
+
+
+@dataclass(frozen=True, eq=False)
+class MultiIndex:
+    """Tables of the codes of a segment of `bits` bits, and the slots (N,) of these codes; None: slots 0 to N - 1."""
+
+    tables: Tables
+    slots: UInt32s | None
+    bits: int
+
+    def __len__(self) -> int:
+        """Return N."""
+        return len(self.tables.item_ids)
+
+    @property
+    def memory(self) -> int:
+        """Return the bytes of all arrays."""
+        return sum(array.nbytes for array in self.tables) + (0 if self.slots is None else self.slots.nbytes)
+
+    def nearest(
+        self,
+        queries: Words,
+        k: int,
+        threads: int | None = None,
+        *,
+        allowed: Mask | None = None,
+        max_radius: int | None = None,
+        max_compared: int = NO_LIMIT,
+    ) -> PartialHits:
+        """Return the k nearest codes of each of `queries` (Q, W), nearest first, ties by item id.
+
+        Only slots that are True in `allowed` (slots,) are found. A query whose k-th code is farther than `max_radius`, or
+        that compares more than `max_compared` codes, is given up.
+        """
+        k = min(k, len(self) if allowed is None else int(np.count_nonzero(self._positions(allowed))))
+        last_step = self.bits if max_radius is None else max_radius
+        hits, compared, reached = self._search(queries, k, self.bits, (last_step, max_compared), allowed, threads)
+        is_complete = np.diff(hits.offsets) == k
+        if k:
+            is_complete[is_complete] = hits.distances[hits.offsets[1:][is_complete] - 1] <= reached[is_complete]
+        return _drop_incomplete(hits, compared, is_complete)
+
+    def range_search(
+        self,
+        queries: Words,
+        radius: int,
+        threads: int | None = None,
+        *,
+        allowed: Mask | None = None,
+        max_compared: int = NO_LIMIT,
+    ) -> PartialHits:
+        """Return all codes within a radius of each of `queries` (Q, W); a query is given up as in `nearest`.
+
+        The queries that find more codes than there is room for are searched again with more room.
+        """
+        parts, compared = [], np.zeros(len(queries), np.int64)
+        is_complete = np.zeros(len(queries), np.bool_)
+        left, room = np.arange(len(queries)), min(_FIRST_ROOM, len(self))
+        while len(left):
+            found, count, _ = self._search(queries[left], room, radius, (radius, max_compared), allowed, threads)
+            is_full = (np.diff(found.offsets) == room) & (room < len(self))
+            compared[left] += count
+            is_complete[left] = (count <= max_compared) & ~is_full
+            parts.append(spread_hits(_drop_incomplete(found, count, is_complete[left]).hits, left, len(queries)))
+            left, room = left[is_full & (count <= max_compared)], min(_GROWTH * room, len(self))
+        return PartialHits(merge_hits(parts, len(queries)), compared, is_complete)
+
+    def _search(
+        self, queries: Words, k: int, radius: int, limits: tuple[int, int], allowed: Mask | None, threads: int | None
+    ) -> tuple[Hits, Int64s, Int64s]:
+        """Return the k nearest codes within a radius, and arrays (Q,): codes compared, and the radius that was reached.
+
+        `limits` are the last step and the number of codes to compare.
+        """
+        compared, reached, counts = np.zeros((3, len(queries)), np.int64)
+        mask = np.empty(0, np.bool_) if allowed is None else self._positions(allowed)
+        parts: dict[int, tuple[Words, Int64s]] = {}
+
+        def search(rows: slice) -> None:
+            top = empty_topk(rows.stop - rows.start, k, radius)
+            kernels.search(queries[rows], self.tables, mask, Limits(*limits), top, compared[rows], reached[rows])
+            is_held = np.arange(k) < top.counts[:, None]
+            parts[rows.start], counts[rows] = (top.ranks[is_held], top.slots[is_held]), top.counts
+
+        if k:
+            parallel_over_queries(len(queries), threads, search, max_queries=max(1, _MAX_RESULTS // k))
+        ordered = [parts[start] for start in sorted(parts)] or [(np.empty(0, np.uint64), np.empty(0, np.int64))]
+        ranks, positions = (np.concatenate(arrays) for arrays in zip(*ordered, strict=True))
+        slots = positions if self.slots is None else self.slots[positions].astype(np.int64)
+        return Hits(ranks, np.concatenate([[0], np.cumsum(counts)]), slots), compared, reached
+
+    def _positions(self, allowed: Mask) -> Mask:
+        """Return a mask over slots as one over positions (N,)."""
+        return allowed[: len(self)] if self.slots is None else allowed[self.slots]
+
+
+def build_multi_index(segment: Segment, bits: int, threads: int | None = None) -> MultiIndex:
+    """Return the multi-index of all codes of a segment."""
+    words, item_ids = segment.all_codes()
+    slots = segment.slots().astype(np.uint32)
+    tables = build_tables(words, item_ids, bits, choose_substrings(bits, len(item_ids)), threads)
+    return MultiIndex(tables, None if np.array_equal(slots, np.arange(len(slots))) else slots, bits)
+
+
+def _drop_incomplete(hits: Hits, compared: Int64s, is_complete: NDArray[np.bool_]) -> PartialHits:
+    """Return only the hits of complete queries."""
+    if not is_complete.all():
+        hits = hits.take(np.flatnonzero(is_complete[hits.queries]))
+    return PartialHits(hits, compared, is_complete)
