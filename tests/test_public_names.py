@@ -57,8 +57,8 @@ METHODS = {
     "HashEncoder": "fit score transform",
     "Hasher": (
         "backbone bits classify embed embed_batches embed_pixels encode encode_queries features has_features head "
-        "head_forward load nearest_proxies out_features output_batches outputs_of_pixels pixel_spec push_to_hub save use_onnx "
-        "width"
+        "head_forward load nearest_proxies out_features output_batches outputs_of_pixels pixel_spec push_to_hub save "
+        "use_onnx width"
     ),
     "Index": (
         "add bits calibration close code encoder export_file fit_refinement folder_sync generation has_refinement hasher "

@@ -33,6 +33,8 @@ def search(
     radius: Int | None = None,
     label: tuple[str, ...] = (),
     rerank: Int | None = None,
+    refine: bool | None = None,
+    oversample: Int | None = None,
     nprobe: Int | None = None,
     plan: Literal["scan", "clusters", "mih"] | None = None,
     threshold: float = 0.5,
@@ -69,6 +71,11 @@ def search(
         Find only items with this label; may be given several times, for items with at least one of them.
     rerank
         Sort that many candidates by the query's real-valued embedding, which settles ties.
+    refine
+        Order items at the same distance by their refinement, or do not. By default they are, if the index has one.
+    oversample
+        Find that many times k candidates and sort them by their refinement alone; for vectors it finds more of the true
+        neighbors.
     nprobe
         Search only that many clusters, by faiss: faster on very large indexes, but items may be missed.
     plan
@@ -91,7 +98,7 @@ def search(
             raise InputError(f"{index_} has no model that takes vectors; search with images, or with --key.")
         if show is not None and index.width is not None:
             raise InputError(f"{index_} is an index of vectors: there are no images to draw; leave --show out.")
-        find = _finder(index, k, radius, label or None, nprobe, threshold, plan)
+        find = _finder(index, k, radius, label or None, nprobe, threshold, plan, refine, oversample)
         found = find(list(images), rerank) if images else []
         if vectors is not None:
             from proxyhash.cli.index.vectors import search_vectors
@@ -120,27 +127,32 @@ def _finder(
     nprobe: int | None,
     threshold: float,
     plan: "Plan | None",
+    refine: bool | None,
+    oversample: int | None,
 ) -> "Find":
     """Return a function that searches by the options of the command."""
 
     def find(queries: "QueriesLike", rerank: int | None = None) -> "list[Matches]":
         if radius is not None:
-            return index.range_search(queries, radius, labels=labels, threshold=threshold, plan=plan)
-        return index.search(queries, k, labels=labels, rerank=rerank, nprobe=nprobe, threshold=threshold, plan=plan)
+            return index.range_search(queries, radius, labels=labels, refine=refine, threshold=threshold, plan=plan)
+        return index.search(
+            queries,
+            k,
+            labels=labels,
+            rerank=rerank,
+            refine=refine,
+            oversample=oversample,
+            nprobe=nprobe,
+            threshold=threshold,
+            plan=plan,
+        )
 
     return find
 
 
 def _find_keys(index: "Index", keys: tuple[str, ...], find: "Find") -> "list[Matches]":
-    """Search with the codes of items; these cannot be re-ranked, as a stored code has no real-valued embedding."""
-    from dataclasses import replace
-
-    import numpy as np
-
-    if not keys:
-        return []
-    found = find(np.concatenate([index.code(key) for key in keys]))
-    return [replace(matches, query=key) for key, matches in zip(keys, found, strict=True)]
+    """Search with items; these cannot be re-ranked, as a stored code has no real-valued embedding."""
+    return find(index.stored_queries(keys)) if keys else []
 
 
 def _print_matches(matches: "Matches", *, with_plan: bool) -> None:

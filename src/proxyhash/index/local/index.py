@@ -45,7 +45,6 @@ from proxyhash.index.refinement.storage import (
     create_refinement,
     fit_if_due,
     fit_on_sample,
-    read_refinement,
     rows_name,
     stored_rows,
 )
@@ -179,8 +178,7 @@ class LocalIndex(Index):
     @property
     def refinement(self) -> Refinement | None:
         """Return the refinement of the active codes; None without one."""
-        with self.store.reading():
-            return read_refinement(self.store, self.store.active_version)
+        return self.refinements.latest()
 
     @property
     def bits(self) -> int:

@@ -1,7 +1,5 @@
 """Refinement of the snapshots of an index: rows of queries, and rows of segments in memory."""
 
-from collections.abc import Hashable
-
 import numpy as np
 
 from proxyhash.index.clusters.segment import Segment
@@ -19,21 +17,30 @@ class RefinementCache:
 
     def __init__(self, store: Store, arrays: AlignedArrays) -> None:
         self._store, self._arrays = store, arrays
-        self._state: Hashable = None
-        self._refinement: Refinement | None = None
+        self._known: tuple[tuple[int, int, int] | None, Refinement | None] = None, None
 
     def get(self, snapshot: Snapshot) -> Refinement | None:
         """Return the refinement of a snapshot, if it has one that is fitted.
 
         It belongs to the snapshot if that is still the latest when the search ends.
         """
-        state = snapshot.times_opened, snapshot.generation, snapshot.version
-        if self._state != state:
-            with self._store.reading():
-                found = read_refinement(self._store, snapshot.version)
-                self._refinement, self._state = found, state
-        found = self._refinement
+        found = self._read((snapshot.times_opened, snapshot.generation, snapshot.version))
         return None if found is None or found.refiner is None else found
+
+    def latest(self) -> Refinement | None:
+        """Return the refinement of the active codes as it is now; None without one."""
+        with self._store.reading():
+            version, generation = self._store.active_version, self._store.generation
+            return self._read((self._store.times_opened, generation, version))
+
+    def _read(self, state: tuple[int, int, int]) -> Refinement | None:
+        """Return the refinement of a version, read again if the index has another state than at the last time."""
+        known, found = self._known
+        if known != state:
+            with self._store.reading():
+                found = read_refinement(self._store, state[2])
+            self._known = state, found
+        return found
 
     def rows_of(self, snapshot: Snapshot, queries: EncodedQueries) -> RowsOf | None:
         """Return a function that gives the rows of a segment for some queries; None if they cannot be refined."""
@@ -56,7 +63,8 @@ class RefinementCache:
 def _query_rows(refinement: Refinement, queries: EncodedQueries) -> Rows | None:
     """Return the rows of queries (Q, row_width); None if there is nothing to make them of."""
     if queries.rows is not None and queries.rows.refiner_id == refinement.refiner_id:
-        return queries.rows.rows
+        assert refinement.refiner is not None
+        return queries.rows.rows.view(refinement.refiner.dtype)
     if queries.features is None or refinement.refiner is None:
         return None
     return refinement.refiner.encode(queries.features)

@@ -20,9 +20,7 @@ def refine(hits: Hits, rows: RefinedRows) -> Hits:
     return refine_hits(hits, refinement_distances(rows, hits.queries, hits.slots))
 
 
-def refine_ties(
-    found: Hits, queries: Words, k: int, rows: RefinedRows, size: int, range_search: RangeSearch
-) -> Hits:
+def refine_ties(found: Hits, queries: Words, k: int, rows: RefinedRows, size: int, range_search: RangeSearch) -> Hits:
     """Return the k nearest codes of each query in refined order, however many tie with the k-th.
 
     Parameters
