@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -34,35 +36,35 @@ def image_service(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Ite
         yield running
 
 
+def search(client: httpx.Client, file: Path, query: str = "") -> Any:
+    headers = {"content-type": "image/png"}
+    return client.post(f"/api/v1/search{query}", content=file.read_bytes(), headers=headers).json()
+
+
 def test_an_image_and_its_key_find_the_item_first(image_service: RunningService, images: Path) -> None:
-    client = image_service.client()
-    for file in sorted(images.iterdir()):
-        by_image = client.post("/api/v1/search", content=file.read_bytes(), headers={"content-type": "image/png"}).json()
-        by_key = client.post("/api/v1/search", json={"key": file.name}).json()
-        for found in (by_image, by_key):
-            assert (found["refined"], found["matches"][0]["key"]) == (True, file.name)
+    with image_service.client() as client:
+        for file in sorted(images.iterdir()):
+            for found in (search(client, file), client.post("/api/v1/search", json={"key": file.name}).json()):
+                assert (found["refined"], found["matches"][0]["key"]) == (True, file.name)
 
 
 def test_refinement_can_be_turned_off_and_required(image_service: RunningService, images: Path) -> None:
-    client, file = image_service.client(), images / "07.png"
-    plain = client.post("/api/v1/search", json={"key": file.name, "refine": False}).json()
-    assert not plain["refined"]
-    keys = [(match["distance"], match["key"]) for match in plain["matches"]]
-    assert keys == sorted(keys)
-    by_image = client.post(
-        "/api/v1/search?refine=false", content=file.read_bytes(), headers={"content-type": "image/png"}
-    ).json()
-    assert by_image["matches"] == plain["matches"]
-    assert not client.post("/api/v1/search", json={"code": "00"}).json()["refined"]
-    refused = client.post("/api/v1/search", json={"code": "00", "refine": True})
-    assert (refused.status_code, "A refinement needs images, vectors or keys" in refused.text) == (422, True)
-    assert not client.post("/api/v1/search", json={"key": "by code"}).json()["refined"]
+    with image_service.client() as client:
+        plain = client.post("/api/v1/search", json={"key": "07.png", "refine": False}).json()
+        assert not plain["refined"]
+        keys = [(match["distance"], match["key"]) for match in plain["matches"]]
+        assert keys == sorted(keys)
+        assert search(client, images / "07.png", "?refine=false")["matches"] == plain["matches"]
+        assert not client.post("/api/v1/search", json={"code": "00"}).json()["refined"]
+        refused = client.post("/api/v1/search", json={"code": "00", "refine": True})
+        assert (refused.status_code, "A refinement needs images, vectors or keys" in refused.text) == (422, True)
+        assert not client.post("/api/v1/search", json={"key": "by code"}).json()["refined"]
 
 
 def test_a_vector_finds_itself_first(tmp_path: Path) -> None:
     with Index.open(tmp_path / "i", model=make_vector_model(8, 2, 0, tmp_path / "model"), refine="code") as index:
         index.add(VECTORS, [f"key {row}" for row in range(60)])
-    with serving(tmp_path / "i") as running:
+    with serving(tmp_path / "i") as running, running.client() as client:
         for row in range(0, 60, 7):
-            found = running.client().post("/api/v1/search", json={"vector": (3 * VECTORS[row]).tolist()}).json()
+            found = client.post("/api/v1/search", json={"vector": (3 * VECTORS[row]).tolist()}).json()
             assert (found["refined"], found["matches"][0]["key"]) == (True, f"key {row}")

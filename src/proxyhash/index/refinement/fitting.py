@@ -46,6 +46,9 @@ def fit_refiner(features: Features, kind: Kind) -> Refiner:
     if kind.startswith("int8"):
         projection = _to_half(directions)
         return Refiner(kind, mean, projection, _step(centered @ projection), len(sample))
+    if sample.shape[1] < MAX_WIDTH[kind]:  # more bits than directions: random ones between them
+        frame = random_rotation(MAX_WIDTH[kind], generator(0, "refinement"))[: sample.shape[1]]
+        return Refiner(kind, mean, _to_half(directions @ frame), 1.0, len(sample))
     projected = centered[: MAX_ROTATED // directions.shape[1]] @ directions.astype(np.float32)
     scale = float(np.sqrt(np.square(projected).mean())) or 1.0  # signs do not depend on it
     start = random_rotation(directions.shape[1], generator(0, "refinement"))

@@ -51,7 +51,7 @@ class Refiner:
     Parameters
     ----------
     kind
-        "code" (128 bits), "code256", "int8" (64 values) or "int8x256"; fewer bits or values if there are fewer features.
+        "code" (128 bits), "code256", "int8" (64 values) or "int8x256"; fewer values if there are fewer features.
     mean
         m (num_features,).
     projection
