@@ -61,9 +61,9 @@ METHODS = {
         "use_onnx width"
     ),
     "Index": (
-        "add bits calibration close code encoder export_file fit_refinement folder_sync generation has_refinement hasher "
-        "import_file info input item "
-        "list_items model open range_search remove sample_items search stored_queries vector_sync width"
+        "add bits calibration close code columns encoder export_file fit_refinement folder_sync generation has_refinement "
+        "hasher import_file info input item list_items model open range_search remove sample_items search stored_queries "
+        "vector_sync width"
     ),
     "ProxySet": "as_dict binary bits classes describe load save title trainable",
     "VectorHasher": (

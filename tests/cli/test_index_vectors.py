@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from helpers.models import make_model, make_vector_model
@@ -152,3 +154,28 @@ def test_encoder_is_calibrated_on_labeled_vectors(capsys: pytest.CaptureFixture[
     run(capsys, "index", "add", tmp_path / "labeled.npz", "--model", encoder, "--index", tmp_path / "i")
     matches = json.loads(run(capsys, "search", tmp_path / "i", "--key", "labeled.npz:0", "--json"))[0]
     assert matches["matched"] is True
+
+
+def test_columns_of_a_table_filter_a_search(capsys: pytest.CaptureFixture[str], tmp_path: Path, encoder: Path) -> None:
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(VECTORS.ravel()), WIDTH)
+    table = pa.table({"embedding": vectors, "year": range(2000, 2040), "title": ["x", "y"] * 20, "day": ["2024-05-31"] * 40})
+    pq.write_table(table, tmp_path / "v.parquet")
+    np.save(tmp_path / "q.npy", VECTORS[:1])
+    run(
+        capsys,
+        "index",
+        "add",
+        tmp_path / "v.parquet",
+        "--model",
+        encoder,
+        "--index",
+        tmp_path / "i",
+        "--columns",
+        "year,title",
+    )
+    assert "title (text), year (number)" in run(capsys, "index", "info", tmp_path / "i")
+    where = "year >= 2010 and title in ('x', 'z')"
+    out = run(capsys, "search", tmp_path / "i", "--vectors", tmp_path / "q.npy", "-k", "40", "--where", where, "--json")
+    (found,) = json.loads(out)
+    assert sorted(match["columns"]["year"] for match in found["matches"]) == list(range(2010, 2040, 2))
+    assert "did you mean year" in fail(capsys, "search", tmp_path / "i", "--key", "v.parquet:0", "--where", "yaer > 3")

@@ -48,7 +48,9 @@ def format_of(folder: Path) -> int:
 
 
 def answers(index: LocalIndex, queries: np.ndarray, k: int) -> Any:
-    return json.loads(json.dumps([matches.as_dict() for matches in index.search(queries, k)]))
+    """Return the matches of each query for JSON, without how they were found, which later releases may change."""
+    found = json.loads(json.dumps([matches.as_dict() for matches in index.search(queries, k)]))
+    return [{name: value for name, value in matches.items() if name not in ("plan", "compared")} for matches in found]
 
 
 def test_index_of_format_2_is_migrated_and_gives_the_same_answers(tmp_path: Path) -> None:
@@ -165,6 +167,8 @@ def test_index_of_format_4_gives_the_same_answers(tmp_path: Path) -> None:
     with LocalIndex.open_folder(folder) as index:
         assert (index.model, index.input, index.width) == (want["model"], "vector", 16)
         assert answers(index, vectors[[0, 20, 40]], 10) == want["found"]
+        kept = index.search(vectors[[0, 20, 40]], 10, where=want["where"])
+        assert [matches.keys for matches in kept] == want["kept"]
         assert {name: info.settings for name, info in list_arrays(index.store).items()} == want["settings"]
         for name, rows in want["rows"].items():
             assert [array.tolist() for array in read_array(index.store, name)] == rows
@@ -185,7 +189,7 @@ def test_migration_of_format_3_does_not_rewrite_vectors(tmp_path: Path) -> None:
     with closing(sqlite3.connect(folder / FILE)) as connection:
         after = connection.execute("SELECT number, info_checksum, item_ids, data FROM array_blocks").fetchall()
         assert after == before
-        assert connection.execute("PRAGMA page_count").fetchone()[0] <= page_count + 4
+        assert connection.execute("PRAGMA page_count").fetchone()[0] <= page_count + 6
 
 
 def test_backup_of_format_3_is_continued(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -183,3 +184,15 @@ def test_the_line_is_right_in_a_long_file(tmp_path: Path) -> None:
     rows = [b"a.png,x"] * 9_000 + [b"a.png,\xe9"]
     with pytest.raises(InputError, match="line 9002"):
         load_dataset(table(tmp_path, b"file_name,label\n" + b"\n".join(rows)))
+
+
+def test_other_columns_are_values_of_images(tmp_path: Path) -> None:
+    rows = ["2020,b.png,dog,Rex,7,x", ',a.png,cat,"two, words",8,y', "2021,gone.png,cat,Tom,9,z"]
+    data = load_dataset(table(tmp_path, "\n".join(["Year,File_Name,label,Title, code ,", *rows])))
+    assert data.columns == {"Year": ("2020", ""), "Title": ("Rex", "two, words")}
+    assert data.subset(np.array([1])).columns == {"Year": ("",), "Title": ("two, words",)}
+
+
+def test_short_rows_have_missing_values(tmp_path: Path) -> None:
+    data = load_dataset(table(tmp_path, "file_name,year\na.png,2020\nb.png\n"))
+    assert data.columns == {"year": ("2020", None)}

@@ -1,6 +1,8 @@
 """Files of vectors: every format gives the same rows, keys and labels; invalid files are one sentence."""
 
 from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +220,31 @@ def test_labels_and_tags_of_files_of_their_own(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             read()
+
+
+def test_further_columns_of_a_table_are_read(tmp_path: Path) -> None:
+    times = [datetime(2024, 5, 31, 12, tzinfo=UTC)] * 19 + [None]
+    whole = table(
+        id=KEYS,
+        label=CLASSES,
+        year=pa.array([None, *range(19)], pa.int16()),
+        price=pa.array([Decimal("1.5")] * 20, pa.decimal128(5, 2)),
+        kind=pa.array(CLASSES).dictionary_encode(),
+        day=pa.array([date(2024, 5, 31)] * 20),
+        time=pa.array(times, pa.timestamp("ns", "Europe/Berlin")),
+        sold=pa.array([True] * 20),
+        path=KEYS,
+        sizes=pa.array([[1, 2]] * 20),
+    )
+    pq.write_table(whole, tmp_path / "v.parquet", row_group_size=7)
+    columns = read_vectors(tmp_path / "v.parquet").columns
+    assert list(columns) == ["year", "price", "kind", "day", "time", "sold"]
+    assert (columns["year"][:2], columns["price"][0], columns["kind"]) == ([None, 0], 1.5, CLASSES)
+    assert (columns["day"][0], columns["time"], columns["sold"][0]) == (date(2024, 5, 31), times, True)
+    assert list(read_vectors(tmp_path / "v.parquet", columns=["year", "label"]).columns) == ["year", "label"]
+    assert read_vectors(tmp_path / "v.parquet", columns=[]).columns == {}
+    for name, sentence in {"years": "has no column years", "sizes": "holds list<.*>, not numbers, texts or dates"}.items():
+        with pytest.raises(InputError, match=sentence):
+            read_vectors(tmp_path / "v.parquet", columns=[name])
+    with pytest.raises(InputError, match="has no columns"):
+        read_vectors(write_npy(tmp_path), columns=["year"])

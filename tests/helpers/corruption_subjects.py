@@ -115,9 +115,9 @@ def _write_columns(index: LocalIndex, seed: int) -> None:
     store = index.store
     with store.writing():
         item_ids = all_ids(store)
-        item_arrays.append_rows(store, "column:price", item_ids, (item_ids[:, None] + seed).astype(np.float64))
+        item_arrays.append_rows(store, "array:price", item_ids, (item_ids[:, None] + seed).astype(np.float64))
         settings = {"type": "text", "values": ["a", f"b {seed}"]}
-        item_arrays.append_rows(store, "column:title", item_ids[::2], (item_ids[::2, None] % 2), settings)
+        item_arrays.append_rows(store, "array:title", item_ids[::2], (item_ids[::2, None] % 2), settings)
 
 
 def ask_vector_index(folder: Path) -> Any:

@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 
 from helpers.codes import clustered_codes, make_keys
 from helpers.index_content import array_content
+from proxyhash import InputError
 from proxyhash.index.clusters.clustered import ClusteredSegment
 from proxyhash.index.local import array_blocks, blocks, item_arrays, snapshots, transactions
 from proxyhash.index.local.aligned_arrays import AlignedArrays
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.local.transactions import ItemBatch, add_batch
 from proxyhash.index.maintenance import compact, verify
+from proxyhash.utils import available_memory
 from proxyhash.utils.jit import cold_start
 
-PRICE = "column:price"
+PRICE = "array:price"
 
 
 @pytest.fixture(params=["flat", "clustered"])
@@ -152,9 +154,9 @@ def test_rows_of_selected_codes_are_found(index: LocalIndex) -> None:
     add(index, 400, 0, {PRICE: prices(400, 0)})
     snapshot = index.snapshots.latest()
     mask = np.arange(400) % 3 == 0
-    chosen = snapshot.select(mask)
-    array = index.aligned_arrays.get(chosen, chosen.main, PRICE)
-    ids = chosen.main.slot_ids()
+    chosen = snapshot.main.select(np.append(mask, False)[snapshot.main.slot_ids()])
+    array = index.aligned_arrays.get(snapshot, chosen, PRICE)
+    ids = chosen.slot_ids()
     np.testing.assert_array_equal(array.values[array.known, 0], 10 * ids[array.known])
     assert array.known.sum() == mask.sum()
 
@@ -195,3 +197,12 @@ def test_any_sequence_of_writes_leaves_arrays_aligned(data: st.DataObject, tmp_p
                 assert_aligned(index, index.aligned_arrays, PRICE, "other")
         assert_aligned(index, index.aligned_arrays, PRICE, "other")
         assert verify(index).problems == ()
+
+
+def test_rows_that_do_not_fit_in_memory_are_refused(index: LocalIndex) -> None:
+    add(index, 300, 0, {PRICE: prices(300, 0)})
+    snapshot = index.snapshots.latest()
+    limit = patch.object(available_memory, "available_memory", return_value=1000)
+    with limit, pytest.raises(InputError, match="rows of an array need"):
+        index.aligned_arrays.get(snapshot, snapshot.main, PRICE)
+    assert_aligned(index, index.aligned_arrays, PRICE)

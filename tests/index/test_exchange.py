@@ -6,12 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import faiss
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -349,3 +351,66 @@ def test_key_that_occurs_twice_is_refused_before_anything_is_added(tmp_path: Pat
             with pytest.raises(InputError, match=r"Each key may occur once in .*; a occurs twice"):
                 index.import_file(tmp_path / name)
         assert len(index) == 0
+
+
+COLUMNS: dict[str, list[Any]] = {
+    "year": [2020, None, -(2**60)],
+    "price": [0.5, 2.0, None],
+    "the title": ["é, 'x'", "", None],
+    "day": [date(2024, 5, 31), None, datetime(1999, 1, 1, 12, 30, 0, 5, tzinfo=UTC)],
+}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_columns_survive_an_exchange(tmp_path: Path, format: str) -> None:
+    path = tmp_path / f"out.{format}"
+    with Index.open(tmp_path / "i", bits=64) as index:
+        index.add(clustered_codes(3, 8, 0), make_keys(3), columns=COLUMNS)
+        index.add(clustered_codes(2, 8, 1), make_keys(2, 3))  # without columns
+        index.export_file(path)
+        expected = [dict(item.columns) for item in index.list_items()]
+        with Index.open(tmp_path / "copy", bits=64) as copy:
+            copy.import_file(path)
+            assert copy.columns == index.columns == {"day": "date", "price": "number", "the title": "text", "year": "number"}
+            assert [dict(item.columns) for item in copy.list_items()] == expected
+            assert [type(value) for value in copy.item("item/00000").columns.values()] == [datetime, float, str, int]
+            copy.export_file(tmp_path / f"again.{format}")
+    if format == "parquet":
+        assert pq.read_table(path).column("year").to_pylist() == [2020, None, -(2**60), None, None]
+    if format in ("faiss", "usearch"):
+        lines = item_lines_path(path).read_text(encoding="utf-8").splitlines()
+        assert json.loads(lines[0])["format"] == "proxyhash.items/2"
+        assert json.loads(lines[1])["columns"]["day"] == "2024-05-31T00:00:00Z"
+        assert "columns" not in json.loads(lines[4])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_column_of_another_type_is_not_imported(tmp_path: Path, format: str) -> None:
+    path = tmp_path / f"out.{format}"
+    with Index.open(tmp_path / "i", bits=64) as index:
+        index.add(clustered_codes(3, 8, 0), make_keys(3), columns=COLUMNS)
+        index.export_file(path)
+    with Index.open(tmp_path / "copy", bits=64) as copy:
+        copy.add(clustered_codes(1, 8, 0), ["other"], columns={"day": ["soon"]})
+        with pytest.raises(InputError, match="has dates in the column day, and the index texts; rename the column"):
+            copy.import_file(path)
+        assert len(copy) == 1
+
+
+def test_changed_column_of_an_exported_file_is_noticed(tmp_path: Path) -> None:
+    with Index.open(tmp_path / "i", bits=64) as index:
+        index.add(clustered_codes(3, 8, 0), make_keys(3), columns=COLUMNS)
+        index.export_file(tmp_path / "out.faiss")
+    lines = item_lines_path(tmp_path / "out.faiss")
+    lines.write_text(lines.read_text(encoding="utf-8").replace('"year":2020', '"year":2021'), encoding="utf-8")
+    with Index.open(tmp_path / "copy", bits=64) as copy, pytest.raises(InputError, match="does not match its checksum"):
+        copy.import_file(tmp_path / "out.faiss")
+
+
+def test_further_columns_of_other_parquet_files_are_imported(tmp_path: Path) -> None:
+    table = pa.table({"code": [b"\0" * 8, b"\1" * 8], "year": pa.array([2020, None], pa.int16()), "sizes": [[1], [2]]})
+    pq.write_table(table, tmp_path / "codes.parquet")
+    with Index.open(tmp_path / "i", bits=64) as index:
+        index.import_file(tmp_path / "codes.parquet")
+        assert index.columns == {"year": "number"}
+        assert [dict(item.columns) for item in index.list_items()] == [{"year": 2020}, {}]

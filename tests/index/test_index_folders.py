@@ -258,3 +258,26 @@ def test_compacting_fills_blocks_and_shrinks_the_file(tmp_path: Path) -> None:
         assert index.search(stored[:5], 5) == near
         index.add(stored[1:2], ["again"])
         assert index.search(stored[1:2], 1)[0][0].key == "again"
+
+
+def test_columns_of_metadata_are_those_of_items(tmp_path: Path, model: Path) -> None:
+    for number in range(3):
+        picture(tmp_path / "photos" / f"{number}.png", number)
+    rows = ["0.png,cat,2020,2024-05-31,a", "1.png,dog,,2024-06-01T12:00:00Z,", "2.png,cat,2021,,3", ""]
+    table = "\n".join(["file_name,label,Year,taken,title", *rows])
+    (tmp_path / "photos" / "metadata.csv").write_text(table)
+    with LocalIndex.open_folder(tmp_path / "i", model=model) as index:
+        add_folder(index, tmp_path / "photos", SkippedItems())
+        assert index.columns == {"Year": "number", "taken": "date", "title": "text"}
+        found = index.search(tmp_path / "photos" / "0.png", 10, where="Year > 2019 and (taken == None or title == 'a')")[0]
+        assert sorted(found.keys) == ["0.png", "2.png"]
+        assert index.item("2.png").columns == {"Year": 2021, "title": "3"}
+        picture(tmp_path / "photos" / "3.png", 3)
+        (tmp_path / "photos" / "metadata.csv").write_text(f"{table}3.png,cat,soon,,\n")
+        with pytest.raises(InputError, match="Year is a column of numbers, and 'soon' is not a number"):
+            add_folder(index, tmp_path / "photos", SkippedItems())
+        assert len(index) == 3
+        add_folder(index, tmp_path / "photos", SkippedItems(), columns=["title"])
+        assert len(index) == 4
+        with pytest.raises(InputError, match="has no column titel; did you mean title"):
+            add_folder(index, tmp_path / "photos", SkippedItems(), columns=["titel"])

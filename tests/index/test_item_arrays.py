@@ -22,7 +22,7 @@ from proxyhash.index.maintenance import compact, verify
 from proxyhash.index.salvage import salvage
 from proxyhash.utils.errors import DamagedError
 
-PRICE, TITLE = "column:price", "column:title\nü"
+PRICE, TITLE = "array:price", "array:title\nü"
 ROWS = 10  # of a block
 
 
@@ -191,7 +191,7 @@ def change(folder: Path, statement: str) -> None:
     "statement",
     [
         "UPDATE arrays SET settings = '{}' WHERE name LIKE '%title%'",
-        "UPDATE arrays SET generation = generation - 1 WHERE name = 'column:price'",
+        "UPDATE arrays SET generation = generation - 1 WHERE name = 'array:price'",
         "DELETE FROM arrays WHERE name = 'refinement'",
         "UPDATE array_blocks SET data = zeroblob(length(data)) WHERE number = 4",
         "UPDATE array_blocks SET data = zeroblob(1) WHERE number = 4",
@@ -230,9 +230,9 @@ def test_salvage_saves_rows_on_intact_pages(index: LocalIndex, tmp_path: Path) -
     with LocalIndex.open_folder(tmp_path / "whole") as saved:
         assert as_lists(saved) == kept
         assert {name: info.settings for name, info in item_arrays.list_arrays(saved.store).items()} == settings
-    change(index.folder, "UPDATE array_blocks SET data = zeroblob(length(data)) WHERE array = 'column:price' AND min_id = 0")
+    change(index.folder, "UPDATE array_blocks SET data = zeroblob(length(data)) WHERE array = 'array:price' AND min_id = 0")
     report = salvage(index.folder, tmp_path / "part")
-    assert report.notes == ("10 rows of the array 'column:price' are lost; their items are not.",)
+    assert report.notes == ("10 rows of the array 'array:price' are lost; their items are not.",)
     with LocalIndex.open_folder(tmp_path / "part") as saved:
         assert as_lists(saved) == kept | {PRICE: {item_id: row for item_id, row in kept[PRICE].items() if item_id >= 10}}
 

@@ -4,6 +4,7 @@ import textwrap
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from proxyhash.index.local.items import Item
 from proxyhash.index.maintenance import verify
 from proxyhash.index.model_store import model_dir
 from proxyhash.index.results import AddResult, IndexInfo, Match, Matches
+from proxyhash.utils import available_memory
 from proxyhash.utils.errors import KeyNotFoundError
 
 
@@ -268,3 +270,17 @@ def test_generation_changes_with_the_index(tmp_path: Path, model: Path) -> None:
             model_dir(tmp_path / "m", index.model)
         )
         assert index.generation != before
+
+
+def test_index_larger_than_memory_is_refused_with_the_numbers(tmp_path: Path) -> None:
+    zeros = np.zeros((50_000, 128), np.uint8)
+    with LocalIndex.open_folder(tmp_path / "i", bits=1024) as index:
+        index.add(zeros, [str(number) for number in range(len(zeros))])
+        sentence = r"50,000 codes of .* need 6\.6 MB of memory, and 5\.0 MB are available; .* Milvus\.$"
+        with (
+            patch.object(available_memory, "available_memory", return_value=5_000_000),
+            pytest.raises(InputError, match=sentence),
+        ):
+            index.search(zeros[:1])
+        with patch.object(available_memory, "available_memory", return_value=6_600_000):
+            assert len(index.search(zeros[:1])[0]) == 10

@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.codes import clustered_codes, make_keys
+from helpers.filters import expressions, keeps, to_text
 from helpers.milvus_checks import check_same_matches, unique_name
 from helpers.models import load_encoder, make_vector_model
 from proxyhash import Index
 from proxyhash.cli.app import main
+from proxyhash.columns import ColumnType
 from proxyhash.data import SkippedItems
 from proxyhash.data.vectors import read_vectors
 from proxyhash.index.folder_sync import add_folder
+from proxyhash.index.milvus import index as milvus_index
 from proxyhash.index.milvus import retry, rows, search
+from proxyhash.index.milvus.collection import CollectionMeta
 from proxyhash.index.milvus.index import MilvusIndex
 from proxyhash.index.milvus.location import is_milvus, parse_location
 from proxyhash.index.results import Match
 from proxyhash.index.vector_sync import add_vectors
+from proxyhash.index.where.expression import Expression
 from proxyhash.utils.errors import InputError, KeyNotFoundError
 
 with warnings.catch_warnings():
@@ -99,28 +105,36 @@ def test_any_text_is_a_key_and_a_label(index: MilvusIndex) -> None:
     assert len(index) == len(keys) - 4
 
 
-@pytest.mark.parametrize(
-    "label",
-    [
-        "cat",
-        "50%",
-        "5_0",
-        "a\\b",
-        'say "hi"',
-        "hi",
-        "it's",
-        "ünï ☃",
-        "a\nb",
-        "{x}",
-        "%25",
-        "[x]",
-        "x\\",
-        "\t",
-        "a, b",
-        "all",
-        "no",
-    ],
-)
+LABELS_TO_FIND = [
+    "cat",
+    "50%",
+    "5_0",
+    "a\\b",
+    'say "hi"',
+    "hi",
+    "it's",
+    "ünï ☃",
+    "a\nb",
+    "{x}",
+    "%25",
+    "[x]",
+    "x\\",
+    "\t",
+    "a, b",
+    "all",
+    "no",
+]
+
+
+@pytest.fixture(params=[True, False], ids=["new", "old"])
+def has_columns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Make new collections as this release does, or as release 0.2 did."""
+    monkeypatch.setattr(milvus_index, "_new_meta", lambda *_: CollectionMeta(32, None, has_columns=request.param))
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("has_columns")
+@pytest.mark.parametrize("label", LABELS_TO_FIND)
 def test_labels_are_filtered_as_in_a_local_index(file: str, tmp_path: Path, label: str) -> None:
     labels = [
         ("cat", "all"), ("all", "cat"), ("cats",), ("50%",), ("500",), ("5_0", "all"), ("510",), ("a\\b",), ('say "hi"',),
@@ -148,9 +162,81 @@ def test_filtered_range_search_lists_more_than_one_request_returns(
     assert sorted(index.range_search(clustered_codes(1, 4, 5), 32, labels="odd")[0].keys) == make_keys(100)[1::2]
 
 
-def test_label_that_looks_like_a_separator_is_refused(index: MilvusIndex) -> None:
-    with pytest.raises(InputError, match="Milvus cannot search for the label ', '"):
-        index.search(clustered_codes(1, 4, 5), labels=", ")
+def test_collection_of_an_older_release_has_labels_only(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = f"{file}/{unique_name()}"
+    monkeypatch.setattr(milvus_index, "_new_meta", lambda *_: CollectionMeta(32, None, has_columns=False))
+    with MilvusIndex.open_address(address, bits=32) as index:
+        index.add(clustered_codes(2, 4, 5), ["a", "b"], ["cat", "dog"])
+    with MilvusIndex.open_address(address) as index:
+        assert (index.meta.has_columns, index.columns, index.item("a").columns) == (False, {}, {})
+        assert index.search(clustered_codes(1, 4, 5), labels="cat")[0].keys == ["a"]
+        with pytest.raises(InputError, match="Milvus cannot search for the label ', '"):
+            index.search(clustered_codes(1, 4, 5), labels=", ")
+        with pytest.raises(InputError, match="has labels only; export it"):
+            index.search(clustered_codes(1, 4, 5), where="label != 'cat'")
+        with pytest.raises(InputError, match="cannot hold columns; export it"):
+            index.add(clustered_codes(1, 4, 5), ["c"], columns={"year": [1]})
+
+
+ROWS: list[dict[str, Any]] = [
+    {"label": labels, "year": year, "the title": title, "day": day}
+    for labels, year, title, day in [
+        (("cat",), 2020, "cat", None),
+        (("cat", "dog"), 2020.5, "it's", datetime(2024, 5, 31, tzinfo=UTC)),
+        ((), None, None, None),
+        (("é%_\\",), -1, "", datetime(1970, 1, 1, tzinfo=UTC)),
+        (('a "cat', "🐈"), 2**31, 'a "cat', datetime(2030, 1, 1, 12, 30, tzinfo=UTC)),
+        (("zebra",), 0, "🐈", datetime(1960, 1, 1, tzinfo=UTC)),
+        ((), 256, None, datetime(2024, 5, 31, 12, 30, tzinfo=UTC)),
+    ]
+]
+TYPES: dict[str, ColumnType] = {"year": "number", "the title": "text", "day": "date"}
+
+
+@pytest.fixture(scope="module")
+def filtered(file: str) -> Iterator[MilvusIndex]:
+    """Return a collection of items with labels and columns, some of which are missing."""
+    with MilvusIndex.open_address(f"{file}/{unique_name()}", bits=32) as index:
+        columns = {name: [row[name] for row in ROWS] for name in TYPES}
+        index.add(clustered_codes(len(ROWS), 4, 0), make_keys(len(ROWS)), [row["label"] for row in ROWS], columns=columns)
+        yield index
+
+
+@settings(max_examples=60, deadline=None)
+@given(expression=expressions(TYPES))
+def test_filters_keep_what_the_reference_keeps(filtered: MilvusIndex, expression: Expression) -> None:
+    expected = [
+        key for key, row in zip(make_keys(len(ROWS)), ROWS, strict=True) if keeps(expression, row["label"], row, TYPES)
+    ]
+    assert sorted(filtered.range_search(clustered_codes(1, 4, 1), 32, where=to_text(expression))[0].keys) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [("key in ('item/00001', 'no')", [1]), ("not key == 'item/00001' and year > 0 and year < 3000", [0, 6])],
+)
+def test_keys_are_filtered(filtered: MilvusIndex, where: str, expected: list[int]) -> None:
+    found = filtered.search(clustered_codes(1, 4, 1), 100, where=where)[0]
+    assert sorted(found.keys) == [make_keys(9)[number] for number in expected]
+
+
+def test_columns_are_returned_and_exported(filtered: MilvusIndex, tmp_path: Path) -> None:
+    assert filtered.columns == filtered.info().columns == dict(sorted(TYPES.items()))
+    known = [{name: row[name] for name in TYPES if row[name] is not None} for row in ROWS]
+    assert [item.columns for item in filtered.list_items()] == known
+    assert filtered.item("item/00001").columns == known[1]
+    assert {match.key: match.columns for match in filtered.search(clustered_codes(1, 4, 1), 100)[0]} == dict(
+        zip(make_keys(len(ROWS)), known, strict=True)
+    )
+    filtered.export_file(tmp_path / "a.parquet")
+    with Index.open(tmp_path / "i", bits=32) as local:
+        local.import_file(tmp_path / "a.parquet")
+        assert [item.columns for item in local.list_items()] == known
+
+
+def test_item_with_too_many_attributes_is_refused(index: MilvusIndex) -> None:
+    with pytest.raises(InputError, match="The labels and columns of a have more than 65,535 bytes"):
+        index.add(clustered_codes(1, 4, 0), ["a"], columns={"t": ["é" * 20_000]})
 
 
 def test_items_are_listed_in_the_order_of_keys(index: MilvusIndex) -> None:

@@ -139,7 +139,7 @@ def test_items_are_shown(photo_service: RunningService) -> None:
     with photo_service.client() as client:
         key = f"{NASTY}/{NASTY}.png"
         item = client.get(f"/api/v1/items/{httpx.URL('/', path='/' + key).raw_path.decode()[1:]}").json()
-        assert item == {"key": key, "labels": [NASTY], "has_image": True}
+        assert item == {"key": key, "labels": [NASTY], "has_image": True, "columns": {}}
         items = client.get("/api/v1/items", params={"sample": 5}).json()["items"]
         assert len({one["key"] for one in items}) == 5
         info = client.get("/api/v1/info").json()

@@ -3,19 +3,18 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
 
 from proxyhash.cli.index.opening import open_index
-from proxyhash.cli.output import SafeConsole, cell
+from proxyhash.cli.output import SafeConsole, cell, show_log
 from proxyhash.cli.parameters import Device, Int, Json
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.index import Index
-    from proxyhash.index.plans import Plan
     from proxyhash.index.queries import QueriesLike
     from proxyhash.index.results import Matches
 
@@ -32,6 +31,7 @@ def search(
     vector_column: str | None = None,
     radius: Int | None = None,
     label: tuple[str, ...] = (),
+    where: str | None = None,
     rerank: Int | None = None,
     refine: bool | None = None,
     oversample: Int | None = None,
@@ -48,6 +48,7 @@ def search(
       proxyhash search photos.index query.jpg -k 20 --show found.png
       proxyhash search photos.index --key cats/7.jpg --radius 4
       proxyhash search photos.index query.jpg --label cats --label dogs
+      proxyhash search photos.index query.jpg --where "label == 'cats' and year > 2020"
       proxyhash search milvus://localhost:19530/photos query.jpg
       proxyhash search texts.index --vectors queries.npy
 
@@ -69,6 +70,8 @@ def search(
         Find all items within so many bits instead.
     label
         Find only items with this label; may be given several times, for items with at least one of them.
+    where
+        Find only items for which this is true: labels and columns compared by == != < <= > >= in, and, or, not.
     rerank
         Sort that many candidates by the query's real-valued embedding, which settles ties.
     refine
@@ -93,12 +96,13 @@ def search(
     """
     if not images and not key and vectors is None:
         raise InputError("Search with images, with --vectors and a file, or with --key and the key of an item.")
-    with open_index(index_, model, device="cpu" if device == "auto" else device) as index:
+    with open_index(index_, model, device="cpu" if device == "auto" else device) as index, show_log("proxyhash.index.mih"):
         if vectors is not None and index.width is None:
             raise InputError(f"{index_} has no model that takes vectors; search with images, or with --key.")
         if show is not None and index.width is not None:
             raise InputError(f"{index_} is an index of vectors: there are no images to draw; leave --show out.")
-        find = _finder(index, k, radius, label or None, nprobe, threshold, plan, refine, oversample)
+        filters: dict[str, Any] = {"labels": label or None, "where": where, "plan": plan, "refine": refine}
+        find = _finder(index, k, radius, filters, nprobe, threshold, oversample)
         found = find(list(images), rerank) if images else []
         if vectors is not None:
             from proxyhash.cli.index.vectors import search_vectors
@@ -123,29 +127,18 @@ def _finder(
     index: "Index",
     k: int,
     radius: int | None,
-    labels: tuple[str, ...] | None,
+    filters: dict[str, Any],
     nprobe: int | None,
     threshold: float,
-    plan: "Plan | None",
-    refine: bool | None,
     oversample: int | None,
 ) -> "Find":
     """Return a function that searches by the options of the command."""
 
     def find(queries: "QueriesLike", rerank: int | None = None) -> "list[Matches]":
         if radius is not None:
-            return index.range_search(queries, radius, labels=labels, refine=refine, threshold=threshold, plan=plan)
-        return index.search(
-            queries,
-            k,
-            labels=labels,
-            rerank=rerank,
-            refine=refine,
-            oversample=oversample,
-            nprobe=nprobe,
-            threshold=threshold,
-            plan=plan,
-        )
+            return index.range_search(queries, radius, threshold=threshold, **filters)
+        options: dict[str, Any] = {"rerank": rerank, "oversample": oversample, "nprobe": nprobe, "threshold": threshold}
+        return index.search(queries, k, **filters, **options)
 
     return find
 

@@ -5,7 +5,7 @@ import json
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from proxyhash.utils.validation import shorten
 
 FORMAT = "proxyhash.codes/1"
 HEADER, SHA256 = "header", "sha256"  # arrays that only files of this package have
+_COLUMN, _MISSING = "column:", "missing:"  # before the names of columns
 MAX_UNPACKED, MAX_RATIO = 1 << 30, 50  # a file that unpacks to more bytes, and to so many times its size, is a bomb
 
 _END_SIZE = 22  # bytes of the last record of a zip file, which counts the members
@@ -29,7 +30,8 @@ _END_SIZE = 22  # bytes of the last record of a zip file, which counts the membe
 class CodeFile:
     """Packed `codes` (N, bytes) of `bits` bits; `labels`, (N,) or (N, tags), and `keys` (N,) are None if absent.
 
-    So are the names of tags (tags,), and the fingerprint of the `model`.
+    So are the names of tags (tags,), and the fingerprint of the `model`. `columns` are further arrays (N,) by name, masked
+    where a value is missing.
     """
 
     codes: Packed
@@ -38,6 +40,7 @@ class CodeFile:
     keys: list[str] | None = None
     label_names: list[str] | None = None
     model: str | None = None
+    columns: Mapping[str, "np.ma.MaskedArray[Any, Any]"] = field(default_factory=dict)
 
 
 def read_code_file(path: str | Path, required: Sequence[str] = ("codes",)) -> CodeFile:
@@ -101,7 +104,20 @@ def read_code_file(path: str | Path, required: Sequence[str] = ("codes",)) -> Co
         None if keys is None else [str(key) for key in keys],
         None if names is None else [str(name) for name in names],
         None if model is None or model.ndim or model.dtype.kind != "U" else str(model),
+        _read_columns(arrays, len(codes), Path(path)),
     )
+
+
+def _read_columns(arrays: Mapping[str, NDArray[Any]], count: int, path: Path) -> "dict[str, np.ma.MaskedArray[Any, Any]]":
+    """Return the arrays of columns, masked by those that say which values are missing."""
+    columns = {}
+    for name, array in arrays.items():
+        if name.startswith(_COLUMN):
+            missing = arrays.get(f"{_MISSING}{name.removeprefix(_COLUMN)}", np.zeros(count, np.bool_))
+            if array.dtype == object or array.shape != (count,) or missing.shape != (count,) or missing.dtype != np.bool_:
+                raise InputError(f"{path}: {shorten(name)} must have one value for each of the {count:,} codes.")
+            columns[name.removeprefix(_COLUMN)] = np.ma.MaskedArray(array, missing)
+    return columns
 
 
 def _read_bits(array: NDArray[Any], width: int, path: str | Path) -> int:
@@ -123,11 +139,14 @@ def write_code_file(
     labels: NDArray[Any] | None = None,
     label_names: NDArray[Any] | None = None,
     model: str | None = None,
+    columns: "Mapping[str, np.ma.MaskedArray[Any, Any]] | None" = None,
 ) -> None:
     """Write packed codes and their keys to an .npz file, with its format and a checksum; see `CodeFile`."""
     header = np.array(json.dumps({"format": FORMAT, REQUIRES: RELEASE}))
     arrays = {"codes": codes, "keys": np.array(keys, np.str_), "bits": np.int64(bits), HEADER: header}
     more = {"labels": labels, "label_names": label_names, "model": None if model is None else np.array(model)}
+    for name, column in (columns or {}).items():
+        more |= {f"{_COLUMN}{name}": np.asarray(column.data), f"{_MISSING}{name}": np.ma.getmaskarray(column)}
     arrays |= {name: array for name, array in more.items() if array is not None}
     with atomic_write(path) as temporary, temporary.open("wb") as handle:
         np.savez(handle, **arrays, **{SHA256: np.array(arrays_sha256(arrays))})  # type: ignore[arg-type]

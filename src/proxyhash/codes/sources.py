@@ -14,9 +14,11 @@ from proxyhash.codes.bitsliced.llvm_ops import WIDE_BLOCK, WIDE_WORDS
 from proxyhash.codes.bitsliced.slicing import CodeRows, code_rows, join_all, join_rows, slice_rows
 from proxyhash.codes.bitsliced.sums import PATTERN_WORDS, TRIPLE_WORDS
 from proxyhash.codes.row_kernels import collect_rows, nearest_rows
+from proxyhash.utils.parallel import over_slices
 
 _MIN_TABLE_QUERIES = 16  # with fewer queries, tables of a block cost more than they save
 _CHUNK_BYTES = 1 << 18  # planes that are made of plain codes at a time, and stay in the second-level cache
+_CODES_PER_SLICE = 1 << 14  # that a thread reads at a time
 _ROOM = 1 << 16  # items that are collected before more room is made
 
 Int64s = NDArray[np.int64]
@@ -121,7 +123,7 @@ class SlicedCodes(PlaneSource):
     def codes(self, slots: Int64s) -> Words:
         """Return the codes (n, W) in some slots."""
         out = np.empty((len(slots), -(-self.bits // 64)), np.uint64)
-        join_rows(self.planes, slots, out)
+        over_slices(len(slots), _CODES_PER_SLICE, lambda rows: join_rows(self.planes, slots[rows], out[rows]))
         return out
 
     def all_codes(self) -> Words:

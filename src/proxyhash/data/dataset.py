@@ -1,11 +1,13 @@
 """Data sets: images, labels, and the split of each image."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyhash.columns import UntypedTexts
 from proxyhash.data.images import Images, Indices, Subset
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.labels import ClassLabels, TagLabels
@@ -34,6 +36,8 @@ class Dataset:
         Items that could not be used.
     flip_safe
         Whether a horizontal flip keeps the meaning of an image; it does not for digits.
+    columns
+        Further values of each image by the name of their column, such as a year or a title.
 
     Examples
     --------
@@ -50,6 +54,7 @@ class Dataset:
     splits: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     skipped: SkippedItems = field(default_factory=SkippedItems)
     flip_safe: bool = True
+    columns: Mapping[str, UntypedTexts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Fill in missing splits, and check the number of labels."""
@@ -107,7 +112,9 @@ class Dataset:
     def subset(self, indices: Indices) -> "Dataset":
         """Return a data set of some of the images, with the same names of classes or tags."""
         labels = None if self.labels is None else self.labels.subset(indices)
-        return replace(self, images=Subset(self.images, indices), labels=labels, splits=self.splits[indices])
+        columns = {name: UntypedTexts(texts[int(row)] for row in indices) for name, texts in self.columns.items()}
+        images, splits = Subset(self.images, indices), self.splits[indices]
+        return replace(self, images=images, labels=labels, splits=splits, columns=columns)
 
     def with_frequent_tags(self, count: int) -> "Dataset":
         """Return the images that have one of the `count` most frequent tags, and only these tags (NUS-WIDE-21)."""

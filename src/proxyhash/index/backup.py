@@ -14,7 +14,7 @@ import numpy as np
 
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.item_ids import UInt32s
-from proxyhash.index.local import blocks, item_arrays, items
+from proxyhash.index.local import blocks, item_arrays, items, texts
 from proxyhash.index.local.connection import translate_error
 from proxyhash.index.local.index import FILE, UPGRADE_LOCK, LocalIndex
 from proxyhash.index.local.store import WAIT_SECONDS, Store, VersionInfo, create_tables
@@ -209,11 +209,13 @@ class _Copy:
         """Give a file the content of the source in one transaction."""
         meta = self.source.meta()
         with target.writing(meta.generation):
-            target.set_meta(active_version=meta.active_version, next_id=meta.next_id, next_version=meta.next_version)
+            numbers = {name: getattr(meta, name) for name in ("active_version", "next_id", "next_version", "next_text")}
+            target.set_meta(**numbers)
             self._copy_sources(target)
             item_ids = self._copy_items(target, meta.next_id)
             self._copy_blocks(target, meta.active_version, item_ids)
             self._copy_arrays(target, item_ids)
+            self._copy_texts(target)
             info = self.source.version_info(meta.active_version)
             if len(item_ids) != info.num_codes:
                 self.source.raise_damaged(f"it has {len(item_ids):,} items, but {info.num_codes:,} codes")
@@ -262,6 +264,12 @@ class _Copy:
             self.counts.array_blocks_copied += 1
         if item_arrays.list_arrays(target) != now:
             target.raise_damaged("its arrays differ from those of the index")
+
+    def _copy_texts(self, target: Store) -> None:
+        """Copy the texts of columns that are new, and delete those that are gone."""
+        wanted, held = (set(store.rows("SELECT code, checksum FROM texts")) for store in (self.source, target))
+        target.run_many("DELETE FROM texts WHERE code = ?", ((code,) for code, _ in held - wanted))
+        texts.insert_texts(target, texts.find_texts(self.source, (code for code, _ in wanted - held)).items())
 
     def _copy_sources(self, target: Store) -> None:
         target.run("DELETE FROM sources")

@@ -1,7 +1,7 @@
 """`Index`: the interface of every engine, local or on a server."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import MAX_BITS, Packed
+from proxyhash.columns import ColumnsLike, ColumnType
 from proxyhash.index.calibration import THRESHOLD, Calibration
 from proxyhash.index.local.items import Item, Labels, Source
 from proxyhash.index.milvus.location import is_milvus
 from proxyhash.index.plans import Plan, check_plan
 from proxyhash.index.queries import EncodedQueries, Features, QueriesLike
 from proxyhash.index.results import AddResult, IndexInfo, Matches
+from proxyhash.index.where.expression import And, Comparison, Expression, parse_expression
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int
@@ -37,7 +39,7 @@ class SearchParams:
 
     k: int | None = None  # None: all items within the radius
     radius: int | None = None
-    labels: tuple[str, ...] | None = None  # sorted; None: all items
+    where: Expression | None = None  # None: all items
     nprobe: int | None = None
     rerank: int | None = None
     refine: bool | None = None
@@ -176,6 +178,11 @@ class Index(ABC):
 
     @property
     @abstractmethod
+    def columns(self) -> Mapping[str, ColumnType]:
+        """Return the types of the columns of items by name: "number", "text" or "date"."""
+
+    @property
+    @abstractmethod
     def generation(self) -> Hashable:
         """Return a value that is another one whenever the index has changed, by whatever process."""
 
@@ -190,6 +197,7 @@ class Index(ABC):
         keys: Sequence[str] | None = None,
         labels: Labels | None = None,
         *,
+        columns: ColumnsLike | None = None,
         keep_vectors: bool = False,
     ) -> AddResult:
         """Add items; one whose key exists is replaced. When it returns, everything is on disk.
@@ -203,6 +211,9 @@ class Index(ABC):
             A key for each item; image files are named by their paths without it.
         labels
             One label, several, or None for each item.
+        columns
+            Further values by the name of their column, one for each item: numbers, texts, dates, or None where a value is
+            missing. They are found by `where`, and returned with matches. The first values of a column decide its type.
         keep_vectors
             Store the vectors too, as float16 or float32, so that `index upgrade` can encode them with another model.
 
@@ -215,7 +226,18 @@ class Index(ABC):
         ------
         InputError
             For vectors of another width, with NaN or infinities, or all zeros if they are scaled to length 1; for codes
-            that do not fit; and for keys that are missing or occur twice. Nothing is written then.
+            that do not fit; for keys that are missing or occur twice; and for values of another type than their column's.
+            Nothing is written then.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np
+        >>> codes = np.array([[0], [1]], np.uint8)
+        >>> with tempfile.TemporaryDirectory() as folder, Index.open(f"{folder}/index", bits=8) as index:
+        ...     index.add(codes, keys=["a", "b"], columns={"year": [2020, None], "title": ["Cats", "Dogs"]})
+        ...     index.columns, dict(index.item("a").columns)
+        AddResult(2)
+        ({'title': 'text', 'year': 'number'}, {'title': 'Cats', 'year': 2020})
         """
 
     @abstractmethod
@@ -229,6 +251,7 @@ class Index(ABC):
         *,
         radius: int | None = None,
         labels: Sequence[str] | str | None = None,
+        where: str | None = None,
         nprobe: int | None = None,
         rerank: int | None = None,
         refine: bool | None = None,
@@ -255,6 +278,9 @@ class Index(ABC):
             Leave out items that are more than so many bits away.
         labels
             Find only items that have at least one of these labels, exactly. None: all items.
+        where
+            Find only items for which this is true, exactly, such as "label == 'cat' and year > 2020"; see
+            `docs/the-index.md`. None: all items.
         nprobe
             Search only the nprobe nearest clusters, by faiss: faster, but items may be missed. None: exact search.
         rerank
@@ -298,7 +324,7 @@ class Index(ABC):
         params = SearchParams(
             k=check_int("k", k, 1),
             radius=_check_optional("radius", radius, 0),
-            labels=_check_labels(labels),
+            where=make_filter(labels, where),
             nprobe=_check_optional("nprobe", nprobe, 1),
             rerank=_check_optional("rerank", rerank, 1),
             refine=refine,
@@ -310,8 +336,8 @@ class Index(ABC):
         )
         if oversample is not None and (rerank is not None or refine is False):
             raise InputError("Oversampling sorts by the refinement; leave out either it, or rerank and refine.")
-        if params.labels is not None and params.nprobe is not None:
-            raise InputError("Items with a label are searched exactly; leave nprobe out.")
+        if params.where is not None and params.nprobe is not None:
+            raise InputError("Items with a label or column are searched exactly; leave nprobe out.")
         if params.plan is not None and params.nprobe is not None:
             raise InputError("A plan is for exact search; leave nprobe or the plan out.")
         return self._search(queries, params)
@@ -322,6 +348,7 @@ class Index(ABC):
         radius: int,
         *,
         labels: Sequence[str] | str | None = None,
+        where: str | None = None,
         refine: bool | None = None,
         threshold: float = THRESHOLD,
         with_codes: bool = False,
@@ -331,7 +358,7 @@ class Index(ABC):
         """Return all items at most `radius` bits from each query, nearest first; the parameters are those of `search`."""
         params = SearchParams(
             radius=check_int("radius", radius, 0),
-            labels=_check_labels(labels),
+            where=make_filter(labels, where),
             refine=refine,
             threshold=threshold,
             with_codes=with_codes,
@@ -522,6 +549,14 @@ def check_keep_vectors(index: Index, items: QueriesLike) -> NDArray[Any]:
 
 def _check_optional(name: str, value: int | None, minimum: int) -> int | None:
     return None if value is None else check_int(name, value, minimum)
+
+
+def make_filter(labels: Sequence[str] | str | None, where: str | None) -> Expression | None:
+    """Return the expression of a search for labels, for what `where` says, or for both; None without either."""
+    wanted = _check_labels(labels)
+    parts: list[Expression] = [] if wanted is None else [Comparison("label", "in", wanted)]
+    parts += [] if where is None else [parse_expression(where)]
+    return And(tuple(parts)) if len(parts) > 1 else next(iter(parts), None)
 
 
 def _check_labels(labels: Sequence[str] | str | None) -> tuple[str, ...] | None:

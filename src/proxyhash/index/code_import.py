@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
 from proxyhash.codes.files import read_code_file
+from proxyhash.columns import Column, make_column
 from proxyhash.index.base import Index
 from proxyhash.index.results import AddResult
 from proxyhash.models.code_shards import read_shard
@@ -54,13 +55,14 @@ def add_shards(index: Index, paths: Sequence[Path], on_progress: Callable[[int, 
 
 
 class Codes(NamedTuple):
-    """Packed codes (N, bytes), their bits, keys (by default file name and number), labels, and the model's fingerprint."""
+    """Packed codes (N, bytes), their bits, keys (by default file name and number), labels, the model, and columns."""
 
     codes: Packed
     bits: int
     keys: list[str]
     labels: list[tuple[str, ...]] | None
     model: str | None
+    columns: Mapping[str, Column] = {}
 
 
 def read_codes(path: Path) -> Codes:
@@ -70,7 +72,14 @@ def read_codes(path: Path) -> Codes:
         raise InputError(f"{path} holds no codes.")
     keys = [f"{path.stem}/{row}" for row in range(len(file.codes))] if file.keys is None else file.keys
     labels = None if file.labels is None else _labels(file.labels, file.label_names)
-    return Codes(file.codes, file.bits, keys, labels, file.model)
+    columns = {name: _column(name, values) for name, values in file.columns.items()}
+    return Codes(file.codes, file.bits, keys, labels, file.model, columns)
+
+
+def _column(name: str, values: "np.ma.MaskedArray[Any, Any]") -> Column:
+    """Return an array of a file as a column."""
+    column = make_column(name, np.asarray(values.data))
+    return Column(column.type, column.values, column.known & ~np.ma.getmaskarray(values))
 
 
 def _labels(labels: NDArray[Any], names: Sequence[str] | None) -> list[tuple[str, ...]]:

@@ -1,14 +1,16 @@
 """Folders of images in an index: only new and changed files are encoded."""
 
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from proxyhash.codes.bits import Packed, binarize, pack
+from proxyhash.columns import Column, ColumnsLike, check_columns
 from proxyhash.index.base import Index
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.items import FileStat, Labels
@@ -16,6 +18,7 @@ from proxyhash.index.results import AddResult
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress
 from proxyhash.utils.random import permutation
+from proxyhash.utils.registry import suggest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,6 +71,7 @@ class FolderSync(Protocol):
         labels: Labels,
         stats: Sequence[FileStat],
         *,
+        columns: Mapping[str, Column] = MappingProxyType({}),
         features: "Features | None" = None,
     ) -> StoredCounts:
         """Store a batch durably, without the files that another process has stored meanwhile."""
@@ -85,6 +89,7 @@ def add_folder(
     *,
     prefix: str = "",
     prune: bool = False,
+    columns: Sequence[str] | None = None,
     on_progress: OnProgress = lambda *_: None,
     embedder: "Embedder | None" = None,
 ) -> AddResult:
@@ -92,8 +97,9 @@ def add_folder(
 
     With `prune`, items of this folder whose files are gone are removed. Everything that is left out is counted in `skipped`;
     if an image that cannot be read was in the index, its old code stays. Several processes may add the same folder at once:
-    each file is stored once, and counted as unchanged by the others. `embedder` replaces the model; it must give embeddings
-    with the same signs.
+    each file is stored once, and counted as unchanged by the others. `columns` names the columns of a metadata.csv that
+    items get; None: all. Those of a file that did not change are not read again. `embedder` replaces the model; it must give
+    embeddings with the same signs.
     """
     from proxyhash.data import FileImages, load_dataset
     from proxyhash.data.readers.listing import is_utf8
@@ -105,6 +111,7 @@ def add_folder(
         raise InputError(f"{folder} is not a folder of image files.")
     if not is_utf8(str(dataset.images.root)):
         raise InputError(f"The name of {folder} is not UTF-8, so an index cannot store it; rename the folder.")
+    chosen = check_columns(choose_columns(folder, dataset.columns, columns), len(dataset), index.columns)
     sync = index.folder_sync(dataset.images.root, prefix)
     known = sync.known_files()
     plan = plan_sync(known, dataset.images, prefix, skipped)
@@ -115,12 +122,23 @@ def add_folder(
         stats = [plan.stats[number] or FileStat(-1, -1) for number in batch.indices]
         labels = [dataset.labels_of(int(number)) for number in batch.indices]
         keys = [plan.keys[number] for number in batch.indices]
-        batches.append(sync.store(batch.codes, keys, labels, stats, features=batch.features))
+        values = {name: column.select(batch.indices) for name, column in chosen.items()}
+        batches.append(sync.store(batch.codes, keys, labels, stats, columns=values, features=batch.features))
     index.fit_refinement()
     removed = sync.remove(deleted) if deleted else 0
     added, replaced, unchanged = (sum(counts) for counts in zip(StoredCounts(), *batches, strict=True))
     unreadable = len(plan.to_encode) - added - replaced - unchanged
     return AddResult(added, replaced, plan.unchanged + unchanged, removed, unreadable, time.monotonic() - start)
+
+
+def choose_columns(folder: Path, columns: ColumnsLike, wanted: Sequence[str] | None) -> ColumnsLike:
+    """Return those of the columns of a folder that are wanted; None: all. An unknown one is an InputError."""
+    if wanted is None:
+        return columns
+    for name in wanted:
+        if name not in columns:
+            raise InputError(f"The metadata.csv of {folder} has no column {name}; {suggest(name, columns)}")
+    return {name: columns[name] for name in wanted}
 
 
 def plan_sync(known: dict[str, FileStat], images: "FileImages", prefix: str, skipped: "SkippedItems") -> SyncPlan:

@@ -9,7 +9,7 @@ import numpy as np
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.clusters.centroids import MIN_CODES_FOR_CLUSTERS
 from proxyhash.index.item_ids import Int64s, UInt32s
-from proxyhash.index.local import blocks, item_arrays, items, transactions
+from proxyhash.index.local import blocks, columns, item_arrays, items, texts, transactions
 from proxyhash.index.local.blocks import CODES_PER_BLOCK, Block
 from proxyhash.index.local.index import UPGRADE_LOCK, LocalIndex
 from proxyhash.index.local.store import Store
@@ -57,7 +57,8 @@ def verify(index: LocalIndex) -> VerifyReport:
                 problems += wrong
                 if version == meta.active_version:
                     problems += _mismatches(item_ids.astype(np.int64), coded, meta.next_id)
-            problems += _verify_arrays(store, item_ids)
+            wrong = _verify_arrays(store, item_ids)
+            problems += wrong or texts.verify_texts(store, columns.used_texts(store))
             problems += _model_problems(index)
         except InputError as error:
             problems.append(str(error))
@@ -155,6 +156,7 @@ def compact(index: LocalIndex) -> tuple[int, int]:
                 drop_unused_refinements(store)
             _fill_blocks(store, version, generation)
             item_arrays.fill_blocks(store)
+            texts.delete_unused(store, columns.used_texts(store))
             store.run("DELETE FROM sources WHERE number NOT IN (SELECT DISTINCT source FROM items WHERE source IS NOT NULL)")
         if store.active_info().num_codes >= MIN_CODES_FOR_CLUSTERS:
             transactions.recluster(store, None, index.proxy_codes)

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
 from proxyhash.codes.bits import Words
+from proxyhash.columns import ColumnType, to_json_value
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.hits import NO_ROW, Hits
 from proxyhash.index.local.items import Item
@@ -38,6 +40,8 @@ class Match(NamedTuple):  # a frozen dataclass takes twice as long to make, and 
         Packed code, if it was asked for.
     row
         Row of the vector in its file; None for an image, and without a file.
+    columns
+        Values of the columns of the item by name: numbers, texts, and dates as datetimes in UTC.
     refinement
         Refinement distance, by which items at the same distance are ordered; None if it was not used, or the item has none.
 
@@ -56,6 +60,7 @@ class Match(NamedTuple):  # a frozen dataclass takes twice as long to make, and 
     path: Path | None = None
     code: bytes | None = None
     row: int | None = None
+    columns: Mapping[str, Any] = MappingProxyType({})
     refinement: int | None = None
 
     def __repr__(self) -> str:
@@ -70,6 +75,9 @@ class Match(NamedTuple):  # a frozen dataclass takes twice as long to make, and 
             fields["path"] = str(self.path)
         if self.code is not None:
             fields["code"] = self.code.hex()
+        del fields["columns"]
+        if self.columns:
+            fields["columns"] = {name: to_json_value(value) for name, value in self.columns.items()}
         return fields
 
 
@@ -222,6 +230,8 @@ class IndexInfo:
         Bytes of the tables of multi-index hashing that this process has built; 0: none.
     mean_compared
         Mean number of codes that a query of this process was compared with; None before the first search, and on a server.
+    columns
+        Types of the columns of items by name: "number", "text" or "date".
     refinement
         Kind of the refinement; None without one.
     refined_items
@@ -247,6 +257,7 @@ class IndexInfo:
     memory: Mapping[str, int] = field(default_factory=dict)
     tables_bytes: int = 0
     mean_compared: float | None = None
+    columns: Mapping[str, ColumnType] = field(default_factory=dict)
     refinement: str | None = None
     refined_items: int = 0
 
@@ -287,9 +298,9 @@ def build_matches(
         for row in rows:
             item = items.get(item_ids[row])
             if item is not None:
-                _, key, labels, path, _, file_row = item
+                _, key, labels, path, _, file_row, columns = item
                 score, code = scores[row], codes[row]
-                fields = (key, distances[row], item_ids[row], labels, precision[row], score, path, code, file_row)
+                fields = (key, distances[row], item_ids[row], labels, precision[row], score, path, code, file_row, columns)
                 found.append(Match(*fields, refinements[row]))
         nearest = min((distances[row] for row in rows), default=None)
         plan, compared = (None if exact else "ivf", None) if hits.stats is None else hits.stats.of_query(query)

@@ -16,7 +16,7 @@ from proxyhash.codes.bits import Packed
 from proxyhash.index.backup import check_apart, check_model_copy, is_used
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.item_ids import UInt32s
-from proxyhash.index.local import blocks, item_arrays, items, transactions
+from proxyhash.index.local import blocks, columns, item_arrays, items, texts, transactions
 from proxyhash.index.local.blocks import Block
 from proxyhash.index.local.commits import CommitCount, read_commits
 from proxyhash.index.local.index import FILE, LocalIndex
@@ -310,6 +310,7 @@ class _Salvage:
                 new_name = name_in_copy(name, self.rows.active_version(), 1)
                 if new_name is not None:
                     self._write_array(store, name, new_name, info, codes.item_ids)
+            self._write_texts(store)
             nothing = np.zeros((0, (model.bits + 7) // 8), np.uint8)
             transactions.recluster_if_grown(store, nothing, lambda: proxy_codes(folder, model.name))
             report = verify(LocalIndex(folder, store))
@@ -347,6 +348,16 @@ class _Salvage:
         if lost > 0:
             what = "kept vectors" if name == VECTORS else f"rows of the array {name!r}"
             self.notes.append(f"{lost:,} {what} are lost; their items are not.")
+
+    def _write_texts(self, store: Store) -> None:
+        """Write the texts of columns; where the text of a code is lost, the item has no value."""
+        found = self.rows.texts
+        with store.writing():
+            texts.insert_texts(store, sorted(found.items()))
+            store.set_meta(next_text=max(int(self.rows.meta.get("next_text", 0)), 1 + max(found, default=-1)))
+            lost = columns.drop_lost_texts(store, np.array(sorted(found), np.uint32))
+        if lost:
+            self.notes.append(f"{lost:,} texts of items are lost; the items are not.")
 
     def _rows(self, item_ids: UInt32s) -> Iterator[ItemRow]:
         """Yield the rows of items; an item whose folder is lost has none."""

@@ -1,15 +1,17 @@
 """Files of vectors in an index: only new and changed rows are encoded, and each item refers to its file and row."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
+from proxyhash.columns import Column, check_columns
 from proxyhash.data.vectors import VectorFile
 from proxyhash.index.base import Index
 from proxyhash.index.folder_sync import StoredCounts
@@ -51,6 +53,7 @@ class VectorSync(Protocol):
         stats: Sequence[FileStat],
         vectors: NDArray[Any] | None = None,
         *,
+        columns: Mapping[str, Column] = MappingProxyType({}),
         features: Features | None = None,
     ) -> StoredCounts:
         """Store a batch durably, with its vectors (n, width) if they are kept, and its features for a refinement."""
@@ -100,7 +103,8 @@ def add_vectors(
     Raises
     ------
     InputError
-        For input that `check_vectors` refuses, or keys that items from elsewhere have; nothing is written then.
+        For input that `check_vectors` refuses, keys that items from elsewhere have, or values of another type than their
+        column's; nothing is written then.
     """
     start = time.monotonic()
     if index.width is None:
@@ -109,6 +113,7 @@ def add_vectors(
     rows, names = hasher.rows(file.rows()), _Names(file, prefix)
     if not is_checked:
         check_vectors(file, hasher.width, normalize=hasher.normalizes, prefix=prefix, progress=progress)
+    columns = check_columns(file.columns, len(file), index.columns)
     source = Source(file.path.absolute(), prefix, file.column)
     sync, stat = index.vector_sync(source, keep_vectors=keep_vectors), file_stat(file.path)
     changed = _find_changed(index, sync, names, stat)
@@ -121,7 +126,8 @@ def add_vectors(
         codes, vectors = hasher.encode(some), some.values if keep_vectors else None
         stats = [stat._replace(row=row) for row in part.tolist()]
         labels: Labels = [() if file.labels is None else file.labels.names_of(row) for row in part.tolist()]
-        counts.append(sync.store(codes, names[part], labels, stats, vectors, features=some))
+        chosen = {name: column.select(part) for name, column in columns.items()}
+        counts.append(sync.store(codes, names[part], labels, stats, vectors, columns=chosen, features=some))
         progress("adding vectors", float(np.searchsorted(changed, part[-1], "right")) / len(changed))
     index.fit_refinement()
     removed = sync.remove(deleted) if deleted else 0

@@ -2,14 +2,17 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Json, model_validator
 
 from proxyhash.codes.bits import MAX_BITS
+from proxyhash.columns import MAX_NAME_LENGTH, MAX_TEXT_BYTES
 
 MAX_RESULTS = 1_000
 MAX_ADDED = 10_000
 MAX_LABELS = 100
 MAX_WIDTH = 1_000_000
+MAX_WHERE = 10_000  # characters of a filter
+MAX_COLUMNS = 100
 
 Key = Annotated[
     str, Field(min_length=1, max_length=4096, description="Key of an item, often its path.", examples=["cats/7.jpg"])
@@ -34,6 +37,24 @@ Vector = Annotated[
     ),
 ]
 Labels = Annotated[list[Label], Field(max_length=MAX_LABELS)]
+Where = Annotated[
+    str | None,
+    Field(
+        min_length=1,
+        max_length=MAX_WHERE,
+        description="Only items for which this is true: labels and columns compared by == != < <= > >= in, and, or, not.",
+        examples=["label == 'cat' and year > 2020"],
+    ),
+]
+Value = Annotated[float, Field(allow_inf_nan=False)] | int | bool | Annotated[str, Field(max_length=MAX_TEXT_BYTES)] | None
+Columns = Annotated[
+    dict[Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH)], Value],
+    Field(
+        max_length=MAX_COLUMNS,
+        description="Values by the name of their column: numbers, texts, or dates as ISO text; null: missing.",
+        examples=[{"year": 2021, "title": "A cat"}],
+    ),
+]
 
 
 class Strict(BaseModel):
@@ -50,6 +71,7 @@ class SearchOptions(Strict):
         int | None, Field(ge=0, le=MAX_BITS, description="Leave out items that are more than so many bits away.")
     ] = None
     labels: Annotated[Labels, Field(description="Only items with at least one of these labels; empty: all items.")] = []
+    where: Where = None
     rerank: Annotated[
         int | None,
         Field(
@@ -114,6 +136,7 @@ class MatchResponse(BaseModel):
         ),
     ]
     score: Annotated[float | None, Field(description="Distance to the real-valued query; null: not re-ranked.")]
+    columns: Columns
 
 
 class SearchResponse(BaseModel):
@@ -137,6 +160,7 @@ class SearchResponse(BaseModel):
                             "has_image": True,
                             "expected_precision": 0.98,
                             "score": None,
+                            "columns": {"year": 2021},
                         }
                     ],
                 }
@@ -158,11 +182,16 @@ class SearchResponse(BaseModel):
 class ItemResponse(BaseModel):
     """An item of the index."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"key": "cats/7.jpg", "labels": ["cat"], "has_image": True}]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"key": "cats/7.jpg", "labels": ["cat"], "has_image": True, "columns": {"year": 2021}}]
+        }
+    )
 
     key: str
     labels: list[str]
     has_image: bool
+    columns: Columns
 
 
 class ItemPage(BaseModel):
@@ -205,6 +234,7 @@ class NewItem(Strict):
     code: Code | None = None
     vector: Vector | None = None
     labels: Annotated[list[Label], Field(max_length=MAX_RESULTS)] = []
+    columns: Columns = {}
 
     @model_validator(mode="after")
     def _check_original(self) -> Self:
@@ -219,7 +249,7 @@ class AddRequest(Strict):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {"items": [{"key": "cats/8.jpg", "code": "00ff00ff", "labels": ["cat"]}]},
+                {"items": [{"key": "cats/8.jpg", "code": "00ff00ff", "labels": ["cat"], "columns": {"year": 2021}}]},
                 {"items": [{"key": "text 8", "vector": [0.12, -0.5, 0.33], "labels": ["news"]}]},
             ]
         }
@@ -235,12 +265,13 @@ class AddRequest(Strict):
 
 
 class ImageItem(BaseModel):
-    """Key and labels of an uploaded image, from query parameters or form fields."""
+    """Key, labels and columns of an uploaded image, from query parameters or form fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     key: Key
     labels: Labels = []
+    columns: Annotated[Json[Columns], Field(description="Values by the name of their column, as a JSON object.")] = {}
 
 
 class AddResponse(BaseModel):
@@ -278,6 +309,9 @@ class InfoResponse(BaseModel):
         Field(description="What the model of the index encodes: images or vectors; code: there is no model."),
     ]
     width: Annotated[int | None, Field(description="Number of values of a vector; null: the model takes no vectors.")]
+    columns: Annotated[
+        dict[str, Literal["number", "text", "date"]], Field(description="Types of the columns of items by name.")
+    ]
     can_search_images: bool
     can_search_vectors: bool
     writable: bool

@@ -156,6 +156,7 @@ class Service:
                 threshold=self.settings.threshold,
                 input=info.input,
                 width=info.width,
+                columns=dict(info.columns),
                 can_search_images=has_model and info.input == "image",
                 can_search_vectors=has_model and info.input == "vector",
                 writable=self.settings.token is not None,

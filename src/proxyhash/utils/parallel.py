@@ -74,6 +74,19 @@ def leaf_map(function: Callable[[Item], Result], items: Sequence[Item], threads:
             future.cancel()
 
 
+def over_slices(count: int, size: int, work: Callable[[slice], None], threads: int | None = None) -> None:
+    """Run `work` on slices of `size` of `count` elements, on all cores or so many threads.
+
+    >>> over_slices(3, 2, print, threads=1)
+    slice(0, 2, None)
+    slice(2, 3, None)
+    """
+    slices = [slice(first, min(first + size, count)) for first in range(0, count, size)]
+    threads = available_threads() if threads is None else threads
+    for _ in ordered_map(work, slices, max(1, min(threads, len(slices)))):
+        pass
+
+
 def prefetch(items: Iterable[Item], count: int) -> Iterator[Item]:
     """Yield the items in order, always `count` items ahead: for items that start work when created."""
     pending: deque[Item] = deque()

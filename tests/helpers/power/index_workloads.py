@@ -225,13 +225,13 @@ def arrays(root: Path) -> None:
 
     array_blocks.ROWS_PER_BLOCK = 8
     steps = Steps(root / "i", bits=BITS)
-    rows = steps.arrays = {"column:price": {}, "refinement": {}}
+    rows = steps.arrays = {"array:price": {}, "refinement": {}}
     steps.done()
 
     def add(count: int, first: int) -> None:
         codes, keys = clustered_codes(count, BITS // 8, first), make_keys(count, first)
         prices, refined = np.arange(first, first + count)[:, None], np.full((count, 3), first, np.int8)
-        added = {"column:price": prices, "refinement": refined}
+        added: dict[str, np.ndarray] = {"array:price": prices, "refinement": refined}
         add_batch(steps.index.store, ItemBatch(steps.index.store.codes_id, codes, keys, arrays=added))
         steps.items = contents(steps.index)
         for name, values in added.items():

@@ -172,6 +172,17 @@ def test_reranking_uses_rows_only_between_equal_scores(tmp_path: Path, encoders:
             assert order == sorted(order)
 
 
+def test_every_plan_and_filter_gives_the_same_order(tmp_path: Path, encoders: Path) -> None:
+    with LocalIndex.open_folder(tmp_path / "i", model=encoders / "one", refine="int8") as index:
+        index.add(VECTORS, KEYS, labels=[["even"] if row % 2 == 0 else ["odd"] for row in range(COUNT)])
+        expected = [matches.matches for matches in index.search(VECTORS[:20], 12)]
+        for plan in ("scan", "mih"):
+            assert [matches.matches for matches in index.search(VECTORS[:20], 12, plan=plan)] == expected
+        everything, odd = index.range_search(VECTORS[:20], BITS), index.search(VECTORS[:20], 9, labels="odd")
+        for matches, among in zip(odd, everything, strict=True):
+            assert list(matches) == [match for match in among if match.labels == ("odd",)][:9]
+
+
 def test_a_small_index_is_fitted_again_as_it_grows(tmp_path: Path, encoders: Path) -> None:
     with LocalIndex.open_folder(tmp_path / "i", model=encoders / "one", refine="code") as index:
         fitted = []

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from proxyhash.cli.index.opening import open_index, open_local_index
 from proxyhash.cli.output import print_result
-from proxyhash.cli.parameters import Device, Flag, Json, RefinementKind
+from proxyhash.cli.parameters import Device, Flag, Json, RefinementKind, split_names
 from proxyhash.cli.progress import counting_bar
 from proxyhash.utils.errors import InputError
 
@@ -27,6 +27,7 @@ def add(
     vector_column: str | None = None,
     key_column: str | None = None,
     label_column: tuple[str, ...] = (),
+    columns: str | None = None,
     keep_vectors: Annotated[bool, Flag] = False,
     json_: Json = False,
 ) -> None:
@@ -66,6 +67,9 @@ def add(
         The column of keys in a table; by default key or id.
     label_column
         A column of labels in a table; may be given several times. By default label, labels or tags.
+    columns
+        Further columns of a metadata.csv or a table, which --where of a search uses, with commas between them; "" for none.
+        By default all that hold numbers, texts or dates.
     keep_vectors
         Store the vectors in the index too, so that an upgrade to another model does not need the file.
     json_
@@ -73,7 +77,8 @@ def add(
     """
     from proxyhash.cli.index.vectors import VectorOptions, add_vector_file, takes_vectors
 
-    options = VectorOptions(vector_column, key_column, label_column, keep_vectors)
+    chosen = split_names(columns)
+    options = VectorOptions(vector_column, key_column, label_column, keep_vectors, chosen)
     if takes_vectors(index_, model, device):
         add_vector_file(folder, index_, model, options, refine=refine, prefix=prefix, prune=prune, as_json=json_)
         return
@@ -86,7 +91,7 @@ def add(
         open_index(index_, model, device=device, refine=refine) as opened,
         counting_bar("encoding", "images") as on_progress,
     ):
-        done = add_folder(opened, folder, skipped, prefix=prefix, prune=prune, on_progress=on_progress)
+        done = add_folder(opened, folder, skipped, prefix=prefix, prune=prune, columns=chosen, on_progress=on_progress)
         total = len(opened)
     left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
     encoded = done.added + done.replaced

@@ -40,6 +40,8 @@ def info(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = Fa
         rows.append(("refinement", f"{facts.refinement}, of {facts.refined_items:,} items"))
     if facts.width is not None:
         rows.append(("vectors", f"of {facts.width:,} values; {facts.kept_vectors:,} are kept"))
+    if facts.columns:
+        rows.append(("columns", ", ".join(f"{name} ({kind})" for name, kind in facts.columns.items())))
     if facts.sources is not None:
         rows.append(("images from" if facts.width is None else "vectors from", ", ".join(facts.sources) or "nowhere"))
     if facts.bytes_on_disk is not None:

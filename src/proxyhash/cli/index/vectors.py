@@ -24,21 +24,28 @@ class VectorOptions:
     key_column: str | None = None
     label_columns: tuple[str, ...] = ()
     keep_vectors: bool = False
+    columns: tuple[str, ...] | None = None
 
     def read(self, path: Path) -> "VectorFile":
         """Open a file of vectors."""
         from proxyhash.data.vectors import read_vectors
 
         return read_vectors(
-            path, vector_column=self.vector_column, key_column=self.key_column, label_columns=self.label_columns
+            path,
+            vector_column=self.vector_column,
+            key_column=self.key_column,
+            label_columns=self.label_columns,
+            columns=self.columns,
         )
 
     def check_unused(self, path: Path) -> None:
         """Raise an InputError if the options or the file are for vectors, but the model takes images."""
         if path.is_file() and path.suffix.lower() in (".npy", ".npz", ".safetensors", ".parquet"):
             raise InputError(f"{path} is a file of vectors, and the model of the index does not take vectors.")
-        if self != VectorOptions():
-            raise InputError("Columns and --keep-vectors are for vectors, and the model of the index does not take vectors.")
+        if replace(self, columns=None) != VectorOptions():
+            raise InputError(
+                "Columns of a table and --keep-vectors are for vectors, and the model of the index does not take vectors."
+            )
 
 
 def takes_vectors(location: str, model: Path | None, device: str) -> bool:
@@ -96,7 +103,7 @@ def search_vectors(
     path: Path, column: str | None, find: "Callable[..., list[Matches]]", rerank: int | None
 ) -> "list[Matches]":
     """Search with the vectors of a file; each is named by its key, or by its file and row."""
-    file = VectorOptions(column).read(path)
+    file = VectorOptions(column, columns=()).read(path)
     found = find(file.values, rerank)
     names = file.keys or [f"{path.name}:{row}" for row in range(len(file))]
     return [replace(matches, query=name) for name, matches in zip(names, found, strict=True)]

@@ -1,4 +1,4 @@
-"""Reader of folders with a `metadata.csv`: `file_name`, optionally `split`, and `label` or `tags`."""
+"""Reader of folders with a `metadata.csv`: `file_name`, optionally `split`, `label` or `tags`, and any other columns."""
 
 import csv
 import os
@@ -9,6 +9,7 @@ from typing import TextIO
 
 import numpy as np
 
+from proxyhash.columns import RESERVED, UntypedTexts
 from proxyhash.data.dataset import NO_SPLIT, SPLITS, Dataset
 from proxyhash.data.images import FileImages
 from proxyhash.data.readers.folder import SPLIT_NAMES
@@ -32,6 +33,7 @@ class _Row:
     name: str
     split: int
     text: str  # the label, or all tags
+    others: tuple[str | None, ...] = ()  # values of the other columns
 
 
 def load_metadata(path: Path, *, strict: bool = False, progress: Progress = no_progress) -> Dataset:
@@ -44,9 +46,13 @@ def load_metadata(path: Path, *, strict: bool = False, progress: Progress = no_p
     _count_unlisted(root, {row.name for row in rows}, skipped)
     images = FileImages(root, [row.name for row in rows])
     parts = np.array([row.split for row in rows], np.int8)
-    texts = [row.text for row in rows]
-    labels = parse_tags(texts) if "tags" in _header(root) else ClassLabels.from_names(texts)
-    return Dataset(dataset_name(root), images, labels if labels.names else None, splits=parts, skipped=skipped)
+    texts, header = [row.text for row in rows], _header(root)
+    labels = parse_tags(texts) if "tags" in header else ClassLabels.from_names(texts)
+    values = zip(*(row.others for row in rows), strict=True)
+    columns = {name: UntypedTexts(column) for name, column in zip(_other_columns(header), values, strict=True)}
+    return Dataset(
+        dataset_name(root), images, labels if labels.names else None, splits=parts, skipped=skipped, columns=columns
+    )
 
 
 def parse_tags(texts: list[str]) -> TagLabels:
@@ -71,7 +77,13 @@ def _header(root: Path) -> list[str]:
 
 def _columns(header: Iterable[str]) -> list[str]:
     """Return the names of columns as we know them: `File_Name, Label` is not worth an error."""
-    return [name.strip().lower() for name in header]
+    names = [name.strip() for name in header]
+    return [name.lower() if name.lower() in _COLUMNS else name for name in names]
+
+
+def _other_columns(header: Iterable[str]) -> list[str]:
+    """Return the columns that filters may use; names with another meaning are left out."""
+    return [name for name in dict.fromkeys(header) if name and name not in _COLUMNS and name.lower() not in RESERVED]
 
 
 def _count_unlisted(root: Path, listed: set[str], skipped: SkippedItems) -> None:
@@ -84,6 +96,7 @@ def _count_unlisted(root: Path, listed: set[str], skipped: SkippedItems) -> None
 def _usable_rows(root: Path, skipped: SkippedItems, progress: Progress) -> Iterator[_Row]:
     """Yield the rows whose file is there and inside the folder, each file once."""
     table, seen = root / METADATA, set()
+    others: list[str] | None = None
     for line, row, fraction in _table(table):
         progress(f"reading {METADATA}", fraction)
         name = PurePosixPath((row["file_name"] or "").strip().replace("\\", "/")).as_posix()
@@ -97,7 +110,10 @@ def _usable_rows(root: Path, skipped: SkippedItems, progress: Progress) -> Itera
             skipped.add(MISSING, name)
         else:
             seen.add(name)
-            yield _Row(name, _split(row, name, table), (row.get("label") or row.get("tags") or "").strip())
+            text = (row.get("label") or row.get("tags") or "").strip()
+            if others is None:
+                others = _other_columns(column for column in row if column is not None)
+            yield _Row(name, _split(row, name, table), text, tuple(row.get(column) for column in others))
     progress(f"reading {METADATA}", 1.0)
 
 

@@ -2,8 +2,8 @@
 
 import json
 import zipfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ class VectorFile:
         Classes or tags; None if the file has none.
     column
         The column of the vectors, if the file is a table.
+    columns
+        Further values of each vector by the name of their column, such as a year or a title.
     """
 
     path: Path
@@ -45,6 +47,7 @@ class VectorFile:
     keys: Sequence[str] | None = None
     labels: Labels | None = None
     column: str | None = None
+    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check that keys and labels have a row for each vector."""
@@ -68,6 +71,7 @@ def read_vectors(
     vector_column: str | None = None,
     key_column: str | None = None,
     label_columns: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
 ) -> VectorFile:
     """Open a file of vectors.
 
@@ -80,6 +84,8 @@ def read_vectors(
     vector_column, key_column, label_columns
         Columns of a table. By default the only column of lists of floats, the column `key` or `id`, and the columns
         `label`, `labels` or `tags`.
+    columns
+        Further columns of a table, which filters of a search may use. None: all that hold numbers, texts or dates.
 
     Returns
     -------
@@ -104,12 +110,12 @@ def read_vectors(
     if not path.exists():
         raise InputError(f"There is no file {path}.")
     is_table = path.is_dir() or path.suffix.lower() == ".parquet"
-    if not is_table and (vector_column or key_column or label_columns):
+    if not is_table and (vector_column or key_column or label_columns or columns):
         raise InputError(f"{path} has no columns; only .parquet files and folders of the library datasets have.")
     if is_table:
         from proxyhash.data.vectors.tables import read_table
 
-        return read_table(path, vector_column, key_column, label_columns)
+        return read_table(path, vector_column, key_column, label_columns, columns)
     readers: dict[str, Callable[[Path], VectorFile]] = {
         ".npy": _read_npy,
         ".npz": _read_npz,

@@ -2,13 +2,14 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyhash.data.vectors.arrow_columns import choose_columns, column_values
 from proxyhash.data.vectors.files import VectorFile
 from proxyhash.labels import ClassLabels, Labels, TagLabels
 from proxyhash.utils.errors import InputError
@@ -24,22 +25,27 @@ class Columns:
     vectors: str
     key: str | None
     labels: tuple[str, ...]
+    others: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
-        """Return the names of all columns."""
-        return [self.vectors, *([] if self.key is None else [self.key]), *self.labels]
+        """Return the names of all columns, each once."""
+        return list(dict.fromkeys([self.vectors, *([] if self.key is None else [self.key]), *self.labels, *self.others]))
 
 
 def read_table(
-    path: Path, vector_column: str | None = None, key_column: str | None = None, label_columns: Sequence[str] = ()
+    path: Path,
+    vector_column: str | None = None,
+    key_column: str | None = None,
+    label_columns: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
 ) -> VectorFile:
-    """Read vectors, keys and labels of a table batch by batch; the vectors are written to a temporary file.
+    """Read vectors, keys, labels and columns of a table batch by batch; the vectors are written to a temporary file.
 
     Parameters
     ----------
     path
         A .parquet file, a folder of them, or a folder that `Dataset.save_to_disk` of the library `datasets` wrote.
-    vector_column, key_column, label_columns
+    vector_column, key_column, label_columns, columns
         See `read_vectors`.
 
     Returns
@@ -54,29 +60,33 @@ def read_table(
         table = _HuggingFaceTable(path) if (path / "state.json").is_file() else _ParquetTable(pyarrow.dataset, path)
     except (pyarrow.ArrowException, OSError) as error:
         raise InputError(f"{path} cannot be read: {' '.join(str(error).split())[:200].rstrip('.')}.") from error
-    columns = _choose_columns(path, table.schema, vector_column, key_column, label_columns)
+    chosen = _choose_columns(path, table.schema, vector_column, key_column, label_columns)
+    chosen = replace(chosen, others=tuple(choose_columns(path, table.schema, chosen.names(), columns)))
     if not table.count:
         raise InputError(f"{path} holds no rows.")
     values: NDArray[Any] | None = None
     keys: list[str] = []
-    labels: list[list[Any]] = [[] for _ in columns.labels]
+    labels: list[list[Any]] = [[] for _ in chosen.labels]
+    others: dict[str, list[Any]] = {name: [] for name in chosen.others}
     first = 0
-    for batch in table.batches(columns.names()):
-        rows = _vectors_of(batch.column(columns.vectors), path, first)
+    for batch in table.batches(chosen.names()):
+        rows = _vectors_of(batch.column(chosen.vectors), path, first)
         if values is None:
             with tempfile.TemporaryFile(prefix="proxyhash-") as file:
                 values = np.memmap(file, rows.dtype, "w+", shape=(table.count, rows.shape[1]))
         if rows.shape[1] != values.shape[1]:
             raise InputError(f"{path}: row {first:,} has {rows.shape[1]} values, and row 0 has {values.shape[1]}.")
         values[first : first + len(rows)] = rows
-        if columns.key is not None:
-            keys += _keys_of(batch.column(columns.key), path, first)
-        for collected, name in zip(labels, columns.labels, strict=True):
+        if chosen.key is not None:
+            keys += _keys_of(batch.column(chosen.key), path, first)
+        for collected, name in zip(labels, chosen.labels, strict=True):
             collected.extend(batch.column(name).to_pylist())
+        for name, collected in others.items():
+            collected.extend(column_values(batch.column(name)))
         first += len(rows)
     assert values is not None
-    found = _labels_of(labels, columns.labels, path)
-    return VectorFile(path, values, keys if columns.key is not None else None, found, columns.vectors)
+    found = _labels_of(labels, chosen.labels, path)
+    return VectorFile(path, values, keys if chosen.key is not None else None, found, chosen.vectors, others)
 
 
 class _ParquetTable:

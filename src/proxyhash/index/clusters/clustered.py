@@ -1,7 +1,7 @@
 """Clustered segments: a query compares only the codes of clusters and shells that can be near."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,11 @@ from proxyhash.index.clusters.segment import Feed, FlatSegment, Segment, Sink, S
 from proxyhash.index.clusters.topk import empty_topk
 from proxyhash.index.hits import Hits, SearchStats, rectangular_hits
 from proxyhash.index.item_ids import Int64s, empty_item_ids
+from proxyhash.index.plans import Plan
 from proxyhash.index.refinement.distances import RefinedRows
+from proxyhash.utils.parallel import over_slices
 
+_CODES_PER_SLICE = 1 << 14  # that a thread reads at a time
 _MAX_RESULTS = 4_000_000  # results that are gathered at a time, 16 bytes each
 
 
@@ -25,6 +28,7 @@ _MAX_RESULTS = 4_000_000  # results that are gathered at a time, 16 bytes each
 class ClusteredSegment(Segment):
     """`count` codes in `clusters`, and `tombstones`: the slots of removed ones."""
 
+    plan: ClassVar[Plan] = "clusters"
     clusters: Clusters
     count: int
     tombstones: int = 0
@@ -98,7 +102,8 @@ class ClusteredSegment(Segment):
     def codes(self, slots: Int64s) -> Words:
         """Return the codes (n, W) in some slots."""
         out = np.empty((len(slots), self.clusters.centroids.shape[1]), np.uint64)
-        layout_kernels.read_codes(self.clusters, slots, out)
+        read = layout_kernels.read_codes
+        over_slices(len(slots), _CODES_PER_SLICE, lambda rows: read(self.clusters, slots[rows], out[rows]))
         return out
 
     def all_codes(self) -> tuple[Words, Int64s]:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from proxyhash.codes.search import check_radii
 from proxyhash.codes.sources import SlicedCodes, SlicedCodesBuilder, pack_slots, slice_codes, unpack_slots
 from proxyhash.index.hits import Hits, pack_ranks, rectangular_hits
 from proxyhash.index.item_ids import ClusterIds, Int64s, ItemIds, UInt32s, empty_item_ids, pack_item_ids
+from proxyhash.index.plans import Plan
 from proxyhash.index.refinement.distances import RefinedRows
 from proxyhash.index.refinement.ties import refine_ties
 
@@ -24,6 +25,8 @@ SlotMask = NDArray[np.bool_]
 class Segment(ABC):
     """N codes of W words and their item ids, in slots of which some may be empty. It never changes."""
 
+    plan: ClassVar[Plan] = "scan"
+    """how it is searched"""
     tombstones: int = 0
     """slots of removed codes, which still take memory"""
 

@@ -4,17 +4,19 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
+from proxyhash.columns import ColumnType, make_column
 from proxyhash.index.exchange import extract
-from proxyhash.index.exchange.content import BATCH_SIZE, CodeBatch, CodeContent, ItemLine, resolve_bits
+from proxyhash.index.exchange.content import BATCH_SIZE, CodeBatch, CodeContent, ColumnLine, resolve_bits
 from proxyhash.index.exchange.item_lines import item_lines_path, read_header, read_items
 from proxyhash.utils.errors import InputError
 
@@ -71,10 +73,11 @@ def _with_items(path: Path, lines: Path, ids: NDArray[Any], codes: Packed, bits:
         for items in read_items(lines):
             if first + len(items) > len(codes):
                 raise InputError(f"{lines} is damaged: it has more items than {path}.")
-            yield _batch(items, codes[first : first + len(items)])
+            yield _batch(items, codes[first : first + len(items)], header.columns)
             first += len(items)
 
-    return CodeContent(resolve_bits(path, codes.shape[1], header.bits, bits), len(ids), read, header.model, header=header)
+    own_bits = resolve_bits(path, codes.shape[1], header.bits, bits)
+    return CodeContent(own_bits, len(ids), read, header.model, header=header, columns=header.columns)
 
 
 def _with_ids_as_keys(path: Path, ids: NDArray[Any], codes: Packed, bits: int) -> CodeContent:
@@ -83,11 +86,12 @@ def _with_ids_as_keys(path: Path, ids: NDArray[Any], codes: Packed, bits: int) -
     def read() -> Iterator[CodeBatch]:
         for first in range(0, len(ids), BATCH_SIZE):
             rows = slice(first, first + BATCH_SIZE)
-            yield _batch([ItemLine(f"{path.stem}/{number}") for number in ids[rows].tolist()], codes[rows])
+            yield _batch([ColumnLine(f"{path.stem}/{number}") for number in ids[rows].tolist()], codes[rows])
 
     return CodeContent(bits, len(ids), read)
 
 
-def _batch(items: list[ItemLine], codes: Packed) -> CodeBatch:
+def _batch(items: list[ColumnLine], codes: Packed, types: Mapping[str, ColumnType] = MappingProxyType({})) -> CodeBatch:
     keys, labels = [item.key for item in items], [item.labels for item in items]
-    return CodeBatch(keys, labels, np.array(codes), [item.path for item in items])
+    columns = {name: make_column(name, [item.columns.get(name) for item in items], types[name]) for name in types}
+    return CodeBatch(keys, labels, np.array(codes), [item.path for item in items], columns)

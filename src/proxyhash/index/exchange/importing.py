@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyhash.columns import check_name
 from proxyhash.index.base import Index
 from proxyhash.index.exchange.content import CodeContent, ContentDigest
 from proxyhash.index.exchange.extraction import read_extracted
@@ -63,9 +64,11 @@ def add_content(index: Index, content: CodeContent, path: Path, progress: Progre
     if content.bits != index.bits:
         raise InputError(f"{path} holds codes of {content.bits} bits, and the index has {index.bits}.")
     check_model(content, index.model, path)
+    _check_types(content, index, path)
     start, added, replaced = time.monotonic(), 0, 0
     for batch in content.with_progress(progress, "importing").read():
-        done = index.add(batch.codes, batch.keys, batch.labels)
+        columns = {name: column.to_list() for name, column in batch.columns.items()}
+        done = index.add(batch.codes, batch.keys, batch.labels, columns=columns or None)
         added, replaced = added + done.added, replaced + done.replaced
     return AddResult(added, replaced, seconds=time.monotonic() - start)
 
@@ -80,6 +83,15 @@ def check_model(content: CodeContent, model: str | None, path: Path) -> None:
         raise InputError(f"{path} holds codes of another model than the index; nothing was added.")
 
 
+def _check_types(content: CodeContent, index: Index, path: Path) -> None:
+    """Raise an InputError if a column of the index has another type."""
+    types = index.columns if content.columns else {}
+    for name, kind in content.columns.items():
+        own = types.get(name, kind)
+        if own != kind:
+            raise InputError(f"{path} has {kind}s in the column {name}, and the index {own}s; rename the column.")
+
+
 def _check(content: CodeContent, path: Path) -> None:
     """Read everything, and raise an InputError for what an index would not take, or for damage."""
     digest, hashes = ContentDigest(), [np.zeros(0, np.int64)]
@@ -87,10 +99,12 @@ def _check(content: CodeContent, path: Path) -> None:
         check_codes(batch.codes, content.bits)
         check_keys(batch.keys, len(batch))
         labels_to_json(batch.labels)
+        for name in batch.columns:
+            check_name(name)
         hashes.append(np.fromiter(map(hash, batch.keys), np.int64, len(batch)))
         if content.header is not None:
             digest.add(batch)
-    if content.header not in (None, digest.header(content.bits, content.model)):
+    if content.header not in (None, digest.header(content)):
         raise InputError(f"{path} is damaged or was changed: it does not match its checksum; export it again.")
     _check_unique(content, np.concatenate(hashes), path)
 

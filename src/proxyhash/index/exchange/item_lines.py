@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from proxyhash.index.exchange.content import BATCH_SIZE, CodeBatch, CodeContent, ContentDigest, ContentHeader, ItemLine
+from proxyhash.index.exchange.content import BATCH_SIZE, CodeBatch, CodeContent, ColumnLine, ContentDigest, ContentHeader
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.json_lines import dump_json_line, parse_json_line
@@ -29,28 +29,29 @@ def item_lines_path(path: Path) -> Path:
 class ItemLinesWriter:
     """Writer of the lines, batch by batch."""
 
-    def __init__(self, handle: BinaryIO) -> None:
-        self._handle, self._digest = handle, ContentDigest()
-        handle.write(b"\n".rjust(_HEADER_BYTES))
+    def __init__(self, handle: BinaryIO, content: CodeContent) -> None:
+        self._handle, self._content, self._digest = handle, content, ContentDigest()
+        self._header_bytes = _HEADER_BYTES + len(dump_json_line(dict(content.columns)))
+        handle.write(b"\n".rjust(self._header_bytes))
 
     def add(self, batch: CodeBatch) -> None:
         """Write the lines of some items."""
         self._handle.write(self._digest.add(batch))
 
-    def finish(self, content: CodeContent) -> None:
+    def finish(self) -> None:
         """Write the header."""
-        line = dump_json_line(self._digest.header(content.bits, content.model).as_dict())
+        line = dump_json_line(self._digest.header(self._content).as_dict())
         self._handle.seek(0)
-        self._handle.write(line[:-1].ljust(_HEADER_BYTES - 1))
+        self._handle.write(line[:-1].ljust(self._header_bytes - 1))
 
 
 @contextmanager
 def item_lines_writer(path: Path, content: CodeContent) -> Iterator[ItemLinesWriter]:
     """Yield the writer of the items that belong to a file of codes; they are complete when the block ends."""
     with atomic_write(item_lines_path(path)) as temporary, temporary.open("wb") as handle:
-        writer = ItemLinesWriter(handle)
+        writer = ItemLinesWriter(handle, content)
         yield writer
-        writer.finish(content)
+        writer.finish()
 
 
 def read_header(path: Path) -> ContentHeader:
@@ -64,9 +65,9 @@ def read_header(path: Path) -> ContentHeader:
     return ContentHeader.parse(fields, path)
 
 
-def read_items(path: Path) -> Iterator[list[ItemLine]]:
+def read_items(path: Path) -> Iterator[list[ColumnLine]]:
     """Yield the items in batches of `BATCH_SIZE`."""
-    decoder = msgspec.json.Decoder(ItemLine)
+    decoder = msgspec.json.Decoder(ColumnLine)
     with path.open("rb") as handle:
         _read_line(handle, path, 1)
         lines = _lines(handle, path)

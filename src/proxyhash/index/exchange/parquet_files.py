@@ -1,6 +1,6 @@
-"""Parquet files: the columns `key`, `labels`, `code` (fixed-size binary) and `path`."""
+"""Parquet files: the columns `key`, `labels`, `code` (fixed-size binary) and `path`, and the columns of the items."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from proxyhash.codes.files import MAX_RATIO, MAX_UNPACKED
+from proxyhash.columns import ColumnType, make_column
+from proxyhash.data.vectors.arrow_columns import choose_columns, column_type, column_values
 from proxyhash.index.exchange.content import BATCH_SIZE, CodeBatch, CodeContent, ContentDigest, ContentHeader, resolve_bits
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
@@ -20,17 +22,26 @@ def write_parquet(path: Path, content: CodeContent) -> int:
     """Write a row group for each batch, of which one is in memory at a time, and return the number of codes."""
     pa, pq = _import_pyarrow()
     code = pa.binary((content.bits + 7) // 8)
-    schema = pa.schema([("key", pa.string()), ("labels", pa.list_(pa.string())), ("code", code), ("path", pa.string())])
+    fields = [("key", pa.string()), ("labels", pa.list_(pa.string())), ("code", code), ("path", pa.string())]
+    schema = pa.schema([*fields, *_column_fields(content)])
     digest = ContentDigest()
     with atomic_write(path) as temporary, pq.ParquetWriter(temporary, schema, write_page_checksum=True) as writer:
         for batch in content.read():
             digest.add(batch)
             codes = pa.FixedSizeBinaryArray.from_buffers(code, len(batch), [None, pa.py_buffer(batch.codes.tobytes())])
             columns = [pa.array(batch.keys, pa.string()), pa.array(batch.labels, schema.field("labels").type), codes]
-            writer.write_batch(pa.record_batch([*columns, pa.array(batch.paths, pa.string())], schema=schema))
-        header = digest.header(content.bits, content.model)
+            others = [pa.array(batch.columns[name].to_list(), schema.field(name).type) for name in content.columns]
+            writer.write_batch(pa.record_batch([*columns, pa.array(batch.paths, pa.string()), *others], schema=schema))
+        header = digest.header(content)
         writer.add_key_value_metadata({_METADATA: dump_json(header.as_dict())})
     return header.items
+
+
+def _column_fields(content: CodeContent) -> list[tuple[str, Any]]:
+    """Return names and types of the columns of items."""
+    pa, _ = _import_pyarrow()
+    types = {"text": pa.string(), "date": pa.timestamp("us", "UTC"), "number": pa.int64()}
+    return [(name, pa.float64() if name in content.fractions else types[kind]) for name, kind in content.columns.items()]
 
 
 @contextmanager
@@ -46,17 +57,26 @@ def read_parquet(path: Path, bits: int | None) -> Iterator[CodeContent]:
         width = _code_width(file, path)
         if count * width > max(MAX_UNPACKED, MAX_RATIO * path.stat().st_size):
             raise InputError(f"{path} unpacks to {count * width:,} bytes, far more than its size, and is not read.")
-        columns = [name for name in ("key", "labels", "code", "path") if name in names]
+        used = [name for name in ("key", "labels", "code", "path") if name in names]
+        others = choose_columns(path, file.schema_arrow, used, None if header is None else sorted(header.columns))
+        types = {name: _require_type(file.schema_arrow.field(name).type) for name in others}
 
         def read() -> Iterator[CodeBatch]:
             first = 0
             with _translate_errors(path):
-                for rows in file.iter_batches(BATCH_SIZE, columns=columns):
-                    yield _make_batch(rows, width, first, path)
+                for rows in file.iter_batches(BATCH_SIZE, columns=[*used, *others]):
+                    yield _make_batch(rows, width, first, path, types)
                     first += len(rows)
 
         stated, model = (None, None) if header is None else (header.bits, header.model)
-        yield CodeContent(resolve_bits(path, width, stated, bits), count, read, model, header=header)
+        own_bits = resolve_bits(path, width, stated, bits)
+        yield CodeContent(own_bits, count, read, model, header=header, columns=types)
+
+
+def _require_type(kind: Any) -> ColumnType:
+    found = column_type(kind)
+    assert found is not None  # such columns were chosen
+    return found
 
 
 def _code_width(file: Any, path: Path) -> int:
@@ -73,9 +93,9 @@ def _code_width(file: Any, path: Path) -> int:
     return len(first.column(0)[0].as_py())
 
 
-def _make_batch(rows: Any, width: int, first: int, path: Path) -> CodeBatch:
+def _make_batch(rows: Any, width: int, first: int, path: Path, types: Mapping[str, ColumnType]) -> CodeBatch:
     """Return rows of the table, from number `first` on."""
-    columns = {name: rows.column(name).to_pylist() for name in rows.schema.names}
+    columns = {name: rows.column(name).to_pylist() for name in rows.schema.names if name not in types}
     codes = columns["code"]
     if any(code is None or len(code) != width for code in codes):
         raise InputError(f"{path}: every code must have {width} bytes, like the first.")
@@ -85,7 +105,9 @@ def _make_batch(rows: Any, width: int, first: int, path: Path) -> CodeBatch:
     keys = [key if isinstance(key, str) else f"{path.stem}/{key}" for key in keys]
     labels = [_labels(value, path) for value in columns.get("labels", [None] * len(codes))]
     packed = np.frombuffer(b"".join(codes), np.uint8).reshape(len(codes), width)
-    return CodeBatch(keys, labels, packed, [_text(value) for value in columns.get("path", [None] * len(codes))])
+    paths = [_text(value) for value in columns.get("path", [None] * len(codes))]
+    others = {name: make_column(name, column_values(rows.column(name)), kind) for name, kind in types.items()}
+    return CodeBatch(keys, labels, packed, paths, others)
 
 
 def _labels(value: Any, path: Path) -> tuple[str, ...]:

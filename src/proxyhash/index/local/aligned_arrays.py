@@ -13,6 +13,7 @@ from proxyhash.index.local.array_blocks import ArrayBlockInfo, Rows
 from proxyhash.index.local.item_arrays import list_array_blocks, list_arrays, read_array_blocks, row_type
 from proxyhash.index.local.snapshots import Snapshot
 from proxyhash.index.local.store import Store
+from proxyhash.utils.available_memory import check_memory
 
 _MAX_LARGER = 4  # times as many slots that a segment may have whose rows are copied: others take longer than the disk
 _FEW_SLOTS = 65_536
@@ -142,6 +143,8 @@ def _copy_rows(slot_ids: Int64s, sources: list[_Entry], width: int, dtype: np.dt
         is_same = len(source.slot_ids) == len(slot_ids) and not ((source.slot_ids != slot_ids) & is_filled).any()
         if is_same and (source.array.values.shape[1], source.array.values.dtype) == (width, dtype):
             return _Draft(source.array.values, source.array.known & is_filled, is_filled)
+    needed = len(slot_ids) * (width * dtype.itemsize + 2)
+    check_memory(needed, f"{len(slot_ids):,} rows of an array need", "use a machine with more memory")
     values, known = np.zeros((len(slot_ids), width), dtype), np.zeros(len(slot_ids), bool)
     is_copied = np.zeros(len(slot_ids), bool)
     for source in sources:

@@ -1,13 +1,15 @@
 """Files of one folder, or vectors of one file, in a local index."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
+from proxyhash.columns import Column
 from proxyhash.index.folder_sync import StoredCounts, foreign_key_message
 from proxyhash.index.local import item_arrays, items, transactions
 from proxyhash.index.local.index import LocalIndex
@@ -54,6 +56,7 @@ class LocalFolderSync:
         stats: Sequence[FileStat],
         vectors: NDArray[Any] | None = None,
         *,
+        columns: Mapping[str, Column] = MappingProxyType({}),
         features: Features | None = None,
     ) -> StoredCounts:
         """Store a batch in one transaction, which looks first at what another process has stored since the plan was made."""
@@ -71,6 +74,7 @@ class LocalFolderSync:
                 self.source,
                 [stats[row] for row in new],
                 {} if vectors is None else {VECTORS: vectors if len(new) == len(keys) else vectors[new]},
+                {name: column.select(np.array(new)) for name, column in columns.items()},
                 None if features is None else take_features(features, new),
             )
             replaced = transactions.add_batch(store, batch)

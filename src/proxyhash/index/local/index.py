@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxyhash.codes.bits import Packed, Words
+from proxyhash.columns import ColumnsLike, ColumnType, check_columns
 from proxyhash.index.base import Index, SearchParams, check_keep_vectors, check_rerank, code_length
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.clusters.ivf import InvertedLists
@@ -18,6 +19,7 @@ from proxyhash.index.hits import Hits, merge_hits, rerank_hits, rescore_hits
 from proxyhash.index.local import item_arrays, items, transactions
 from proxyhash.index.local.aligned_arrays import AlignedArrays
 from proxyhash.index.local.blocks import list_blocks, read_block, sample_ids
+from proxyhash.index.local.columns import add_columns, column_types, find_items
 from proxyhash.index.local.commits import COMMITS_FILE
 from proxyhash.index.local.content import stored_content
 from proxyhash.index.local.filters import FilterCache
@@ -84,10 +86,10 @@ class LocalIndex(Index):
         self.folder, self.device = folder, device
         self.store = store
         self.snapshots = SnapshotCache(store)
-        self.filters = FilterCache(store, self.snapshots)
         self.aligned_arrays = AlignedArrays(store)
+        self.filters = FilterCache(store, self.snapshots, self.aligned_arrays)
         self.refinements = RefinementCache(store, self.aligned_arrays)
-        self.item_cache = items.ItemCache(store, item_cache_size)
+        self.item_cache = items.ItemCache(store, item_cache_size, find_items)
         self._inverted_lists = InvertedLists()
         self._encoder = encoder
         self._encoder_of: str | None = self.model if encoder is not None else None
@@ -242,6 +244,11 @@ class LocalIndex(Index):
         return self._calibration(info.model, info.bits)
 
     @property
+    def columns(self) -> Mapping[str, ColumnType]:
+        """Return the types of the columns of items by name."""
+        return column_types(self.store)
+
+    @property
     def generation(self) -> Hashable:
         """Return the number of commits, of which file, and the state of its calibration, which is a file of its own."""
         with self.store.reading():
@@ -262,6 +269,7 @@ class LocalIndex(Index):
         keys: Sequence[str] | None = None,
         labels: Labels | None = None,
         *,
+        columns: ColumnsLike | None = None,
         keep_vectors: bool = False,
     ) -> AddResult:
         """Add packed codes, vectors or images in transactions of some thousands; see `Index.add`."""
@@ -273,8 +281,16 @@ class LocalIndex(Index):
             refines = self.has_refinement
             load = partial(feature_encoder, self) if refines else lambda: self.encoder
             encoded = encode_items(items, keys, self.bits, load, self.width, with_features=refines)
-            features = encoded.features
-            batch = transactions.ItemBatch(codes_id, encoded.codes, encoded.names, labels, arrays=arrays, features=features)
+            checked = check_columns(columns or {}, len(encoded.codes), self.columns)
+            batch = transactions.ItemBatch(
+                codes_id,
+                encoded.codes,
+                encoded.names,
+                labels,
+                arrays=arrays,
+                columns=checked,
+                features=encoded.features,
+            )
             return len(batch), self._add_batch(batch)
 
         count, replaced = self._repeat_if_replaced(write)
@@ -364,9 +380,11 @@ class LocalIndex(Index):
     def _find(self, queries: EncodedQueries, latest: Snapshot, params: SearchParams) -> Hits | None:
         """Return the hits of each query, refined, re-ranked and cut at the radius as the parameters say.
 
-        None if items with a label are wanted and the snapshot is no longer the latest, so that its labels may be gone.
+        None if the search is filtered and the snapshot is no longer the latest, so that labels and columns may be gone.
         """
-        snapshot = latest if params.labels is None else self.filters.get(latest, params.labels)
+        snapshot: Snapshot | None = latest
+        if params.where is not None:
+            snapshot = self.filters.get(latest, params.where, params.threads, only_masks=params.plan is not None)
         if snapshot is None:
             return None
         rows = None if params.refine is False else self.refinements.rows_of(snapshot, queries)
@@ -412,7 +430,7 @@ class LocalIndex(Index):
         """Return an item by its key."""
         with self.store.reading():
             item_id = items.require_ids(self.store, [key])[key]
-            return items.items_by_id(self.store, [item_id])[item_id]
+            return find_items(self.store, [item_id])[item_id]
 
     def code(self, key: str) -> Packed:
         """Return the packed code (1, bytes) of an item."""
@@ -428,13 +446,15 @@ class LocalIndex(Index):
 
     def _list_items(self, after: str | None, limit: int) -> list[Item]:
         """Return items in the order of the code points of their keys."""
-        return items.items_after(self.store, after or "", limit)  # no key is empty
+        with self.store.reading():
+            found = items.items_after(self.store, after or "", limit)  # no key is empty
+            return list(add_columns(self.store, {item.item_id: item for item in found}).values())
 
     def _sample_items(self, count: int) -> list[Item]:
         """Return random items, each subset with the same probability."""
         with self.store.reading():
             item_ids = sample_ids(self.store, self.store.active_version, count)
-            found = items.items_by_id(self.store, item_ids)
+            found = find_items(self.store, item_ids)
             if len(found) < len(item_ids):
                 self.store.raise_damaged(f"{len(item_ids) - len(found):,} codes have no item")
             return [found[item_id] for item_id in item_ids]
@@ -479,6 +499,7 @@ class LocalIndex(Index):
                 plan_memory(len(self), self.bits, has_clusters=centroids is not None),
                 0 if planner is None else planner.tables.memory,
                 None if planner is None else planner.mean_compared,
+                self.columns,
                 None if refinement is None else refinement.kind,
                 item_arrays.count_rows(self.store, rows_name(self.store.active_version)),
             )

@@ -70,6 +70,7 @@ class IntactRows:
     sources: dict[int, tuple[str, str, str | None]] = field(default_factory=dict)
     blocks: dict[tuple[int, int], CodeBlock] = field(default_factory=dict)
     arrays: dict[str, ArrayInfo] = field(default_factory=dict)
+    texts: dict[int, str] = field(default_factory=dict)  # of columns, by code
     damaged: int = 0  # rows that SQLite reads, but that do not match their checksums
 
     def add(self, cells: Iterable[RawRow], *, known: bool = False) -> None:
@@ -117,7 +118,7 @@ class IntactRows:
         return ArrayBlock(ids, np.concatenate([block.rows for block in found])[first])
 
     def _add_small(self, cell: RawRow) -> bool:
-        """Take a row of `versions`, `sources` or `arrays`."""
+        """Take a row of `versions`, `sources`, `arrays` or `texts`."""
         number, values = cell
         if number is None:
             return False
@@ -130,6 +131,8 @@ class IntactRows:
             name, found = array
             if name not in self.arrays or self.arrays[name].generation <= found.generation:
                 self.arrays[name] = found
+        elif not self.legacy and (text := as_text(number, values)) is not None:
+            self.texts[number] = text
         else:
             return False
         return True
@@ -288,6 +291,12 @@ def as_array(values: tuple[Any, ...]) -> tuple[str, ArrayInfo] | None:
     """Return name and description of an array from a row of `arrays`, if it is intact."""
     info = parse_array(*values) if len(values) == 7 else None
     return None if info is None else (values[0], info)
+
+
+def as_text(code: int, values: tuple[Any, ...]) -> str | None:
+    """Return the text of a row of `texts`, if it is intact."""
+    is_text = len(values) == 3 and isinstance(values[1], str) and row_checksum(code, values[1]) == values[2]
+    return values[1] if is_text else None
 
 
 def as_array_block(cell: RawRow) -> tuple[Any, ...] | None:

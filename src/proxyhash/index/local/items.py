@@ -1,11 +1,12 @@
 """Items of an index: key, labels, and the file that each came from."""
 
 import json
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,6 @@ from proxyhash.index.local.store import Store
 from proxyhash.utils.errors import InputError, KeyNotFoundError
 
 _VALUES_PER_QUERY = 10_000  # in one statement of SQLite
-_LABELS_PER_QUERY = 100
 MAX_KEY_BYTES = 65_535  # in UTF-8
 MAX_LABEL_BYTES = 1_000_000  # of all labels of an item, as JSON
 
@@ -64,6 +64,8 @@ class Item(NamedTuple):  # a frozen dataclass takes twice as long to make, and a
         Folder that the file was found in.
     row
         Row of the vector in its file; None for an image.
+    columns
+        Values of its columns by name; those that it lacks are absent.
 
     Examples
     --------
@@ -77,6 +79,7 @@ class Item(NamedTuple):  # a frozen dataclass takes twice as long to make, and a
     path: Path | None = None
     root: Path | None = None
     row: int | None = None
+    columns: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def has_image(self) -> bool:
@@ -215,7 +218,12 @@ def items_by_id(store: Store, item_ids: Iterable[int]) -> dict[int, Item]:
 
 def items_after(store: Store, key: str, limit: int) -> list[Item]:
     """Return the first items whose keys come after a key, in the order of keys, which is that of their code points."""
-    rows = store.rows(f"{_SELECT_ITEMS} WHERE key > ? ORDER BY key LIMIT ?", key, limit)
+    with store.reading():
+        rows = store.rows(f"{_SELECT_ITEMS} WHERE key > ? ORDER BY key LIMIT ?", key, limit)
+        if len(rows) < limit:  # the end: a damaged index of keys may have less than all
+            lacking = store.active_info().num_codes - store.value("SELECT count(*) FROM items WHERE key > ''")
+            if lacking:
+                store.raise_damaged(f"the index of keys lacks {lacking:,} items")
     return [_parse_item(store, row) for row in rows]
 
 
@@ -254,29 +262,16 @@ def check_rows_from(store: Store, first_id: int) -> None:
         checked_row(store, row)
 
 
-def ids_with_labels(store: Store, labels: Sequence[str], first_id: int) -> UInt32s:
-    """Return the ids of items from an id on that have at least one of some labels, ascending.
-
-    SQLite looks for a label in quotes in the JSON text. That also finds it at the end of a longer label that has a quote, so
-    the labels are compared again.
-    """
-    wanted, texts = set(labels), [json.dumps(label, ensure_ascii=False) for label in labels]
-    found = np.zeros(0, np.uint32)
-    for first in range(0, len(texts), _LABELS_PER_QUERY):
-        part = texts[first : first + _LABELS_PER_QUERY]
-        contained = " OR ".join(["instr(labels, ?)"] * len(part))
-        statement = f"SELECT item_id, labels FROM items WHERE item_id >= ? AND ({contained})"
-        rows = store.each(statement, first_id, *part)
-        item_ids = (item_id for item_id, text in rows if not wanted.isdisjoint(labels_from_json(text)))
-        found = np.union1d(found, np.fromiter(item_ids, np.uint32))
-    return found
-
-
 class ItemCache:
-    """Up to `max_size` items that were found before. It is emptied when the index changes or it is full."""
+    """Up to `max_size` items that were found before. It is emptied when the index changes or it is full.
 
-    def __init__(self, store: Store, max_size: int) -> None:
-        self._store, self._max_size = store, max_size
+    `find` returns items by their ids; None: `items_by_id`.
+    """
+
+    def __init__(
+        self, store: Store, max_size: int, find: "Callable[[Store, set[int]], dict[int, Item]] | None" = None
+    ) -> None:
+        self._store, self._max_size, self._find = store, max_size, find or items_by_id
         self._state: tuple[tuple[int, int], dict[int, Item]] = ((-1, -1), {})  # the state of the index, and its items
 
     def __len__(self) -> int:
@@ -291,7 +286,7 @@ class ItemCache:
         if cached_state != state or len(items) + len(missing) > self._max_size:
             items, missing = {}, item_ids
         if missing:
-            items.update(items_by_id(self._store, missing))
+            items.update(self._find(self._store, missing))
         if len(items) <= self._max_size:
             self._state = state, items
         return items

@@ -46,6 +46,7 @@ _VECTORS_TO_ARRAYS = (
     "ALTER TABLE array_blocks ADD COLUMN generation INTEGER NOT NULL DEFAULT 0",
     create_statement("array_numbers"),
     create_statement("arrays"),
+    create_statement("texts"),
 )
 
 
@@ -146,7 +147,7 @@ def migrate_2_to_3(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def migrate_3_to_4(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the table of vectors that of the blocks of all arrays, in the transaction of the caller.
+    """Make the table of vectors that of the blocks of all arrays, and add that of texts, in the transaction of the caller.
 
     Blocks keep their bytes and checksums, so that gigabytes of vectors take no time. The generation stays, as before.
     """
@@ -159,8 +160,9 @@ def migrate_3_to_4(connection: sqlite3.Connection, path: Path) -> None:
         checksum = row_checksum(*row)
         connection.execute("INSERT INTO arrays VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, checksum))
     connection.executemany("DELETE FROM meta WHERE name = ?", ((name,) for name in META_3 if name not in META))
-    connection.execute("INSERT INTO meta VALUES ('arrays_checksum', ?)", (checksum,))
-    values["arrays_checksum"] = checksum
+    new = {"arrays_checksum": checksum, "next_text": 0}
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", new.items())
+    values |= new
     connection.execute("UPDATE meta SET value = ? WHERE name = 'checksum'", (meta_checksum(values),))
     connection.execute("PRAGMA user_version = 4")
 

@@ -14,10 +14,10 @@ FORMAT_VERSION = 4  # `user_version` of the file
 FIRST_GENERATION = 1  # of an empty index
 TABLES_2 = ("meta", "versions", "blocks", "sources", "items")  # of format 2
 TABLES_3 = (*TABLES_2, "vectors")
-TABLES = (*TABLES_2, "arrays", "array_blocks")
+TABLES = (*TABLES_2, "arrays", "array_blocks", "texts")
 META_2 = ("active_version", "generation", "next_id", "next_version", "index_id", "requires")  # of format 2
 META_3 = (*META_2, "vector_blocks", "num_vectors", "vectors_checksum")
-META = (*META_2, "arrays_checksum")
+META = (*META_2, "arrays_checksum", "next_text")
 VECTORS = "vectors"  # the array of kept vectors
 
 SCHEMA = """
@@ -45,6 +45,7 @@ CREATE TABLE array_blocks(
     width INTEGER NOT NULL, dtype TEXT NOT NULL, ids_checksum INTEGER NOT NULL, checksum INTEGER NOT NULL,
     info_checksum INTEGER NOT NULL, item_ids BLOB NOT NULL, data BLOB NOT NULL,
     array TEXT NOT NULL DEFAULT 'vectors', generation INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE texts(code INTEGER PRIMARY KEY, value TEXT NOT NULL UNIQUE, checksum INTEGER NOT NULL);
 CREATE UNIQUE INDEX array_numbers ON array_blocks(array, generation, number);
 """
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words, to_words
-from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, build_flat_segment
+from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, SlotMask, build_flat_segment
 from proxyhash.index.clusters.word_segment import WordSegment, build_word_segment
 from proxyhash.index.hits import Hits, merge_hits, merge_stats
 from proxyhash.index.item_ids import Int64s
@@ -21,6 +20,7 @@ from proxyhash.index.mih.request import Request
 from proxyhash.index.plans import Plan
 from proxyhash.index.refinement.distances import RefinedRows
 from proxyhash.index.refinement.ties import refine
+from proxyhash.utils.available_memory import check_memory
 from proxyhash.utils.jit import cold_start
 from proxyhash.utils.parallel import available_threads
 from proxyhash.utils.validation import check_int
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 MAX_DELTA = (
     65_536  # codes that may be added or removed before the main segment is rebuilt; or an eighth of it, if that is more
 )
+_BYTES_BESIDE_CODE = 3.2  # of an item id, and of empty slots
 MAX_COLD_CODES = 1 << 18  # codes that numpy compares with a query in some milliseconds
 
 RowsOf = Callable[[Segment], RefinedRows]
@@ -54,6 +55,7 @@ class Snapshot:
     blocks: dict[int, BlockInfo] = field(default_factory=dict)
     is_cold: bool = False  # the codes are in segments that need no compiled functions
     planner: Planner = field(kw_only=True)  # shared by the snapshots that follow
+    allowed: tuple[SlotMask | None, SlotMask | None] = (None, None)  # slots of main and delta that a filter keeps; None: all
 
     def __len__(self) -> int:
         """Return the number of codes."""
@@ -114,9 +116,11 @@ class Snapshot:
     ) -> list[Hits]:
         """Return the hits of each segment that holds codes, with their stats. Only the main segment has several plans."""
         threads = available_threads() if threads is None else check_int("threads", threads, 1)
-        plain, parts = Request(queries, threads, k, radius), []
-        for segment in self.segments:
-            request = plain if rows is None else replace(plain, rows=rows(segment))
+        parts = []
+        for segment, allowed in zip((self.main, self.delta), self.allowed, strict=True):
+            if not len(segment):
+                continue
+            request = Request(queries, threads, k, radius, allowed, None if rows is None else rows(segment))
             hits = self.planner.search(segment, request, plan) if segment is self.main else request.search_base(segment)
             parts.append(add_codes(hits, segment) if with_codes else hits)
         return parts
@@ -124,13 +128,6 @@ class Snapshot:
     def item_ids(self) -> Int64s:
         """Return the item ids of all codes (N,)."""
         return np.concatenate([segment.all_ids() for segment in (self.main, self.delta)])
-
-    def select(self, mask: NDArray[np.bool_]) -> "Snapshot":
-        """Return a snapshot with only those codes whose item ids are True in a mask over all item ids."""
-        mask = np.append(mask, False)  # the last entry is for empty slots, whose id is -1
-        main, delta = (mask[part.slot_ids()] for part in (self.main, self.delta))
-        planner = Planner(self.bits)  # its tables would replace those of this snapshot
-        return replace(self, main=self.main.select(main), delta=self.delta.select(delta), planner=planner)
 
 
 def refine_segment(hits: Hits, segment: Segment, rows: RowsOf | None) -> Hits:
@@ -198,7 +195,8 @@ def _max_changes(segment: Segment) -> int:
 
 
 def load_snapshot(store: Store, version: int, now: dict[int, BlockInfo], generation: int) -> Snapshot:
-    """Read all codes of a version."""
+    """Read all codes of a version; an InputError if they do not fit in memory."""
+    _check_memory(store, version)
     info, centroids = store.version_info(version), store.centroids(version)
     parts = (info.bits + 63) // 64
 
@@ -238,6 +236,13 @@ def load_snapshot(store: Store, version: int, now: dict[int, BlockInfo], generat
         is_cold,
         planner=Planner(info.bits),
     )
+
+
+def _check_memory(store: Store, version: int) -> None:
+    info = store.version_info(version)
+    needed = int(info.num_codes * ((info.bits + 7) // 8 + _BYTES_BESIDE_CODE))
+    remedy = "use a machine with more memory, fewer bits, or an index on Milvus"
+    check_memory(needed, f"The {info.num_codes:,} codes of {store.path.parent} need", remedy)
 
 
 def _trim_memory() -> None:

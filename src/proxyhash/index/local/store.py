@@ -49,6 +49,7 @@ class Meta(NamedTuple):
     index_id: str
     requires: str  # the first release that reads this file
     arrays_checksum: int = 0  # sum of the checksums of the rows of `arrays`
+    next_text: int = 0  # code of the next new text of a column; codes are never given twice
 
 
 class VersionInfo(NamedTuple):

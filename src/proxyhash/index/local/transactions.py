@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
+from proxyhash.columns import Column
 from proxyhash.index.clusters.centroids import (
     MIN_CODES_FOR_CLUSTERS,
     RECLUSTER_GROWTH,
@@ -20,6 +21,7 @@ from proxyhash.index.clusters.centroids import (
 from proxyhash.index.item_ids import ClusterIds
 from proxyhash.index.local import blocks, item_arrays, items
 from proxyhash.index.local.blocks import Block
+from proxyhash.index.local.columns import append_columns
 from proxyhash.index.local.items import FileStat, Labels, Source
 from proxyhash.index.local.schema import VECTORS
 from proxyhash.index.local.store import Store
@@ -36,7 +38,7 @@ MAX_ITEM_ID = 2**32 - 1
 
 @dataclass(frozen=True, eq=False)
 class ItemBatch:
-    """Packed codes (n, bytes) with their keys, and optionally labels, files and arrays (n, width) by name.
+    """Packed codes (n, bytes) with their keys, and optionally labels, files, arrays (n, width) and columns (n,) by name.
 
     `codes_id` is that of the store. A row of a masked array that is masked is not stored: its item has none.
     """
@@ -48,6 +50,7 @@ class ItemBatch:
     source: Source | None = None
     files: Sequence[FileStat] | None = None
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    columns: Mapping[str, Column] = field(default_factory=dict)
     features: Features | None = None  # (n, num_features), for the refinement
     assignment: "Assignment | None" = None  # computed before, while another batch was written
 
@@ -65,8 +68,11 @@ class ItemBatch:
         labels = None if self.labels is None else self.labels[rows]
         files = None if self.files is None else self.files[rows]
         arrays = {name: array[rows] for name, array in self.arrays.items()}
+        columns = {name: column.select(rows) for name, column in self.columns.items()}
         features = None if self.features is None or not len(self.codes[rows]) else take_features(self.features, rows)
-        return ItemBatch(self.codes_id, self.codes[rows], self.keys[rows], labels, self.source, files, arrays, features)
+        return ItemBatch(
+            self.codes_id, self.codes[rows], self.keys[rows], labels, self.source, files, arrays, columns, features
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,13 +134,14 @@ def _append_codes(store: Store, batch: ItemBatch, first_id: int, generation: int
 
 
 def _append_rows(store: Store, batch: ItemBatch, first_id: int) -> None:
-    """Add the rows of a batch to its arrays; vectors are kept as float16 or float32."""
+    """Add the rows of a batch to its arrays and columns; vectors are kept as float16 or float32."""
     item_ids = np.arange(first_id, first_id + len(batch), dtype=np.uint32)
     for name, rows in batch.arrays.items():
         is_known = ~np.ma.getmaskarray(rows).any(1) if np.ma.isMaskedArray(rows) else np.ones(len(rows), bool)
         dtype = _kept_dtype(rows.dtype) if name == VECTORS else rows.dtype
         known = np.asarray(rows if is_known.all() else rows[is_known], dtype)
         item_arrays.append_rows(store, name, item_ids[is_known], known)
+    append_columns(store, item_ids, batch.columns)
 
 
 def _kept_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

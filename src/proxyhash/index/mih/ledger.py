@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.index.clusters.segment import FlatSegment, Segment
+from proxyhash.index.clusters.segment import Segment
 from proxyhash.index.hits import Hits
 from proxyhash.index.mih.costs import MihCosts, build_seconds, cluster_seconds, expected_entries, scan_seconds
 from proxyhash.index.mih.history import DistanceHistory
@@ -31,7 +31,7 @@ class Ledger:
     def __init__(self, segment: Segment, bits: int, histories: dict[Kind, DistanceHistory] | None = None) -> None:
         self._segment = weakref.ref(segment)
         self._count, self._bits, self._parts = len(segment), bits, -(-bits // 64)
-        self._is_flat = isinstance(segment, FlatSegment)
+        self._is_flat = segment.plan == "scan"
         self._build_seconds = build_seconds(self._count, choose_substrings(bits, self._count))
         self._spent, self._saved = 0.0, 0.0
         self._costs: MihCosts | None = None

@@ -81,7 +81,7 @@ class MultiIndex:
         while len(left):
             found, count, _ = self._search(queries[left], room, radius, (radius, max_compared), allowed, threads)
             is_full = (np.diff(found.offsets) == room) & (room < len(self))
-            compared[left] += count
+            compared[left] = count  # the same codes again, if there was no room
             is_complete[left] = (count <= max_compared) & ~is_full
             parts.append(spread_hits(_drop_incomplete(found, count, is_complete[left]).hits, left, len(queries)))
             left, room = left[is_full & (count <= max_compared)], min(_GROWTH * room, len(self))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proxyhash.codes.bits import Words
-from proxyhash.index.clusters.segment import FlatSegment, Segment
+from proxyhash.index.clusters.segment import Segment
 from proxyhash.index.hits import Hits, SearchStats, merge_hits, spread_hits
 from proxyhash.index.mih.ledger import Ledger
 from proxyhash.index.mih.partial_hits import PartialHits, join_parts
@@ -54,7 +54,7 @@ class Planner:
 
     def _refine(self, segment: Segment, request: Request, plan: Plan | None) -> Hits:
         """Return the hits in refined order: in one pass over clusters, or by a further search for codes that tie."""
-        if not isinstance(segment, FlatSegment) and plan in (None, "clusters"):
+        if segment.plan == "clusters" and plan in (None, "clusters"):
             return request.search_base(segment)
         plain, rows = replace(request, rows=None), request.rows
         assert rows is not None
@@ -71,9 +71,9 @@ class Planner:
         if plan == "mih":
             found = request.search_tables(self.tables.require(segment))
             return replace(found.hits, stats=SearchStats(("mih",) * len(request), found.compared))
-        if plan == "scan" and not isinstance(segment, FlatSegment):
+        if plan == "scan" and segment.plan != "scan":
             return self._scan_copy(segment, request)
-        if plan == "clusters" and isinstance(segment, FlatSegment):
+        if plan == "clusters" and segment.plan != "clusters":
             raise InputError(
                 "This index has no clusters, because it is small or its codes do not cluster: search it with plan "
                 "'scan' or 'mih', or leave the plan out."

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.index.clusters.segment import FlatSegment, Segment
+from proxyhash.index.clusters.segment import Segment
 from proxyhash.index.hits import Hits, SearchStats
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.mih.partial_hits import NO_LIMIT, PartialHits
@@ -64,7 +64,7 @@ class Request:
         else:
             hits, total = segment.nearest(self.queries, self.k, self.threads, **restriction, rows=self.rows)
             compared = np.full(len(self), round(total / max(1, len(self))))
-        plan = "scan" if isinstance(segment, FlatSegment) else "clusters"
+        plan = segment.plan
         if compared is None:
             compared = np.full(len(self), len(segment))
         return replace(hits, stats=SearchStats((plan,) * len(self), compared))

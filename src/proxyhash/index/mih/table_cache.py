@@ -12,8 +12,8 @@ import numpy as np
 from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, build_flat_segment
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.mih.substrings import choose_substrings
+from proxyhash.utils.available_memory import available_memory
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.memory import available_memory
 
 if TYPE_CHECKING:
     from proxyhash.index.mih.multi_index import MultiIndex
@@ -123,7 +123,7 @@ def _copy_flat(segment: Segment) -> FlatCopy:
     def feed(sink: Sink) -> None:
         sink(words[:, order], item_ids[order].astype(np.uint32), np.zeros(len(order), np.uint16))
 
-    flat = build_flat_segment(len(words), len(order), feed, 1 + int(item_ids.max(initial=0)))
+    flat = build_flat_segment(64 * len(words), len(order), feed, 1 + int(item_ids.max(initial=0)))
     return FlatCopy(flat, segment.slots()[order])
 
 

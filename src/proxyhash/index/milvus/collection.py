@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from proxyhash.index.milvus.location import FILE, Location
@@ -12,7 +12,9 @@ from proxyhash.index.milvus.retry import call_with_retry, describe_error
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import MILVUS_ITEM_ID
 
-FORMAT = "proxyhash.milvus/1"
+FORMAT = "proxyhash.milvus/2"
+FORMAT_1 = "proxyhash.milvus/1"  # without the field of labels and columns
+ATTRIBUTES = "attributes"  # the field of labels and columns, as JSON
 TOKEN = "PROXYHASH_MILVUS_TOKEN"  # user:password or an API key; an address would show it to whoever lists processes
 REQUEST_TIMEOUT = 60.0  # seconds
 CONNECT_TIMEOUT = 10.0
@@ -28,11 +30,12 @@ class CollectionMeta:
     bits: int
     model: str | None  # fingerprint of the model that made the codes
     width: int | None = None  # of the vectors that the model takes
+    has_columns: bool = True  # False for a collection of release 0.2 or before
 
     def to_json(self) -> str:
         """Return the description that is stored with the collection."""
-        values = {name: value for name, value in asdict(self).items() if name != "width" or value is not None}
-        return json.dumps({"format": FORMAT, **values})
+        values = {"bits": self.bits, "model": self.model} | ({} if self.width is None else {"width": self.width})
+        return json.dumps({"format": FORMAT if self.has_columns else FORMAT_1, **values})
 
 
 def connect(location: Location) -> Any:
@@ -67,10 +70,11 @@ def read_meta(client: Any, location: Location) -> CollectionMeta | None:
     described = call_with_retry(lambda: client.describe_collection(name, timeout=REQUEST_TIMEOUT), location)
     try:
         meta = json.loads(described["description"])
-        if meta["format"] != FORMAT:
+        if meta["format"] not in (FORMAT, FORMAT_1):
             raise InputError(f"{location} has format {meta['format']}; this version of proxyhash reads {FORMAT}.")
         width = meta.get("width")
-        return CollectionMeta(int(meta["bits"]), meta["model"], None if width is None else int(width))
+        has_columns = meta["format"] == FORMAT
+        return CollectionMeta(int(meta["bits"]), meta["model"], None if width is None else int(width), has_columns)
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, InputError):
             raise
@@ -87,6 +91,8 @@ def create(client: Any, location: Location, meta: CollectionMeta) -> None:
     schema.add_field(MILVUS_ITEM_ID, DataType.INT64)
     schema.add_field("labels", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
     schema.add_field("file", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)  # digest of the folder, size, time, path
+    if meta.has_columns:
+        schema.add_field(ATTRIBUTES, DataType.JSON)
     index = client.prepare_index_params()
     index.add_index("code", index_type="BIN_FLAT", metric_type="HAMMING")
     options = {"schema": schema, "index_params": index, "consistency_level": _STRONG, "timeout": REQUEST_TIMEOUT}
@@ -101,7 +107,7 @@ def upsert(client: Any, location: Location, columns: dict[str, list[Any]]) -> No
     """
     from pymilvus import DataType
 
-    types = {"code": DataType.BINARY_VECTOR, MILVUS_ITEM_ID: DataType.INT64}
+    types = {"code": DataType.BINARY_VECTOR, MILVUS_ITEM_ID: DataType.INT64, ATTRIBUTES: DataType.JSON}
     fields = [
         {"name": name, "type": types.get(name, DataType.VARCHAR), "values": values} for name, values in columns.items()
     ]

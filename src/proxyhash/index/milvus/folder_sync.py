@@ -1,14 +1,16 @@
 """Files of one folder, and vectors of a file, in a collection of Milvus."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
+from proxyhash.columns import Column
 from proxyhash.index.folder_sync import StoredCounts
 from proxyhash.index.local.items import FileStat, Labels
 from proxyhash.index.milvus.index import MilvusIndex
@@ -45,6 +47,7 @@ class MilvusFolderSync:
         labels: Labels,
         stats: Sequence[FileStat],
         *,
+        columns: Mapping[str, Column] = MappingProxyType({}),
         features: Features | None = None,  # noqa: ARG002
     ) -> StoredCounts:
         """Store a batch without the files that another process has stored. Milvus has no transactions, so that two processes
@@ -56,8 +59,9 @@ class MilvusFolderSync:
         stored = {key: row["file"] for key, row in self.index.rows(keys, ["key", "file"]).items()}
         new = [row for row, (key, file) in enumerate(zip(keys, files, strict=True)) if stored.get(key) != file]
         if new:
-            names = [keys[row] for row in new]
-            self.index.store(codes[new], names, [labels[row] for row in new], [files[row] for row in new])
+            names, chosen = [keys[row] for row in new], {name: one.select(np.array(new)) for name, one in columns.items()}
+            new_labels, new_files = [labels[row] for row in new], [files[row] for row in new]
+            self.index.store(codes[new], names, new_labels, new_files, columns=chosen)
         replaced = sum(keys[row] in stored for row in new)
         return StoredCounts(len(new) - replaced, replaced, len(keys) - len(new))
 
@@ -90,10 +94,11 @@ class MilvusVectorSync:
         stats: Sequence[FileStat],  # noqa: ARG002
         vectors: NDArray[Any] | None = None,  # noqa: ARG002
         *,
+        columns: Mapping[str, Column] = MappingProxyType({}),
         features: Features | None = None,  # noqa: ARG002
     ) -> StoredCounts:
         """Write a batch over items with the same keys."""
-        replaced = self.index.store(codes, keys, labels)
+        replaced = self.index.store(codes, keys, labels, columns=columns)
         return StoredCounts(len(codes) - replaced, replaced)
 
     def remove(self, keys: Sequence[str]) -> int:

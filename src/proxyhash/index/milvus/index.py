@@ -2,21 +2,24 @@
 
 import random
 import time
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from proxyhash.codes.bits import Packed, pack
+from proxyhash.columns import Column, ColumnsLike, ColumnType, check_columns
 from proxyhash.index.base import Index, SearchParams, check_rerank, code_length
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.exchange.content import CodeBatch, CodeContent, make_batch
 from proxyhash.index.local.items import FileStat, Item, Labels, Source, check_found, check_keys, check_labels
 from proxyhash.index.milvus import collection
-from proxyhash.index.milvus.collection import REQUEST_TIMEOUT, CollectionMeta
+from proxyhash.index.milvus.attributes import make_attributes, parse_columns, parse_item, parse_types, to_condition
+from proxyhash.index.milvus.collection import ATTRIBUTES, REQUEST_TIMEOUT, CollectionMeta
 from proxyhash.index.milvus.location import Location, parse_location
 from proxyhash.index.milvus.retry import call_with_retry
 from proxyhash.index.milvus.rows import (
@@ -24,7 +27,6 @@ from proxyhash.index.milvus.rows import (
     label_condition,
     make_rows,
     parse_file_stat,
-    parse_item,
     quote_key,
     unquote_key,
 )
@@ -32,6 +34,8 @@ from proxyhash.index.milvus.search import CollectionSearch, add_codes, make_matc
 from proxyhash.index.model_store import copy_model, import_hasher, load_encoder, load_hasher, model_dir
 from proxyhash.index.queries import QueriesLike, encode_items, encode_queries
 from proxyhash.index.results import AddResult, IndexInfo, Match, Matches
+from proxyhash.index.where.binding import LABEL
+from proxyhash.index.where.expression import Comparison, Expression
 from proxyhash.models.encoder import ModelEncoder
 from proxyhash.models.storage import vector_width
 from proxyhash.utils.errors import InputError
@@ -45,6 +49,8 @@ if TYPE_CHECKING:
 
 _KEYS_PER_REQUEST = 4096
 _ITEM_FIELDS = ("key", MILVUS_ITEM_ID, "labels", "file")
+_ITEMS_FOR_TYPES = 1000  # that are read to learn the types of columns
+_COPY_ADVICE = "export it and import the file into a new index"
 _NEAR_RANDOM_CODES = 8  # items that are found for each random code
 
 
@@ -67,7 +73,8 @@ class MilvusIndex(Index):
         self.location, self.client, self.meta = location, client, meta
         self._encoder, self.device = encoder, device
         self._item_ids = ItemIdGenerator()
-        self._requests = CollectionSearch(client, location)
+        self._requests = CollectionSearch(client, location, meta.has_columns)
+        self._item_fields = [*_ITEM_FIELDS, *([ATTRIBUTES] if meta.has_columns else [])]
 
     @classmethod
     def open_address(
@@ -133,6 +140,16 @@ class MilvusIndex(Index):
         return None if self.model is None else Calibration.load(model_dir(cache_root(), self.model), self.bits)
 
     @property
+    def columns(self) -> Mapping[str, ColumnType]:
+        """Return the types of the columns of some items: Milvus does not know which columns there are."""
+        if not self.meta.has_columns:
+            return {}
+        types: dict[str, ColumnType] = {}
+        for row in self._rows_in_order("", ["key", ATTRIBUTES], _ITEMS_FOR_TYPES):
+            types |= parse_types(row[ATTRIBUTES])
+        return dict(sorted(types.items()))
+
+    @property
     def generation(self) -> Hashable:
         """Return the time in seconds: Milvus does not tell whether a collection has changed."""
         return int(time.monotonic())
@@ -147,6 +164,7 @@ class MilvusIndex(Index):
         keys: Sequence[str] | None = None,
         labels: Labels | None = None,
         *,
+        columns: ColumnsLike | None = None,
         keep_vectors: bool = False,
     ) -> AddResult:
         """Add packed codes, vectors or images in batches, each in Milvus's log when the request returns; see `Index.add`.
@@ -160,13 +178,25 @@ class MilvusIndex(Index):
         codes, names = encoded.codes, encoded.names
         check_keys(names, len(codes))
         check_labels(labels, len(codes))
-        replaced = self.store(codes, names, labels)
+        checked = check_columns(columns, len(codes), self.columns) if columns else {}
+        replaced = self.store(codes, names, labels, columns=checked)
         return AddResult(len(codes) - replaced, replaced, seconds=time.monotonic() - start)
 
-    def store(self, codes: Packed, keys: Sequence[str], labels: Labels | None, files: Sequence[str] | None = None) -> int:
+    def store(
+        self,
+        codes: Packed,
+        keys: Sequence[str],
+        labels: Labels | None,
+        files: Sequence[str] | None = None,
+        *,
+        columns: Mapping[str, Column] = MappingProxyType({}),
+    ) -> int:
         """Write items, and return how many they replaced."""
+        if columns and not self.meta.has_columns:
+            raise InputError(f"{self.location} was made by an earlier release and cannot hold columns; {_COPY_ADVICE}.")
         before = len(self)
-        rows = make_rows(codes, keys, labels, self._item_ids.take(len(codes)), files)
+        attributes = make_attributes(keys, labels, columns) if self.meta.has_columns else None
+        rows = make_rows(codes, keys, labels, self._item_ids.take(len(codes)), files, attributes)
         for batch in rows.batches():
             collection.upsert(self.client, self.location, rows.columns(batch))
         return min(max(before + len(codes) - len(self), 0), len(codes))
@@ -202,7 +232,7 @@ class MilvusIndex(Index):
 
     def _find(self, codes: Packed, radius: int, params: SearchParams) -> list[list[Match]]:
         """Return the matches of each query before they are re-ranked."""
-        condition = "" if params.labels is None else label_condition(params.labels)
+        condition = "" if params.where is None else self._condition(params.where)
         try:
             if params.k is None:
                 return self._requests.range_search(codes, radius, condition)
@@ -212,6 +242,14 @@ class MilvusIndex(Index):
                 raise InputError(f"{self.location} cannot be searched by label, which needs Milvus 2.4 or later.") from error
             raise
 
+    def _condition(self, where: Expression) -> str:
+        """Return a filter in the language of Milvus; a collection of an older release is filtered by labels only."""
+        if self.meta.has_columns:
+            return to_condition(where)
+        if not isinstance(where, Comparison) or where.name != LABEL or where.operator != "in":
+            raise InputError(f"{self.location} was made by an earlier release and has labels only; {_COPY_ADVICE}.")
+        return label_condition([str(label) for label in where.values])
+
     def _add_codes(self, rows: list[list[Match]]) -> list[list[Match]]:
         """Return the matches of each query with their codes."""
         stored = self.rows({match.key for row in rows for match in row}, ["key", "code"])
@@ -220,7 +258,7 @@ class MilvusIndex(Index):
 
     def item(self, key: str) -> Item:
         """Return an item by its key."""
-        return parse_item(self._row(key, _ITEM_FIELDS))
+        return parse_item(self._row(key, self._item_fields))
 
     def code(self, key: str) -> Packed:
         """Return the packed code (1, bytes) of an item."""
@@ -260,14 +298,14 @@ class MilvusIndex(Index):
     def _list_items(self, after: str | None, limit: int) -> list[Item]:
         """Return items in the order of their stored keys, in which most special characters are percent-encoded."""
         condition = "" if after is None else f'key > "{quote_key(after)}"'
-        return [parse_item(row) for row in self._rows_in_order(condition, _ITEM_FIELDS, limit)]
+        return [parse_item(row) for row in self._rows_in_order(condition, self._item_fields, limit)]
 
     def _sample_items(self, count: int) -> list[Item]:
         """Return some of the items near random codes: Milvus cannot draw items at random."""
         codes = pack(np.random.default_rng().random((count, self.bits)) < 0.5)
         near = {match.key for row in self._requests.nearest(codes, _NEAR_RANDOM_CODES) for match in row}
         keys = random.sample(sorted(near), min(count, len(near)))
-        found = {key: parse_item(row) for key, row in self.rows(keys, _ITEM_FIELDS).items()}
+        found = {key: parse_item(row) for key, row in self.rows(keys, self._item_fields).items()}
         if len(found) < count:
             found.update((item.key, item) for item in self._list_items(None, count))
         return random.sample(list(found.values()), min(count, len(found)))
@@ -289,12 +327,23 @@ class MilvusIndex(Index):
     def _content(self) -> Iterator[CodeContent]:
         """Yield all items and codes in the order of their stored keys; what others write meanwhile may be among them."""
 
-        def read() -> Iterator[CodeBatch]:
-            rows = self._rows_in_order("", [*_ITEM_FIELDS, "code"])
-            while batch := list(islice(rows, _KEYS_PER_REQUEST)):
-                yield make_batch([parse_item(row) for row in batch], np.stack([_code(row) for row in batch]))
+        types, fractions = self._all_types()
 
-        yield CodeContent(self.bits, len(self), read, self.model)
+        def read() -> Iterator[CodeBatch]:
+            rows = self._rows_in_order("", [*self._item_fields, "code"])
+            while batch := list(islice(rows, _KEYS_PER_REQUEST)):
+                yield make_batch([parse_item(row) for row in batch], np.stack([_code(row) for row in batch]), types)
+
+        yield CodeContent(self.bits, len(self), read, self.model, columns=types, fractions=fractions)
+
+    def _all_types(self) -> tuple[dict[str, ColumnType], frozenset[str]]:
+        """Return the types of the columns of all items, and which have numbers that are not whole."""
+        types: dict[str, ColumnType] = {}
+        fractions = set()
+        for row in self._rows_in_order("", ["key", ATTRIBUTES]) if self.meta.has_columns else ():
+            types |= parse_types(row[ATTRIBUTES])
+            fractions |= {name for name, value in parse_columns(row[ATTRIBUTES]).items() if isinstance(value, float)}
+        return dict(sorted(types.items())), frozenset(fractions)
 
     def info(self) -> IndexInfo:
         """Return a description of the index."""
@@ -310,6 +359,7 @@ class MilvusIndex(Index):
             None,
             self.input,
             self.width,
+            columns=self.columns,
         )
 
     def close(self) -> None:

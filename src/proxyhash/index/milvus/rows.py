@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from proxyhash.codes.bits import Packed
-from proxyhash.index.local.items import FileStat, Item, Labels, labels_from_json, labels_to_json
-from proxyhash.index.milvus.collection import MAX_KEY_BYTES, MAX_TEXT_BYTES
+from proxyhash.index.local.items import FileStat, Labels, labels_to_json
+from proxyhash.index.milvus.collection import ATTRIBUTES, MAX_KEY_BYTES, MAX_TEXT_BYTES
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import MILVUS_ITEM_ID
 
@@ -37,29 +37,35 @@ class ItemIdGenerator:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Stored fields of n items: keys, packed `codes` (n, bytes), item ids, and the texts of labels and files."""
+    """Stored fields of n items: keys, packed `codes` (n, bytes), item ids, the texts of labels and files, and `attributes`.
+
+    A collection of an older release has no attributes.
+    """
 
     keys: Sequence[str]
     codes: Packed
     item_ids: Sequence[int]
     labels: Sequence[str]
     files: Sequence[str]
+    attributes: Sequence[dict[str, Any]] | None = None
 
     def columns(self, rows: slice) -> dict[str, list[Any]]:
         """Return some rows, field by field."""
-        return {
+        fields: dict[str, list[Any]] = {
             "key": list(self.keys[rows]),
             "code": [code.tobytes() for code in self.codes[rows]],
             MILVUS_ITEM_ID: list(self.item_ids[rows]),
             "labels": list(self.labels[rows]),
             "file": list(self.files[rows]),
         }
+        return fields if self.attributes is None else {**fields, ATTRIBUTES: list(self.attributes[rows])}
 
     def batches(self) -> Iterator[slice]:
         """Yield slices of the rows in order, as many rows as a request should carry."""
         first, size = 0, 0
         for number, texts in enumerate(zip(self.keys, self.labels, self.files, strict=True)):
-            weight = self.codes.shape[1] + 8 + 4 * sum(map(len, texts))  # a character has four bytes at most
+            attributes = 0 if self.attributes is None else len(json.dumps(self.attributes[number]))
+            weight = self.codes.shape[1] + 8 + attributes + 4 * sum(map(len, texts))  # a character has four bytes at most
             if number > first and (number - first >= BATCH_ROWS or size + weight > BATCH_BYTES):
                 yield slice(first, number)
                 first, size = number, 0
@@ -69,14 +75,19 @@ class Rows:
 
 
 def make_rows(
-    codes: Packed, keys: Sequence[str], labels: Labels | None, item_ids: range, files: Sequence[str] | None = None
+    codes: Packed,
+    keys: Sequence[str],
+    labels: Labels | None,
+    item_ids: range,
+    files: Sequence[str] | None = None,
+    attributes: Sequence[dict[str, Any]] | None = None,
 ) -> Rows:
-    """Return items as they are stored; `files` are texts of `format_file`."""
+    """Return items as they are stored; `files` are texts of `format_file`, and `attributes` are from `make_attributes`."""
     texts = [""] * len(keys) if labels is None else [text or "" for text in labels_to_json(labels)]
     for key, text in zip(keys, texts, strict=True):
         if len(text) > MAX_TEXT_BYTES // 4 and len(text.encode()) > MAX_TEXT_BYTES:
             raise InputError(f"The labels of {key} have more than {MAX_TEXT_BYTES:,} bytes.")
-    return Rows([quote_key(key) for key in keys], codes, item_ids, texts, files or [""] * len(keys))
+    return Rows([quote_key(key) for key in keys], codes, item_ids, texts, files or [""] * len(keys), attributes)
 
 
 def quote_key(key: str) -> str:
@@ -140,9 +151,3 @@ def parse_root(text: str, key: str) -> Path | None:
         if key.endswith(inside) and text.startswith(source_digest(parent, key.removesuffix(inside))):
             return parent
     return None
-
-
-def parse_item(row: dict[str, Any]) -> Item:
-    """Return an item from a stored row."""
-    key, labels = unquote_key(row["key"]), labels_from_json(row["labels"])
-    return Item(row[MILVUS_ITEM_ID], key, labels, parse_path(row["file"]), parse_root(row["file"], key))

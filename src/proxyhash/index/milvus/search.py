@@ -12,7 +12,8 @@ from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.hits import asymmetric_distances
 from proxyhash.index.local.items import labels_from_json
-from proxyhash.index.milvus.collection import REQUEST_TIMEOUT
+from proxyhash.index.milvus.attributes import parse_columns
+from proxyhash.index.milvus.collection import ATTRIBUTES, REQUEST_TIMEOUT
 from proxyhash.index.milvus.location import Location
 from proxyhash.index.milvus.retry import call_with_retry
 from proxyhash.index.milvus.rows import parse_path, unquote_key
@@ -33,6 +34,7 @@ class CollectionSearch:
 
     client: Any
     location: Location
+    has_columns: bool = True
 
     def nearest(self, codes: Packed, k: int, condition: str = "") -> list[list[Match]]:
         """Return the k nearest items of each query (Q, bytes), of those that meet a condition."""
@@ -78,7 +80,7 @@ class CollectionSearch:
                 data,
                 filter=condition,
                 limit=limit,
-                output_fields=[MILVUS_ITEM_ID, "labels", "file"],
+                output_fields=[MILVUS_ITEM_ID, "labels", "file", *([ATTRIBUTES] if self.has_columns else [])],
                 search_params={"metric_type": "HAMMING", "params": parameters},
                 consistency_level=self.location.consistency,
                 timeout=REQUEST_TIMEOUT,
@@ -93,7 +95,8 @@ def parse_hits(hits: Any) -> list[Match]:
     for key, distance, hit in zip(hits.ids, hits.distances, hits, strict=True):
         entity = hit["entity"]
         labels, path = labels_from_json(entity["labels"]), parse_path(entity["file"])
-        matches.append(Match(unquote_key(key), int(distance), entity[MILVUS_ITEM_ID], labels, path=path))
+        columns = parse_columns(entity.get(ATTRIBUTES))
+        matches.append(Match(unquote_key(key), int(distance), entity[MILVUS_ITEM_ID], labels, path=path, columns=columns))
     return matches
 
 

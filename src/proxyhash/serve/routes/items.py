@@ -8,6 +8,7 @@ from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.security import HTTPBearer
 from numpy.typing import NDArray
 
+from proxyhash.columns import to_json_value
 from proxyhash.index.base import Index
 from proxyhash.index.local.items import Item
 from proxyhash.index.results import AddResult
@@ -95,7 +96,9 @@ def add_editing_routes(app: FastAPI, service: Service) -> None:
             async with service.bodies.read_image(request, limits.image_bytes) as upload:
                 item = validate_fields(upload.fields, ImageItem)
                 embedding = await service.encoder.embed(upload.data)
-            result = await service.writer.run(lambda index: index.add(embedding[None], [item.key], [tuple(item.labels)]))
+            columns = {name: [value] for name, value in item.columns.items()}
+            labels = [tuple(item.labels)]
+            result = await service.writer.run(lambda index: index.add(embedding[None], [item.key], labels, columns=columns))
         else:
             asked = await service.bodies.read_json(request, AddRequest, limits.items_bytes)
             if asked.items[0].vector is not None:
@@ -119,7 +122,8 @@ def add_editing_routes(app: FastAPI, service: Service) -> None:
 
 def describe_item(item: Item) -> ItemResponse:
     """Return an item as clients see it."""
-    return ItemResponse(key=item.key, labels=list(item.labels), has_image=item.has_image)
+    columns = {name: to_json_value(value) for name, value in item.columns.items()}
+    return ItemResponse(key=item.key, labels=list(item.labels), has_image=item.has_image, columns=columns)
 
 
 def _add_items(index: Index, asked: AddRequest) -> AddResult:
@@ -127,7 +131,9 @@ def _add_items(index: Index, asked: AddRequest) -> AddResult:
     if len({len(original) for original in originals}) > 1:
         raise HTTPException(422, "All codes or vectors of an index have one length; these have several.")
     labels = [tuple(item.labels) for item in asked.items]
-    return index.add(np.stack(originals), [item.key for item in asked.items], labels)
+    names = {name for item in asked.items for name in item.columns}
+    columns = {name: [item.columns.get(name) for item in asked.items] for name in names}
+    return index.add(np.stack(originals), [item.key for item in asked.items], labels, columns=columns)
 
 
 def _original(item: NewItem) -> NDArray[Any]:

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request, Response
 
+from proxyhash.index.where.expression import parse_expression
 from proxyhash.serve.bodies import JSON, is_image, validate_fields
 from proxyhash.serve.documentation import BUSY, image_bodies, json_body, query_parameters
 from proxyhash.serve.encoding import EncodedQuery
@@ -70,6 +71,8 @@ def _encoded_query(encoded: EncodedQuery, options: SearchOptions) -> SearchQuery
 
 def make_query(row: bytes, options: SearchOptions, *, is_embedding: bool = False) -> SearchQuery:
     """Return the query for the search process, with the bytes of a packed code or of an embedding of float32."""
+    if options.where is not None:
+        parse_expression(options.where)  # a filter that is no expression is refused before the query waits
     return SearchQuery(
         row,
         is_embedding,
@@ -78,4 +81,5 @@ def make_query(row: bytes, options: SearchOptions, *, is_embedding: bool = False
         rerank=options.rerank,
         labels=tuple(options.labels),
         refine=options.refine,
+        where=options.where,
     )

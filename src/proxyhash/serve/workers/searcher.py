@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import binarize, pack
 from proxyhash.codes.search import top_k
+from proxyhash.columns import to_json_value
 from proxyhash.index.base import Index
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.milvus.location import is_milvus
@@ -38,7 +39,7 @@ class SearchQuery(msgspec.Struct, frozen=True, array_like=True):
         Bytes of a packed code, or of an embedding (bits,) of float32.
     is_embedding
         Whether it is an embedding.
-    k, radius, rerank, labels, refine
+    k, radius, rerank, labels, where, refine
         See `Index.search`; no labels: all items.
     features
         Bytes of the features (num_features,) of float32 of an image or a vector; empty: not known.
@@ -52,6 +53,7 @@ class SearchQuery(msgspec.Struct, frozen=True, array_like=True):
     radius: int | None = None
     rerank: int | None = None
     labels: tuple[str, ...] = ()
+    where: str | None = None
     refine: bool | None = None
     features: bytes = b""
     refinement: bytes = b""
@@ -64,8 +66,8 @@ class SearchQuery(msgspec.Struct, frozen=True, array_like=True):
         are searched apart, because one of them makes a search fail.
         """
         k = self.k.bit_length() if self.rerank is None else self.k
-        rows = self.refine, len(self.features), len(self.refinement), self.refiner_id
-        return k, self.radius, self.rerank, self.labels, self.is_embedding, len(self.row), self._is_valid(bits), rows
+        filters, rows = (self.labels, self.where), (self.refine, len(self.features), len(self.refinement), self.refiner_id)
+        return k, self.radius, self.rerank, filters, self.is_embedding, len(self.row), self._is_valid(bits), rows
 
     def _is_valid(self, bits: int) -> bool:
         if self.is_embedding:
@@ -88,6 +90,7 @@ class _Match(msgspec.Struct, frozen=True):
     has_image: bool
     expected_precision: float | None
     score: float | None
+    columns: dict[str, Any]
 
 
 class _Response(msgspec.Struct, frozen=True):
@@ -156,6 +159,7 @@ class Searcher:
             max(query.k for query in queries),
             radius=first.radius,
             labels=first.labels or None,
+            where=first.where,
             rerank=first.rerank,
             refine=first.refine,
             threshold=self._threshold,
@@ -223,6 +227,7 @@ def _match(match: Match) -> _Match:
         match.path is not None and match.row is None,
         match.expected_precision,
         match.score,
+        {name: to_json_value(value) for name, value in match.columns.items()},
     )
 
 

@@ -1,0 +1,1 @@
+"""Filters of a search: expressions over labels and columns of items."""
