@@ -15,6 +15,8 @@ from proxyhash.codes.sources import SlicedCodes, SlicedCodesBuilder, pack_slots,
 from proxyhash.index.hits import Hits, pack_ranks, rectangular_hits
 from proxyhash.index.item_ids import ClusterIds, Int64s, ItemIds, UInt32s, empty_item_ids, pack_item_ids
 from proxyhash.index.plans import Plan
+from proxyhash.index.refinement.distances import RefinedRows
+from proxyhash.index.refinement.ties import refine_ties
 
 SlotMask = NDArray[np.bool_]
 """A mask of slots (num_slots,): only these may be found."""
@@ -34,9 +36,26 @@ class Segment(ABC):
 
     @abstractmethod
     def nearest(
-        self, queries: Words, k: int, threads: int | None = None, allowed: SlotMask | None = None
+        self,
+        queries: Words,
+        k: int,
+        threads: int | None = None,
+        allowed: SlotMask | None = None,
+        *,
+        rows: RefinedRows | None = None,
     ) -> tuple[Hits, int]:
-        """Return the k nearest codes of each of `queries` (Q, W), ties by item id, and how many codes were compared."""
+        """Return the k nearest codes of each of `queries` (Q, W), and how many codes were compared.
+
+        Ties are ordered by the refinement distances of `rows`, if they are given, then by item id.
+        """
+
+    def _refined_nearest(
+        self, queries: Words, k: int, threads: int | None, allowed: SlotMask | None, rows: RefinedRows
+    ) -> tuple[Hits, int]:
+        """Return what `nearest` does with rows, by a further search for codes that tie with the k-th."""
+        found, compared = self.nearest(queries, k + 1, threads, allowed)
+        within = lambda some, radius: self.range_search(some, radius, threads, allowed)  # noqa: E731
+        return refine_ties(found, queries, k, rows, len(self), within), compared
 
     @abstractmethod
     def range_search(
@@ -96,9 +115,17 @@ class FlatSegment(Segment):
         return self.sliced.num_valid
 
     def nearest(
-        self, queries: Words, k: int, threads: int | None = None, allowed: SlotMask | None = None
+        self,
+        queries: Words,
+        k: int,
+        threads: int | None = None,
+        allowed: SlotMask | None = None,
+        *,
+        rows: RefinedRows | None = None,
     ) -> tuple[Hits, int]:
         """Compare every code."""
+        if rows is not None:
+            return self._refined_nearest(queries, k, threads, allowed, rows)
         distances, slots = scan.nearest(self._source(allowed), self._packed(queries), k, threads)
         ranks = pack_ranks(distances, self.item_ids.at(slots))
         return rectangular_hits(ranks, slots), len(queries) * len(self)
