@@ -61,6 +61,17 @@ def test_refinement_can_be_turned_off_and_required(image_service: RunningService
         assert not client.post("/api/v1/search", json={"key": "by code"}).json()["refined"]
 
 
+def test_an_added_image_is_refined_too(image_service: RunningService, images: Path, tmp_path: Path) -> None:
+    save_image(np.random.default_rng(99).integers(0, 256, (16, 16, 3), dtype=np.uint8), tmp_path / "new.png")
+    headers = {"content-type": "image/png"}
+    with image_service.writer() as client:
+        content = (tmp_path / "new.png").read_bytes()
+        client.post("/api/v1/items?key=new.png", content=content, headers=headers).raise_for_status()
+        found = search(client, tmp_path / "new.png")
+        assert (found["refined"], found["matches"][0]["key"]) == (True, "new.png")
+        assert search(client, images / "03.png")["matches"][0]["key"] == "03.png"
+
+
 def test_a_vector_finds_itself_first(tmp_path: Path) -> None:
     with Index.open(tmp_path / "i", model=make_vector_model(8, 2, 0, tmp_path / "model"), refine="code") as index:
         index.add(VECTORS, [f"key {row}" for row in range(60)])
