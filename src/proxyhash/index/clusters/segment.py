@@ -79,9 +79,13 @@ class Segment(ABC):
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment without the item ids of ascending ranges, low to high inclusive."""
 
-    @abstractmethod
     def select(self, mask: SlotMask) -> "Segment":
         """Return a compact segment with only the codes in some slots."""
+        return self.take(np.flatnonzero(mask))
+
+    @abstractmethod
+    def take(self, slots: Int64s) -> "Segment":
+        """Return a compact segment with only the codes in some slots (n,), given ascending; empty slots are left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,9 +159,10 @@ class FlatSegment(Segment):
         dropped = len(self) - sliced.num_valid
         return replace(self, sliced=sliced, tombstones=self.tombstones + dropped) if dropped else self
 
-    def select(self, mask: SlotMask) -> "FlatSegment":
+    def take(self, slots: Int64s) -> "FlatSegment":
         """Return some of the codes."""
-        chosen = np.flatnonzero(mask & unpack_slots(self.sliced.valid)[: len(mask)])
+        valid = self.sliced.valid.ravel()
+        chosen = slots[(valid[slots >> 6] >> (slots & 63).astype(np.uint64) & np.uint64(1)).astype(np.bool_)]
         sliced = slice_codes(self.codes(chosen), self.sliced.bits)
         return FlatSegment(sliced, pack_item_ids(self.item_ids.at(chosen)))
 
