@@ -34,7 +34,8 @@ class Ledger:
         self._count, self._bits, self._parts = len(segment), bits, -(-bits // 64)
         self._is_flat = segment.plan == "scan"
         self._build_seconds = build_seconds(self._count, choose_substrings(bits, self._count))
-        self._spent, self._saved = (0.0, 0.0) if before is None else (before._spent, before._saved)
+        self._spent: float = 0.0 if before is None else before._spent
+        self._saved: float = 0.0 if before is None else before._saved
         self._costs: MihCosts | None = None
         self._cluster_shares: dict[Kind, float] = {}
         self._histories: dict[Kind, DistanceHistory] = {} if before is None else before._histories
