@@ -243,3 +243,25 @@ def test_small_segments_are_searched_without_a_choice() -> None:
     hits = chooser.search(as_segment(uniform(planner.MIN_CODES_FOR_TABLES - 1, 0)), nearest(uniform(2, 1)))
     assert plans(hits) == {"scan"}
     assert chooser._ledger is None
+
+
+def test_tables_outlive_the_removal_of_codes() -> None:
+    codes, queries = uniform(2000, 0), uniform(5, 1)
+    segment, chooser = as_segment(codes), Planner(64)
+    tables = chooser.tables.require(segment).tables
+    kept = segment.drop_ranges(np.array([0, 500]), np.array([99, 1500]))
+    assert chooser.tables.require(kept).tables is tables
+    left = np.concatenate([np.arange(100, 500), np.arange(1501, 2000)])
+    hits = chooser.search(kept, nearest(queries, 950), "mih")
+    near, index = hamming_reference.top_k(queries, codes[left], 950)
+    np.testing.assert_array_equal(hits.distances, near.ravel())
+    np.testing.assert_array_equal(hits.item_ids, left[index].ravel())
+    assert_nearest(chooser.search(segment, nearest(queries, 3), "mih"), queries, codes, 3)  # an older snapshot
+
+
+def test_tables_that_lack_codes_of_an_older_snapshot_are_not_used() -> None:
+    codes, queries = uniform(2000, 0), uniform(5, 1)
+    segment, chooser = as_segment(codes), Planner(64)
+    chooser.tables.require(segment.drop_ranges(np.array([0]), np.array([99])))
+    assert chooser.tables.get(segment) is None
+    assert_nearest(chooser.search(segment, nearest(queries, 3), "mih"), queries, codes, 3)

@@ -125,6 +125,11 @@ class ClusteredSegment(Segment):
         """Return the number of slots."""
         return BLOCK * len(self.clusters.planes)
 
+    @property
+    def storage(self) -> Words:
+        """Return the planes."""
+        return self.clusters.planes
+
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment with the slots of these codes hidden."""
         dropped = in_ranges(self.clusters.item_ids, low, high) & (_unpack(self.clusters.hidden) == 0)

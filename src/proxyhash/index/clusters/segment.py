@@ -89,6 +89,11 @@ class Segment(ABC):
     def num_slots(self) -> int:
         """Return the number of slots."""
 
+    @property
+    @abstractmethod
+    def storage(self) -> Words:
+        """Return the array that holds the codes; segments that differ only in the codes removed share it, and the slots."""
+
     @abstractmethod
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment without the item ids of ascending ranges, low to high inclusive."""
@@ -167,6 +172,11 @@ class FlatSegment(Segment):
     def num_slots(self) -> int:
         """Return the number of slots."""
         return len(self.item_ids.low)
+
+    @property
+    def storage(self) -> Words:
+        """Return the planes."""
+        return self.sliced.planes
 
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment with the slots of these codes marked empty."""

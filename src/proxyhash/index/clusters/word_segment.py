@@ -91,6 +91,11 @@ class WordSegment(Segment):
         """Return N."""
         return len(self)
 
+    @property
+    def storage(self) -> Words:
+        """Return the rows."""
+        return self.rows
+
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the codes that are in no range."""
         return self._keep(~in_ranges(self.item_ids, low, high))
