@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,11 @@ from PIL import Image
 from proxyhash import Hasher
 from proxyhash.codes.bits import to_words
 from proxyhash.index.refinement.fitting import fit_refiner
+from proxyhash.index.refinement.refiner import Kind
 from reporting import Row, options_of, run
 
 COPIED = 500  # photographs
+LIMITS: dict[Kind, tuple[int, ...]] = {"code": (2, 4, 10), "code256": (12, 20), "int8": (30, 40, 50, 60)}
 
 Copy = Callable[[Image.Image], tuple[Image.Image, int]]
 
@@ -66,9 +69,9 @@ def photo_rows(options: argparse.Namespace) -> Iterator[Row]:
         features = hasher.features([*paths, *copies])
     source = np.r_[np.arange(len(paths)), np.repeat(chosen, len(COPIES))]
     near_codes = _hamming(hasher.head.encode(hasher.head_forward(features))) <= 8
-    for kind, limits in (("code", (2, 4, 10)), ("code256", (12, 20)), ("int8", (30, 40, 50, 60))):
+    for kind, limits in LIMITS.items():
         rows = fit_refiner(features[: len(paths)], kind).encode(features)
-        distances = _euclidean(rows) if kind == "int8" else _hamming(rows)
+        distances = _euclidean(rows) if kind == "int8" else _hamming(rows.view(np.uint8))
         for limit in limits:
             yield _photo_row(f"{kind} within {limit}", (distances <= limit) & near_codes, source, len(paths))
     yield _photo_row("codes within 8 alone", near_codes, source, len(paths))
@@ -92,10 +95,11 @@ def _hamming(codes: NDArray[np.uint8]) -> NDArray[np.uint16]:
     return out
 
 
-def _euclidean(rows: NDArray[np.int8]) -> NDArray[np.float32]:
+def _euclidean(rows: NDArray[Any]) -> NDArray[np.float32]:
     values = rows.astype(np.float32)
     squares = np.square(values).sum(1)
-    return np.sqrt(np.maximum(squares[:, None] + squares - 2 * values @ values.T, 0))
+    distances: NDArray[np.float32] = np.sqrt(np.maximum(squares[:, None] + squares - 2 * values @ values.T, 0))
+    return distances
 
 
 def main() -> None:
