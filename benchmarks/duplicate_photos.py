@@ -69,11 +69,11 @@ def photo_rows(options: argparse.Namespace) -> Iterator[Row]:
         features = hasher.features([*paths, *copies])
     source = np.r_[np.arange(len(paths)), np.repeat(chosen, len(COPIES))]
     near_codes = _hamming(hasher.head.encode(hasher.head_forward(features))) <= 8
-    for kind, limits in LIMITS.items():
-        rows = fit_refiner(features[: len(paths)], kind).encode(features)
-        distances = _euclidean(rows) if kind == "int8" else _hamming(rows.view(np.uint8))
+    for refinement, limits in LIMITS.items():
+        rows = fit_refiner(features[: len(paths)], refinement).encode(features)
+        distances = _euclidean(rows) if refinement == "int8" else _hamming(rows.view(np.uint8))
         for limit in limits:
-            yield _photo_row(f"{kind} within {limit}", (distances <= limit) & near_codes, source, len(paths))
+            yield _photo_row(f"{refinement} within {limit}", (distances <= limit) & near_codes, source, len(paths))
     yield _photo_row("codes within 8 alone", near_codes, source, len(paths))
 
 
