@@ -19,6 +19,7 @@ from proxyhash.index.duplicates import DuplicatesReport, find_duplicates, radius
 from proxyhash.index.local import transactions
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.local.item_arrays import append_rows, set_settings
+from proxyhash.index.refinement.storage import rows_name
 
 Keys = set[frozenset[str]]
 
@@ -41,8 +42,8 @@ def refine_index(index: LocalIndex, rows: NDArray[np.generic], first: int = 0) -
     with index.store.writing():
         item_ids = np.arange(first, first + len(rows), dtype=np.uint32)
         version = index.store.active_version
-        set_settings(index.store, f"refiner:{version}", {"kind": "test"})
-        append_rows(index.store, f"refinement:{version}", item_ids, rows)
+        set_settings(index.store, f"refiner:{version}", {"kind": "int8" if rows.dtype == np.int8 else "code"})
+        append_rows(index.store, rows_name(version), item_ids, rows)
 
 
 @pytest.mark.parametrize("radius", [0, 1, 2, 6])

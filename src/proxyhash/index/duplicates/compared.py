@@ -11,6 +11,7 @@ from proxyhash.codes.bits import Words, to_words
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.local.item_arrays import list_arrays, read_array
+from proxyhash.index.refinement.storage import rows_name
 
 # Distances up to which photographs and their re-encoded, scaled and cropped copies are told from other photographs of the
 # same scene; docs/duplicates.md has the measurement.
@@ -124,7 +125,7 @@ def read_items(index: LocalIndex, *, refine: bool = True) -> tuple[ComparedItems
     with index.store.reading():
         snapshot, index_id = index.snapshots.latest(), index.store.meta().index_id
         refiner = _refiner(index, snapshot.version) if refine else None
-        row_ids, rows = read_array(index.store, _rows_name(snapshot.version)) if refiner is not None else (None, None)
+        row_ids, rows = read_array(index.store, rows_name(snapshot.version)) if refiner is not None else (None, None)
     state = IndexState(index_id, snapshot.version, snapshot.generation)
     segments = [segment.all_codes() for segment in (snapshot.main, snapshot.delta)]
     item_ids = np.concatenate([ids for _, ids in segments])
@@ -140,15 +141,10 @@ def read_items(index: LocalIndex, *, refine: bool = True) -> tuple[ComparedItems
     return ComparedItems(items.item_ids[kept], words, refinement, len(items) - len(kept)), state
 
 
-def _rows_name(version: int) -> str:
-    """Return the item array with the refinements of a version of the codes."""
-    return f"refinement:{version}"
-
-
 def _refiner(index: LocalIndex, version: int) -> str | None:
     """Return which refiner a version of the codes has: a checksum of its settings; None without refined items."""
     arrays = list_arrays(index.store)
-    refiner, rows = arrays.get(f"refiner:{version}"), arrays.get(_rows_name(version))
+    refiner, rows = arrays.get(f"refiner:{version}"), arrays.get(rows_name(version))
     if refiner is None or rows is None or not rows.num_items:
         return None
     return f"{zlib.crc32(refiner.settings_json.encode()):08x}"
