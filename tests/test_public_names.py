@@ -60,7 +60,7 @@ METHODS = {
         "nearest_proxies out_features pixel_spec push_to_hub save use_onnx width"
     ),
     "Index": (
-        "add bits calibration close code encoder export_file folder_sync generation hasher import_file info input item "
+        "add bits calibration close code columns encoder export_file folder_sync generation hasher import_file info input item "
         "list_items model open range_search remove sample_items search vector_sync width"
     ),
     "ProxySet": "as_dict binary bits classes describe load save title trainable",
