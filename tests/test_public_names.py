@@ -56,17 +56,20 @@ METHODS = {
     "ClassBalancedBatchSampler": "set_epoch",
     "HashEncoder": "fit score transform",
     "Hasher": (
-        "backbone bits classify embed embed_batches embed_pixels encode encode_queries features head head_forward load "
-        "nearest_proxies out_features pixel_spec push_to_hub save use_onnx width"
+        "backbone bits classify embed embed_batches embed_pixels encode encode_queries features has_features head "
+        "head_forward load nearest_proxies out_features output_batches outputs_of_pixels pixel_spec push_to_hub save "
+        "use_onnx width"
     ),
     "Index": (
-        "add bits calibration close code columns encoder export_file folder_sync generation hasher import_file info input item "
-        "list_items model open range_search remove sample_items search vector_sync width"
+        "add bits calibration close code columns encoder export_file fit_refinement folder_sync generation has_refinement "
+        "hasher import_file info input item list_items model open range_search remove sample_items search stored_queries "
+        "vector_sync width"
     ),
     "ProxySet": "as_dict binary bits classes describe load save title trainable",
     "VectorHasher": (
         "backbone bits classify embed embed_batches embed_pixels encode encode_batches encode_queries features from_config "
-        "head head_forward load nearest_proxies normalizes out_features pixel_spec push_to_hub rows save use_onnx width"
+        "has_features head head_forward load nearest_proxies normalizes out_features output_batches outputs_of_pixels "
+        "pixel_spec push_to_hub rows save use_onnx width"
     ),
 }
 HEAVY = (

@@ -2,18 +2,22 @@
 
 import argparse
 import json
-import platform
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
 
-from proxyhash.utils.parallel import available_threads
+from proxyhash.codes.bitsliced.llvm_ops import WIDE_WORDS
+from proxyhash.utils.environment import machine, versions
 
 Result = TypeVar("Result")
 
@@ -83,9 +87,30 @@ def report(title: str, rows: Iterable[Row], *, as_json: bool) -> None:
 
 
 def record(title: str, rows: Iterable[Row]) -> dict[str, Any]:
-    """Return the rows and a description of the machine, for JSON."""
-    machine = {"python": platform.python_version(), "processor": platform.processor(), "cores": available_threads()}
-    return {"title": title, "machine": machine, "rows": [asdict(row) for row in rows]}
+    """Return the rows, and what they were measured with, for JSON."""
+    return {"title": title, **provenance(), "rows": [asdict(row) for row in rows]}
+
+
+def provenance() -> dict[str, Any]:
+    """Return machine, versions of libraries, date and commit of a measurement."""
+    extra = {name: metadata.version(name) for name in ("faiss-cpu", "usearch") if find_spec(name.partition("-")[0])}
+    features = {"registers": 64 * WIDE_WORDS}  # bits of the widest registers that our kernels use
+    return {
+        "machine": {**machine(), **features},
+        "versions": {**versions(), **extra},
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str | None:
+    """Return the commit of the sources, with a + if they were changed since; None outside of a repository."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    found = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "-uno", "--", ".."], capture_output=True, text=True, check=False
+    )
+    return None if found.returncode else found.stdout.strip() + ("+" if changed.stdout else "")
 
 
 def _table(title: str, rows: list[Row]) -> Table:

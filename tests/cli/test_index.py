@@ -68,8 +68,41 @@ def test_codes_are_imported_and_their_duplicates_listed(capsys: pytest.CaptureFi
     out = run(capsys, "index", "import", tmp_path / "codes.npz", "--index", tmp_path / "i")
     assert out == f"40 added, 0 replaced. {tmp_path / 'i'} holds 40 items of 16 bits.\n"
     assert "0 added, 40 replaced" in run(capsys, "index", "import", tmp_path / "codes.npz", "--index", tmp_path / "i")
-    assert json.loads(run(capsys, "index", "duplicates", tmp_path / "i", "--json")) == [["k3", "k7"]]
-    assert run(capsys, "index", "duplicates", tmp_path / "i").splitlines() == ["2: k3, k7", "1 sets, 2 items."]
+    found = json.loads(run(capsys, "index", "duplicates", tmp_path / "i", "--json"))
+    items = [{"key": "k3", "distance": 0}, {"key": "k7", "distance": 0}]
+    assert found["groups"] == [{"size": 2, "keep": "k3", "items": items}]
+    assert run(capsys, "index", "duplicates", tmp_path / "i").splitlines() == ["2: k3, k7", "1 groups, 2 of 40 items."]
+
+
+def test_duplicates_are_written_to_files_and_compared_since(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, photos: Path, model: Path
+) -> None:
+    index, other, state = tmp_path / "i", tmp_path / "other", tmp_path / "state.json"
+    (photos / "copies").mkdir()
+    (photos / "copies" / "cat.png").write_bytes((photos / "cats" / "1.png").read_bytes())
+    run(capsys, "index", "add", photos, "--model", model, "--index", index)
+    files = ("--csv", tmp_path / "d.csv", "--page", tmp_path / "d.html", "--list", tmp_path / "others.txt", "--since", state)
+    out = run(capsys, "index", "duplicates", index, "--radius", 0, "--keep-best", "name=copies/*", *files)
+    assert out.splitlines()[-1] == f"{len((tmp_path / 'others.txt').read_text().splitlines())} items need not be kept."
+    assert f"{photos / 'cats' / '1.png'}\n" in (tmp_path / "others.txt").read_text()
+    assert "copies/cat.png,yes" in (tmp_path / "d.csv").read_text()
+    assert "<figure" in (tmp_path / "d.html").read_text()
+    found = json.loads(run(capsys, "index", "duplicates", index, "--since", state, "--json"))
+    assert (found["items"], found["compared"], found["radius"], found["refine_radius"]) == (13, 0, 0, None)
+
+    run(capsys, "index", "add", photos / "copies", "--model", model, "--index", other)
+    found = json.loads(run(capsys, "index", "duplicates", other, "--against", index, "--max-group", 2, "--json"))
+    assert [item.get("other", False) for item in found["groups"][0]["items"]] == [True, True]
+    assert "groups have more items than --max-group" in run(
+        capsys, "index", "duplicates", index, "--radius", 32, "--max-group", 2
+    )
+    for options, message in (
+        (("--radius", 1, "--precision", 0.9), "Give --radius or --precision, not both."),
+        (("--precision", 0.9), "was not calibrated"),
+        (("--refine",), "There is no refinement"),
+        (("--page", tmp_path), "it is a folder"),
+    ):
+        assert message in fail(capsys, "index", "duplicates", index, *options)
 
 
 @pytest.mark.parametrize("format", ["faiss", "usearch", "parquet", "npz"])

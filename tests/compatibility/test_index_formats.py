@@ -48,9 +48,9 @@ def format_of(folder: Path) -> int:
 
 
 def answers(index: LocalIndex, queries: np.ndarray, k: int) -> Any:
-    """Return what a search finds, without how it was found, which each release decides anew."""
-    found = [matches.as_dict() for matches in index.search(queries, k)]
-    return json.loads(json.dumps([{name: one[name] for name in one if name not in ("plan", "compared")} for one in found]))
+    """Return the matches of each query for JSON, without how they were found, which later releases may change."""
+    found = json.loads(json.dumps([matches.as_dict() for matches in index.search(queries, k)]))
+    return [{name: value for name, value in matches.items() if name not in ("plan", "compared")} for matches in found]
 
 
 def test_index_of_format_2_is_migrated_and_gives_the_same_answers(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def test_the_table_goes_from_small_to_large_and_has_every_encoding(report: Vecto
     assert set(sizes) == {
         ("ITQ, 16 bits", 2), ("Random rotation, 16 bits", 2), ("PQ", 2), ("OPQ", 2), ("PQ", 10), ("OPQ", 10),
         ("PCA + RaBitQ", 10), ("RaBitQ", 11), ("int8", 24), ("float16", 48), ("float32", 96),
+        *((f"ITQ, 16 bits + int8 x{times}", 26) for times in (1, 2, 4, 8)),
     }  # fmt: skip
     assert [size for _, size in sizes] == sorted(size for _, size in sizes)
     assert all(a.recall[10] >= b.recall[10] for a, b in zip(report.rows, report.rows[1:], strict=False) if
@@ -57,7 +58,18 @@ def test_the_reference_keeps_everything_and_finer_encodings_keep_more(report: Ve
     assert report.rows[-1].recall == {1: 1.0, 10: 1.0, 100: 1.0}
     assert recall["float16"] > 0.99 > recall["RaBitQ"]
     assert recall["int8"] > 0.95 > recall["PQ"]
-    assert all(row.map is not None and 0.2 < row.map <= 1 for row in report.rows)
+    assert all(0.2 < row.map <= 1 for row in report.rows if row.map is not None)
+    assert [row.title for row in report.rows if row.map is None] == [
+        f"ITQ, 16 bits + int8 x{times}" for times in (8, 4, 2, 1)
+    ]
+
+
+def test_more_candidates_of_a_refinement_keep_more(report: VectorEvalReport) -> None:
+    recall = {row.title: row.recall[10] for row in report.rows}
+    rescored = [recall[f"ITQ, 16 bits + int8 x{times}"] for times in (1, 2, 4, 8)]
+    assert rescored == sorted(rescored)
+    assert rescored[0] > recall["ITQ, 16 bits"] - 0.02
+    assert rescored[-1] > 0.8
 
 
 def test_held_out_queries_are_neither_in_the_database_nor_fitted_on(monkeypatch: pytest.MonkeyPatch) -> None:

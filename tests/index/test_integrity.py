@@ -299,6 +299,19 @@ def test_key_that_the_index_of_keys_lacks_is_noticed(tmp_path: Path) -> None:
         assert not verify(index).ok
 
 
+def test_list_of_items_that_the_index_of_keys_cuts_short_is_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "i"
+    with LocalIndex.open_folder(folder, bits=64) as index:
+        index.add(clustered_codes(60, 8, 0), make_keys(60))
+        assert len(index.list_items(limit=61)) == 60
+        page = index.store.value("SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_items_1'")
+    content = bytearray((folder / FILE).read_bytes())
+    content[page * 8192 - 4096 : page * 8192] = bytes(4096)  # SQLite takes the keys there for null
+    (folder / FILE).write_bytes(content)
+    with LocalIndex.open_folder(folder) as index, pytest.raises(DamagedError, match="index of keys lacks 60 items"):
+        index.list_items(limit=61)
+
+
 def test_damaged_name_of_a_table_is_noticed(tmp_path: Path) -> None:
     """SQLite puts the name into the message of its error, where Python cannot decode it."""
     filled(tmp_path / "i", 1).close()

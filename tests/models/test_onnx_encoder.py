@@ -20,6 +20,7 @@ from proxyhash.models.hasher import Hasher
 from proxyhash.models.heads.base import HEADS, Head
 from proxyhash.models.onnx_backend import Floats
 from proxyhash.models.onnx_encoder import SIGN_HEADS, OnnxEncoder
+from proxyhash.models.onnx_export import export_onnx
 from proxyhash.models.torch_backend import TorchBackend
 from proxyhash.utils.errors import InputError
 
@@ -61,6 +62,31 @@ def test_everything_is_what_the_hasher_gives(
     ((indices, rows),) = encoder.embed_batches(files, SkippedItems(), indices=np.array([3, 1]))
     np.testing.assert_array_equal(indices, [3, 1])
     np.testing.assert_array_equal(rows, hasher.embed([files[3], files[1]]))
+
+
+def test_embeddings_and_features_of_one_pass_are_those_of_two(model: Path, photos: Path) -> None:
+    hasher, files = Hasher.load(model), sorted(photos.rglob("*.png"))
+    without_onnx = replace(hasher, onnx=None)
+    for encoder in (hasher, without_onnx, OnnxEncoder.load(model)):
+        assert encoder.has_features
+        ((indices, outputs),) = encoder.output_batches(files, SkippedItems())
+        np.testing.assert_array_equal(indices, np.arange(len(files)))
+        np.testing.assert_array_equal(outputs.embeddings, encoder.embed(files))
+        np.testing.assert_allclose(outputs.features, hasher.features(files), atol=1e-4)
+        decoded = np.stack([encoder.pixel_spec.decode(file) for file in files])
+        np.testing.assert_array_equal(encoder.outputs_of_pixels(decoded).features, outputs.features)
+
+
+def test_an_onnx_file_without_features_leaves_them_to_torch(changeable: Path, photos: Path) -> None:
+    hasher, files = Hasher.load(changeable), sorted(photos.rglob("*.png"))
+    export_onnx(hasher.network, changeable / "model.onnx", hasher.transform.size)
+    relist(changeable, "model.onnx")
+    assert not OnnxEncoder.load(changeable).has_features
+    again = Hasher.load(changeable)
+    assert again.has_features
+    ((_, outputs),) = again.output_batches(files, SkippedItems())
+    np.testing.assert_allclose(outputs.features, hasher.features(files), atol=1e-4)
+    np.testing.assert_allclose(outputs.embeddings, again.embed(files), atol=1e-5)
 
 
 def test_unreadable_images_are_skipped(model: Path, photos: Path) -> None:

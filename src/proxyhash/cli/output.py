@@ -5,6 +5,7 @@ JSON has its own escapes.
 """
 
 import json
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -78,6 +79,28 @@ def is_quiet() -> bool:
 def status_console(*, stderr: bool = False, enabled: bool = True) -> Console:
     """Return a console for status messages, one line each. It prints nothing in quiet mode or if not enabled."""
     return SafeConsole(stderr=stderr, highlight=False, soft_wrap=True, quiet=is_quiet() or not enabled)
+
+
+class _StatusHandler(logging.Handler):
+    """Prints log records as status messages on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the message of a record."""
+        status_console(stderr=True).print(record.getMessage(), markup=False)
+
+
+@contextmanager
+def show_log(name: str) -> Iterator[None]:
+    """Print what a logger announces in this context, from INFO on."""
+    logger, handler = logging.getLogger(name), _StatusHandler()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def print_result(result: Mapping[str, Any], *sentences: str, as_json: bool) -> None:

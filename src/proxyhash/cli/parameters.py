@@ -1,7 +1,7 @@
 """Parameter types shared by the commands."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter, Token
 
@@ -31,6 +31,10 @@ Device = Annotated[str, Parameter(converter=_parse_device)]
 
 Int = Annotated[int, Parameter(converter=_parse_int)]
 """An integer. Cyclopts would round 2.5 to 2; here it is an error."""
+
+
+RefinementKind = Literal["code", "code256", "int8", "int8x256"]
+"""The kind of a refinement, see `proxyhash.index.refinement`."""
 
 
 def split_names(text: str | None) -> tuple[str, ...] | None:

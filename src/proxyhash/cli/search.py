@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from proxyhash.cli.index.opening import open_index
-from proxyhash.cli.output import SafeConsole, cell
+from proxyhash.cli.output import SafeConsole, cell, show_log
 from proxyhash.cli.parameters import Device, Int, Json
 from proxyhash.utils.errors import InputError
 
@@ -33,6 +33,8 @@ def search(
     label: tuple[str, ...] = (),
     where: str | None = None,
     rerank: Int | None = None,
+    refine: bool | None = None,
+    oversample: Int | None = None,
     nprobe: Int | None = None,
     plan: Literal["scan", "clusters", "mih"] | None = None,
     threshold: float = 0.5,
@@ -72,6 +74,11 @@ def search(
         Find only items for which this is true: labels and columns compared by == != < <= > >= in, and, or, not.
     rerank
         Sort that many candidates by the query's real-valued embedding, which settles ties.
+    refine
+        Order items at the same distance by their refinement, or do not. By default they are, if the index has one.
+    oversample
+        Find that many times k candidates and sort them by their refinement alone; for vectors it finds more of the true
+        neighbors.
     nprobe
         Search only that many clusters, by faiss: faster on very large indexes, but items may be missed.
     plan
@@ -89,13 +96,13 @@ def search(
     """
     if not images and not key and vectors is None:
         raise InputError("Search with images, with --vectors and a file, or with --key and the key of an item.")
-    with open_index(index_, model, device="cpu" if device == "auto" else device) as index:
+    with open_index(index_, model, device="cpu" if device == "auto" else device) as index, show_log("proxyhash.index.mih"):
         if vectors is not None and index.width is None:
             raise InputError(f"{index_} has no model that takes vectors; search with images, or with --key.")
         if show is not None and index.width is not None:
             raise InputError(f"{index_} is an index of vectors: there are no images to draw; leave --show out.")
-        filters: dict[str, Any] = {"labels": label or None, "where": where, "plan": plan}
-        find = _finder(index, k, radius, filters, nprobe, threshold)
+        filters: dict[str, Any] = {"labels": label or None, "where": where, "plan": plan, "refine": refine}
+        find = _finder(index, k, radius, filters, nprobe, threshold, oversample)
         found = find(list(images), rerank) if images else []
         if vectors is not None:
             from proxyhash.cli.index.vectors import search_vectors
@@ -117,28 +124,28 @@ def search(
 
 
 def _finder(
-    index: "Index", k: int, radius: int | None, filters: dict[str, Any], nprobe: int | None, threshold: float
+    index: "Index",
+    k: int,
+    radius: int | None,
+    filters: dict[str, Any],
+    nprobe: int | None,
+    threshold: float,
+    oversample: int | None,
 ) -> "Find":
     """Return a function that searches by the options of the command."""
 
     def find(queries: "QueriesLike", rerank: int | None = None) -> "list[Matches]":
         if radius is not None:
             return index.range_search(queries, radius, threshold=threshold, **filters)
-        return index.search(queries, k, **filters, rerank=rerank, nprobe=nprobe, threshold=threshold)
+        options: dict[str, Any] = {"rerank": rerank, "oversample": oversample, "nprobe": nprobe, "threshold": threshold}
+        return index.search(queries, k, **filters, **options)
 
     return find
 
 
 def _find_keys(index: "Index", keys: tuple[str, ...], find: "Find") -> "list[Matches]":
-    """Search with the codes of items; these cannot be re-ranked, as a stored code has no real-valued embedding."""
-    from dataclasses import replace
-
-    import numpy as np
-
-    if not keys:
-        return []
-    found = find(np.concatenate([index.code(key) for key in keys]))
-    return [replace(matches, query=key) for key, matches in zip(keys, found, strict=True)]
+    """Search with items; these cannot be re-ranked, as a stored code has no real-valued embedding."""
+    return find(index.stored_queries(keys)) if keys else []
 
 
 def _print_matches(matches: "Matches", *, with_plan: bool) -> None:

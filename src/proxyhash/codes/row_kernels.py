@@ -12,20 +12,24 @@ from proxyhash.codes.kernels import CHUNK, Int64Array, popcount, sort_by_distanc
 from proxyhash.utils.jit import jit
 
 
-@jit(nogil=True, skip_refcounts=True)
-def _chunk_distances(rows: CodeRows, first: int, last: int, queries: CodeRows, q: int, out: Words) -> Int:
-    """Write the distances of codes first to last to query q to `out`, and return the least of them."""
-    least, words = np.uint64(2**63), rows.shape[1]
-    if words == 1:
-        only = np.uint64(queries[q, 0])
-        for row in range(first, last):
-            out[row - first] = popcount(np.uint64(rows[row, 0]) ^ only)
+@jit(nogil=True)
+def _chunk_distances(rows: CodeRows, flat: CodeRows, first: int, last: int, queries: CodeRows, q: int, out: Words) -> Int:
+    """Write the distances of codes first to last to query q to `out`, and return the least of them.
+
+    `flat` (N W,) are the codes `rows` (N, W) again. Its stride is known when this is compiled, so that a loop over codes of
+    one word is vectorized; one over the words of a code is so anyway.
+    """
+    if rows.shape[1] == 1:
+        part, only = flat[first:last], np.uint64(queries[q, 0])
+        for item in range(len(part)):
+            out[item] = popcount(np.uint64(part[item]) ^ only)
     else:
-        for row in range(first, last):
+        for item in range(last - first):
             total = np.uint64(0)
-            for word in range(words):
-                total += popcount(np.uint64(rows[row, word]) ^ np.uint64(queries[q, word]))
-            out[row - first] = total
+            for word in range(rows.shape[1]):
+                total += popcount(np.uint64(rows[first + item, word]) ^ np.uint64(queries[q, word]))
+            out[item] = total
+    least = np.uint64(2**63)
     for item in range(last - first):
         least = min(least, out[item])
     return np.int64(least)
@@ -35,10 +39,11 @@ def _chunk_distances(rows: CodeRows, first: int, last: int, queries: CodeRows, q
 def nearest_rows(rows: CodeRows, begin: int, end: int, queries: CodeRows, nearest: Nearest, bins: int) -> None:
     """Update the nearest items of all queries by the codes `begin` to `end` of `rows` (N, W)."""
     chunk, size = np.empty(CHUNK, np.uint64), nearest.distances.shape[1]
+    flat = rows.reshape(rows.size)
     for first in range(begin, end, CHUNK):
         last = min(first + CHUNK, end)
         for q in range(len(queries)):
-            if _chunk_distances(rows, first, last, queries, q, chunk) >= nearest.limits[q]:
+            if _chunk_distances(rows, flat, first, last, queries, q, chunk) >= nearest.limits[q]:
                 continue
             for item in range(last - first):
                 if np.int64(chunk[item]) < nearest.limits[q]:
@@ -57,13 +62,14 @@ def collect_rows(rows: CodeRows, end: int, queries: CodeRows, limits: Int64Array
     `found.state` holds the code and the query at which the next call goes on.
     """
     chunk, state = np.empty(CHUNK, np.uint64), found.state
+    flat = rows.reshape(rows.size)
     for first in range(state[1], end, CHUNK):
         last = min(first + CHUNK, end)
         for q in range(state[2] if first == state[1] else 0, len(queries)):
             if state[0] + CHUNK > len(found.slots):
                 state[1], state[2] = first, q
                 return False
-            if _chunk_distances(rows, first, last, queries, q, chunk) < limits[q]:
+            if _chunk_distances(rows, flat, first, last, queries, q, chunk) < limits[q]:
                 for item in range(last - first):
                     if np.int64(chunk[item]) < limits[q]:
                         found.queries[state[0]], found.distances[state[0]] = q, chunk[item]

@@ -17,7 +17,7 @@ from proxyhash.index.calibration import THRESHOLD, Calibration
 from proxyhash.index.local.items import Item, Labels, Source
 from proxyhash.index.milvus.location import is_milvus
 from proxyhash.index.plans import Plan, check_plan
-from proxyhash.index.queries import QueriesLike
+from proxyhash.index.queries import EncodedQueries, Features, QueriesLike
 from proxyhash.index.results import AddResult, IndexInfo, Matches
 from proxyhash.index.where.expression import And, Comparison, Expression, parse_expression
 from proxyhash.utils.errors import InputError
@@ -27,6 +27,7 @@ from proxyhash.utils.validation import check_int
 if TYPE_CHECKING:
     from proxyhash.index.exchange.content import CodeContent
     from proxyhash.index.folder_sync import FolderSync
+    from proxyhash.index.refinement.refiner import Kind
     from proxyhash.index.vector_sync import VectorSync
     from proxyhash.models.encoder import ModelEncoder
     from proxyhash.models.hasher import Hasher
@@ -41,10 +42,18 @@ class SearchParams:
     where: Expression | None = None  # None: all items
     nprobe: int | None = None
     rerank: int | None = None
+    refine: bool | None = None
+    oversample: int | None = None
     threshold: float = THRESHOLD
     with_codes: bool = False
     threads: int | None = None
     plan: Plan | None = None
+
+    @property
+    def candidates(self) -> int:
+        """Return how many items are found for each query before they are sorted again and cut at k."""
+        assert self.k is not None
+        return max(self.k * (self.oversample or 1), self.rerank or 0)
 
 
 class Index(ABC):
@@ -71,6 +80,7 @@ class Index(ABC):
         model: "str | Path | ModelEncoder | None" = None,
         bits: int | None = None,
         device: str = "cpu",
+        refine: "Kind | None" = None,
     ) -> "Index":
         """Open the index at a location, or create one there.
 
@@ -84,6 +94,10 @@ class Index(ABC):
             Length of the codes, needed to create an index without a model.
         device
             Where the model encodes images: cpu, cuda, cuda:N, mps, or auto for a GPU if there is one.
+        refine
+            Store a second, finer representation of each item of a new index, by which items at the same distance are
+            ordered: "code" (128 bits), "code256", "int8" (64 values) or "int8x256". It needs a model. None: none, or what
+            an existing index has.
 
         Returns
         -------
@@ -93,7 +107,8 @@ class Index(ABC):
         Raises
         ------
         InputError
-            If there is no index and neither `model` nor `bits` is given, or if it has another model or code length.
+            If there is no index and neither `model` nor `bits` is given, or if it has another model, code length or
+            refinement.
 
         Examples
         --------
@@ -105,10 +120,12 @@ class Index(ABC):
         if isinstance(location, str) and is_milvus(location):
             from proxyhash.index.milvus.index import MilvusIndex
 
+            if refine is not None:
+                raise InputError(f"{location} is on a server, which stores no refinement; leave it out.")
             return MilvusIndex.open_address(location, model=model, bits=bits, device=device)
         from proxyhash.index.local.index import LocalIndex
 
-        return LocalIndex.open_folder(Path(location), model=model, bits=bits, device=device)
+        return LocalIndex.open_folder(Path(location), model=model, bits=bits, device=device, refine=refine)
 
     @property
     @abstractmethod
@@ -144,6 +161,15 @@ class Index(ABC):
         if self.model is None:
             return "code"
         return "image" if self.width is None else "vector"
+
+    @property
+    def has_refinement(self) -> bool:
+        """Return whether items have a second, finer representation, which orders items at the same distance."""
+        return False
+
+    def fit_refinement(self, sample: Features | None = None) -> None:  # noqa: ARG002
+        """Fit the refinement, if the index has one that waits for items: on a sample of those that follow, or on all."""
+        return
 
     @property
     @abstractmethod
@@ -228,12 +254,17 @@ class Index(ABC):
         where: str | None = None,
         nprobe: int | None = None,
         rerank: int | None = None,
+        refine: bool | None = None,
+        oversample: int | None = None,
         threshold: float = THRESHOLD,
         with_codes: bool = False,
         threads: int | None = None,
         plan: Plan | None = None,
     ) -> list[Matches]:
-        """Return the k nearest items of each query, nearest first; ties go to the item that was added first.
+        """Return the k nearest items of each query, nearest first.
+
+        Items at the same distance are ordered by their refinement, if the index has one and the queries are images or
+        vectors; else, and among equal ones, the item that was added first comes first.
 
         Parameters
         ----------
@@ -254,6 +285,12 @@ class Index(ABC):
             Search only the nprobe nearest clusters, by faiss: faster, but items may be missed. None: exact search.
         rerank
             Sort the so many nearest items by the query's real-valued embedding, then keep k. None: by Hamming distance.
+        refine
+            Whether items at the same distance are ordered by their refinement. None: if the index has one, and the queries
+            are images or vectors. True: an error if that is not so.
+        oversample
+            Find so many times k items, sort them by their refinement alone, and keep k. It needs a refinement; for codes
+            of vectors it gives more of the true neighbors.
         threshold
             Expected precision of the nearest item below which a query has no match, where the model was calibrated.
         with_codes
@@ -290,11 +327,15 @@ class Index(ABC):
             where=make_filter(labels, where),
             nprobe=_check_optional("nprobe", nprobe, 1),
             rerank=_check_optional("rerank", rerank, 1),
+            refine=refine,
+            oversample=_check_optional("oversample", oversample, 1),
             threshold=threshold,
             with_codes=with_codes,
             threads=threads,
             plan=check_plan(plan),
         )
+        if oversample is not None and (rerank is not None or refine is False):
+            raise InputError("Oversampling sorts by the refinement; leave out either it, or rerank and refine.")
         if params.where is not None and params.nprobe is not None:
             raise InputError("Items with a label or column are searched exactly; leave nprobe out.")
         if params.plan is not None and params.nprobe is not None:
@@ -308,6 +349,7 @@ class Index(ABC):
         *,
         labels: Sequence[str] | str | None = None,
         where: str | None = None,
+        refine: bool | None = None,
         threshold: float = THRESHOLD,
         with_codes: bool = False,
         threads: int | None = None,
@@ -317,6 +359,7 @@ class Index(ABC):
         params = SearchParams(
             radius=check_int("radius", radius, 0),
             where=make_filter(labels, where),
+            refine=refine,
             threshold=threshold,
             with_codes=with_codes,
             threads=threads,
@@ -335,6 +378,13 @@ class Index(ABC):
     @abstractmethod
     def code(self, key: str) -> Packed:
         """Return the packed code (1, bytes) of an item; an unknown key is a KeyNotFoundError."""
+
+    def stored_queries(self, keys: Sequence[str]) -> EncodedQueries:
+        """Return items as queries: their codes and, if the index has a refinement, their rows of it.
+
+        An unknown key is a KeyNotFoundError.
+        """
+        return EncodedQueries(list(keys), np.concatenate([self.code(key) for key in keys]))
 
     def list_items(self, after: str | None = None, limit: int = 100) -> list[Item]:
         """Return items in the order of their keys.

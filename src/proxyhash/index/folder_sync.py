@@ -16,11 +16,16 @@ from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.items import FileStat, Labels
 from proxyhash.index.results import AddResult
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.progress import Progress
+from proxyhash.utils.random import permutation
 from proxyhash.utils.registry import suggest
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from proxyhash.data import FileImages, SkippedItems
-    from proxyhash.models.encoder import EmbedBatches
+    from proxyhash.index.queries import Features
+    from proxyhash.models.encoder import Embedder
 
 COMMIT_IMAGES = 4096  # in a transaction; a kill loses at most one transaction
 COMMIT_SECONDS = 10.0  # or as many images as are encoded in this time
@@ -67,6 +72,7 @@ class FolderSync(Protocol):
         stats: Sequence[FileStat],
         *,
         columns: Mapping[str, Column] = MappingProxyType({}),
+        features: "Features | None" = None,
     ) -> StoredCounts:
         """Store a batch durably, without the files that another process has stored meanwhile."""
         ...
@@ -85,15 +91,15 @@ def add_folder(
     prune: bool = False,
     columns: Sequence[str] | None = None,
     on_progress: OnProgress = lambda *_: None,
-    embed_batches: "EmbedBatches | None" = None,
+    embedder: "Embedder | None" = None,
 ) -> AddResult:
     """Encode the new and changed images of a folder, and store them under `prefix` and their path in the folder.
 
     With `prune`, items of this folder whose files are gone are removed. Everything that is left out is counted in `skipped`;
     if an image that cannot be read was in the index, its old code stays. Several processes may add the same folder at once:
     each file is stored once, and counted as unchanged by the others. `columns` names the columns of a metadata.csv that
-    items get; None: all. Those of a file that did not change are not read again. `embed_batches` replaces that of the
-    model; it must give embeddings with the same signs.
+    items get; None: all. Those of a file that did not change are not read again. `embedder` replaces the model; it must give
+    embeddings with the same signs.
     """
     from proxyhash.data import FileImages, load_dataset
     from proxyhash.data.readers.listing import is_utf8
@@ -112,11 +118,13 @@ def add_folder(
     _check_foreign_keys(sync, [plan.keys[number] for number in plan.to_encode], known)
     deleted = plan.deleted if prune else ()
     batches = []
-    for numbers, codes in _encode_batches(index, dataset.images, plan.to_encode, skipped, on_progress, embed_batches):
-        stats = [plan.stats[number] or FileStat(-1, -1) for number in numbers]
-        labels = [dataset.labels_of(int(number)) for number in numbers]
-        values = {name: column.select(numbers) for name, column in chosen.items()}
-        batches.append(sync.store(codes, [plan.keys[number] for number in numbers], labels, stats, columns=values))
+    for batch in _encode_batches(index, dataset.images, plan.to_encode, skipped, on_progress, embedder):
+        stats = [plan.stats[number] or FileStat(-1, -1) for number in batch.indices]
+        labels = [dataset.labels_of(int(number)) for number in batch.indices]
+        keys = [plan.keys[number] for number in batch.indices]
+        values = {name: column.select(batch.indices) for name, column in chosen.items()}
+        batches.append(sync.store(batch.codes, keys, labels, stats, columns=values, features=batch.features))
+    index.fit_refinement()
     removed = sync.remove(deleted) if deleted else 0
     added, replaced, unchanged = (sum(counts) for counts in zip(StoredCounts(), *batches, strict=True))
     unreadable = len(plan.to_encode) - added - replaced - unchanged
@@ -169,28 +177,95 @@ def foreign_key_message(key: str) -> str:
     return f"{key} is in the index already, from elsewhere; give these keys a beginning with --prefix."
 
 
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Images by their `indices` (n,), their `codes` (n, bytes) and, for a refinement, `features` (n, num_features)."""
+
+    indices: Int64s
+    codes: Packed
+    features: "NDArray[np.float32] | None"
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """Progress of one part of the images, after `done` others."""
+
+    on_progress: OnProgress
+    done: int
+    size: int
+    total: int
+
+    def __call__(self, _: str, fraction: float) -> None:
+        self.on_progress(self.done + round(fraction * self.size), self.total)
+
+
 def _encode_batches(
     index: Index,
     images: "FileImages",
     to_encode: Int64s,
     skipped: "SkippedItems",
     on_progress: OnProgress,
-    embed_batches: "EmbedBatches | None",
-) -> Iterator[tuple[Int64s, Packed]]:
-    """Yield the indices of images and their codes, enough for a transaction at a time."""
+    embedder: "Embedder | None",
+) -> Iterator[_Batch]:
+    """Yield images with their codes, enough for a transaction at a time."""
     if not len(to_encode):
         return
-    numbers: list[Int64s] = []
-    codes: list[Packed] = []
+    waiting: list[_Batch] = []
     last_commit, total = time.monotonic(), len(to_encode)
+    done = 0
     on_progress(0, total)
-    embed = embed_batches or index.encoder.embed_batches
-    progress = lambda _, fraction: on_progress(round(fraction * total), total)  # noqa: E731
-    for some, embeddings in embed(images, skipped, indices=to_encode, progress=progress):
-        numbers.append(some)
-        codes.append(pack(binarize(embeddings)) if len(some) else np.zeros((0, (index.bits + 7) // 8), np.uint8))
-        if sum(map(len, numbers)) >= COMMIT_IMAGES or time.monotonic() - last_commit > COMMIT_SECONDS:
-            yield np.concatenate(numbers), np.concatenate(codes)
-            numbers, codes, last_commit = [], [], time.monotonic()
-    if any(map(len, numbers)):
-        yield np.concatenate(numbers), np.concatenate(codes)
+    for indices in _sample_first(index, to_encode):
+        count = _Counter(on_progress, done, len(indices), total)
+        for batch in _encode(index, images, indices, skipped, count, embedder):
+            waiting.append(batch)
+            if sum(map(len, waiting)) >= COMMIT_IMAGES or time.monotonic() - last_commit > COMMIT_SECONDS:
+                yield _concat(waiting)
+                waiting, last_commit = [], time.monotonic()
+        done += len(indices)
+    if waiting:
+        yield _concat(waiting)
+
+
+def _encode(
+    index: Index,
+    images: "FileImages",
+    indices: Int64s,
+    skipped: "SkippedItems",
+    progress: Progress,
+    embedder: "Embedder | None",
+) -> Iterator[_Batch]:
+    """Yield readable images with their codes and, if the index has a refinement, their features."""
+    if not index.has_refinement:
+        embed = (embedder or index.encoder).embed_batches
+        for some, embeddings in embed(images, skipped, indices=indices, progress=progress):
+            if len(some):
+                yield _Batch(some, pack(binarize(embeddings)), None)
+        return
+    from proxyhash.index.refinement.encoders import feature_encoder
+
+    outputs_of = (embedder or feature_encoder(index)).output_batches
+    for some, outputs in outputs_of(images, skipped, indices=indices, progress=progress):
+        if len(some):
+            yield _Batch(some, pack(binarize(outputs.embeddings)), outputs.features)
+
+
+def _sample_first(index: Index, to_encode: Int64s) -> list[Int64s]:
+    """Return the images in two parts, a random sample first, if a refinement is still to be fitted on the first ones."""
+    from proxyhash.index.refinement.storage import MAX_PENDING
+
+    if not index.has_refinement or len(index) >= MAX_PENDING or len(to_encode) <= MAX_PENDING:
+        return [to_encode]
+    order = permutation(len(to_encode), 0, "refinement sample")
+    return [np.sort(to_encode[order[:MAX_PENDING]]), np.sort(to_encode[order[MAX_PENDING:]])]
+
+
+def _concat(batches: Sequence[_Batch]) -> _Batch:
+    features = [batch.features for batch in batches if batch.features is not None]
+    return _Batch(
+        np.concatenate([batch.indices for batch in batches]),
+        np.concatenate([batch.codes for batch in batches]),
+        np.concatenate(features) if features else None,
+    )

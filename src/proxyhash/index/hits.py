@@ -1,4 +1,4 @@
-"""Search results before items are looked up: packed ranks of distance and item id."""
+"""Search results before items are looked up: packed ranks of distance, refinement and item id."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import Words
 from proxyhash.index.item_ids import Int64s
 
-_HALF = np.uint64(32)
+ID_BITS, REFINEMENT_BITS = 32, 19  # of a rank; the distance has the 13 highest bits
+NO_ROW = (1 << REFINEMENT_BITS) - 1  # refinement distance of items without a row, which come last
+DISTANCE_SHIFT = ID_BITS + REFINEMENT_BITS
 _LOW = np.uint64(0xFFFFFFFF)
 
 
@@ -30,8 +32,8 @@ class SearchStats:
 class Hits:
     """Codes found for Q queries, best first; those of query q are `offsets[q]` to `offsets[q + 1]`.
 
-    A rank packs the distance into its high half and the item id into its low half: sorting ranks sorts by distance, and
-    ties by item id.
+    A rank packs the distance, the refinement distance and the item id, from high to low bits: sorting ranks sorts by
+    distance, then by refinement, then by item id. Without a refinement its distance is 0.
     """
 
     ranks: Words
@@ -46,6 +48,8 @@ class Hits:
     """(n,): asymmetric distances, if the hits were re-ranked"""
     stats: SearchStats | None = None
     """how they were found, if that was recorded"""
+    is_refined: bool = False
+    """whether ranks have refinement distances"""
 
     def __len__(self) -> int:
         """Return the number of queries."""
@@ -54,7 +58,12 @@ class Hits:
     @property
     def distances(self) -> NDArray[np.int16]:
         """Return the distances in bits (n,)."""
-        return (self.ranks >> _HALF).astype(np.int16)
+        return (self.ranks >> np.uint64(DISTANCE_SHIFT)).astype(np.int16)
+
+    @property
+    def refinements(self) -> Int64s:
+        """Return the refinement distances (n,), 0 if the hits are not refined."""
+        return ((self.ranks >> np.uint64(ID_BITS)) & np.uint64(NO_ROW)).astype(np.int64)
 
     @property
     def item_ids(self) -> Int64s:
@@ -76,18 +85,31 @@ class Hits:
             None if self.codes is None else self.codes[order],
             None if self.scores is None else self.scores[order],
             self.stats,
+            self.is_refined,
         )
 
 
 def pack_ranks(distances: NDArray[np.integer[Any]], item_ids: Int64s) -> Words:
     """Return distances and item ids in one number each."""
-    return (distances.astype(np.uint64) << _HALF) | item_ids.astype(np.uint64)
+    return (distances.astype(np.uint64) << np.uint64(DISTANCE_SHIFT)) | item_ids.astype(np.uint64)
 
 
-def rectangular_hits(ranks: Words, slots: Int64s) -> Hits:
+def refine_hits(hits: Hits, refinements: Int64s) -> Hits:
+    """Return unrefined hits with their refinement distances (n,), in the order of their new ranks."""
+    ranks = hits.ranks | (refinements.astype(np.uint64) << np.uint64(ID_BITS))
+    return replace(hits, ranks=ranks, is_refined=True).take(np.lexsort((ranks, hits.queries)))
+
+
+def rescore_hits(hits: Hits, k: int) -> Hits:
+    """Return the k best of refined hits by their refinement distance alone; ties are ordered by distance and item id."""
+    order = np.lexsort((hits.ranks, hits.refinements, hits.queries))
+    return keep_best(hits.take(order), k)
+
+
+def rectangular_hits(ranks: Words, slots: Int64s, *, is_refined: bool = False) -> Hits:
     """Return hits of Q queries that found k codes each, from arrays (Q, k)."""
     queries, k = ranks.shape
-    return Hits(ranks.ravel(), k * np.arange(queries + 1), slots.ravel())
+    return Hits(ranks.ravel(), k * np.arange(queries + 1), slots.ravel(), is_refined=is_refined)
 
 
 def merge_hits(parts: Sequence[Hits], queries: int, k: int | None = None) -> Hits:
@@ -103,7 +125,13 @@ def merge_hits(parts: Sequence[Hits], queries: int, k: int | None = None) -> Hit
     offsets = np.concatenate([[0], np.cumsum(counts)])
     codes = [part.codes for part in parts if part.codes is not None]
     slots = np.concatenate([part.slots for part in parts])
-    merged = Hits(ranks[order], offsets, slots[order], np.concatenate(codes)[order] if codes else None)
+    merged = Hits(
+        ranks[order],
+        offsets,
+        slots[order],
+        np.concatenate(codes)[order] if codes else None,
+        is_refined=any(part.is_refined for part in parts),
+    )
     return merged if k is None else keep_best(merged, k)
 
 

@@ -14,6 +14,7 @@ from proxyhash.index.local.blocks import CODES_PER_BLOCK, Block
 from proxyhash.index.local.index import UPGRADE_LOCK, LocalIndex
 from proxyhash.index.local.store import Store
 from proxyhash.index.model_store import MODELS_DIR, check_model, model_dir
+from proxyhash.index.refinement.storage import drop_unused_refinements
 from proxyhash.models.probe import check_onnx
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.locks import try_lock
@@ -152,6 +153,7 @@ def compact(index: LocalIndex) -> tuple[int, int]:
             version = store.active_version
             if no_upgrade:
                 store.drop_versions(version, version)
+                drop_unused_refinements(store)
             _fill_blocks(store, version, generation)
             item_arrays.fill_blocks(store)
             texts.delete_unused(store, columns.used_texts(store))

@@ -1,7 +1,7 @@
 """Queries of an index: packed codes, embeddings, vectors, image files or pixels, as codes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, Words, binarize, pack, to_words
+from proxyhash.data.vectors.rows import VectorRows
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
+    from proxyhash.data import SkippedItems
+    from proxyhash.index.refinement.refiner import StoredRows
     from proxyhash.models.encoder import ModelEncoder
     from proxyhash.models.vector_hasher import VectorHasher
 
@@ -24,11 +27,27 @@ If the model of the index takes vectors: packed codes, or vectors (Q, width) as 
 
 @dataclass(frozen=True, eq=False)
 class EncodedQueries:
-    """Q queries: their `names`, packed `codes` (Q, bytes), and `embeddings` (Q, bits) where they are known."""
+    """Q queries, or N items to add.
+
+    Attributes
+    ----------
+    names
+        Names of the queries.
+    codes
+        Packed codes (Q, bytes).
+    embeddings
+        Embeddings (Q, bits), where they are known.
+    features
+        Features q(x) of images, or vectors as the model takes them, (Q, num_features); by these ties are refined.
+    rows
+        Refinement rows (Q, bytes) of stored items, instead of features.
+    """
 
     names: Sequence[str]
     codes: Packed
     embeddings: NDArray[np.float32] | None = None
+    features: "Features | None" = None
+    rows: "StoredRows | None" = None
 
     @property
     def words(self) -> Words:
@@ -38,19 +57,34 @@ class EncodedQueries:
 
 QueriesLike = ArraysLike | EncodedQueries
 
+Features = NDArray[np.float32] | VectorRows
+"""Features (n, num_features), in memory or read on demand."""
+
+
+def take_features(features: Features, rows: slice | Sequence[int]) -> Features:
+    """Return the features of some items."""
+    chosen = rows if isinstance(rows, slice) else np.asarray(rows, np.int64)
+    return features.part(chosen) if isinstance(features, VectorRows) else features[chosen]
+
 
 def encode_queries(
-    given: QueriesLike, bits: int, encoder: "Callable[[], ModelEncoder]", width: int | None = None
+    given: QueriesLike,
+    bits: int,
+    encoder: "Callable[[], ModelEncoder]",
+    width: int | None = None,
+    *,
+    with_features: bool = False,
 ) -> EncodedQueries:
     """Return the codes of queries of any kind; `encoder` is called only for images and vectors.
 
-    With `width`, the number of values of the vectors that the model takes, floats are vectors, and never embeddings.
+    With `width`, the number of values of the vectors that the model takes, floats are vectors, and never embeddings. With
+    `with_features`, images and vectors have their features too.
     """
     if isinstance(given, EncodedQueries):
         check_codes(given.codes, bits)
         return given
     if width is not None and not _are_codes(given):
-        return _encode_vectors(given, encoder)
+        return _encode_vectors(given, encoder, with_features=with_features)
     if isinstance(given, np.ndarray) and given.ndim == 2:
         names = [f"query {number}" for number in range(len(given))]
         if given.dtype.kind == "f":
@@ -62,7 +96,8 @@ def encode_queries(
     names = names or [f"image {number}" for number in range(len(given))]
     if len(given) == 0:
         raise InputError("At least one query is needed.")
-    return from_embeddings(names, _embed(encoder(), given), bits)
+    embeddings, features = _embed(encoder(), given, with_features=with_features)
+    return from_embeddings(names, embeddings, bits, features)
 
 
 def encode_items(
@@ -71,16 +106,20 @@ def encode_items(
     bits: int,
     encoder: "Callable[[], ModelEncoder]",
     width: int | None = None,
-) -> tuple[Packed, Sequence[str]]:
-    """Return packed codes (N, bytes) and keys (N,) of items to add; without keys, files are named by their paths."""
+    *,
+    with_features: bool = False,
+) -> EncodedQueries:
+    """Return the codes of items to add, named by their keys; without keys, files are named by their paths."""
     if keys is None and isinstance(given, np.ndarray):
         raise InputError("Codes need keys, one each, by which they are found again.")
     if width is not None and not isinstance(given, EncodedQueries) and not _are_codes(given):
-        return cast("VectorHasher", encoder()).encode(_check_vectors(given)), keys or []
+        hasher = cast("VectorHasher", encoder())
+        rows = hasher.rows(_check_vectors(given))
+        return EncodedQueries(keys or [], hasher.encode(rows), features=rows if with_features else None)
     if isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype.kind != "f":
-        return check_codes(given, bits), keys or []
-    encoded = encode_queries(given, bits, encoder)
-    return encoded.codes, encoded.names if keys is None else keys
+        return EncodedQueries(keys or [], check_codes(given, bits))
+    encoded = encode_queries(given, bits, encoder, with_features=with_features)
+    return encoded if keys is None else replace(encoded, names=keys)
 
 
 def _are_codes(given: ArraysLike) -> bool:
@@ -94,22 +133,38 @@ def _check_vectors(given: ArraysLike) -> NDArray[Any]:
     return given
 
 
-def _encode_vectors(given: ArraysLike, encoder: "Callable[[], ModelEncoder]") -> EncodedQueries:
+def _encode_vectors(given: ArraysLike, encoder: "Callable[[], ModelEncoder]", *, with_features: bool) -> EncodedQueries:
     """Return codes as `VectorHasher.encode` gives them for items, and the embeddings."""
-    vectors, hasher = _check_vectors(given), cast("VectorHasher", encoder())
-    codes = hasher.encode(vectors)
-    return EncodedQueries([f"query {number}" for number in range(len(vectors))], codes, hasher.embed(vectors))
+    hasher = cast("VectorHasher", encoder())
+    rows = hasher.rows(_check_vectors(given))
+    codes, names = hasher.encode(rows), [f"query {number}" for number in range(len(rows))]
+    return EncodedQueries(names, codes, hasher.embed(rows), rows if with_features else None)
 
 
-def _embed(encoder: "ModelEncoder", images: ArraysLike) -> NDArray[np.float32]:
-    """Return the embeddings of images; one that cannot be read is an error."""
+def _embed(
+    encoder: "ModelEncoder", images: ArraysLike, *, with_features: bool
+) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+    """Return the embeddings of images, and their features if they are wanted and the model gives them.
+
+    An image that cannot be read is an error.
+    """
     from proxyhash.data import SkippedItems
 
-    problems = SkippedItems()
-    kept, embeddings = encoder.embed(images, on_error="skip", skipped=problems)
-    if len(kept) < len(images):  # type: ignore[arg-type]  # a single path was put into a list before
-        raise InputError(f"{next(iter(problems.examples.values()))[0].rstrip('.')}.")
-    return embeddings
+    skipped = SkippedItems()
+    if not with_features or not encoder.has_features:
+        kept, embeddings = encoder.embed(images, on_error="skip", skipped=skipped)
+        _check_readable(len(kept), images, skipped)
+        return embeddings, None
+    batches = list(encoder.output_batches(images, skipped))
+    _check_readable(sum(len(indices) for indices, _ in batches), images, skipped)
+    embeddings, features = (np.concatenate(each) for each in zip(*(outputs for _, outputs in batches), strict=True))
+    return embeddings, features
+
+
+def _check_readable(count: int, images: ArraysLike, skipped: "SkippedItems") -> None:
+    """Raise an InputError if fewer images could be read than there are."""
+    if count < len(images):  # type: ignore[arg-type]  # a single path was put into a list before
+        raise InputError(f"{next(iter(skipped.examples.values()))[0].rstrip('.')}.")
 
 
 def check_codes(codes: NDArray[Any], bits: int) -> Packed:
@@ -124,8 +179,10 @@ def check_codes(codes: NDArray[Any], bits: int) -> Packed:
     return np.ascontiguousarray(codes)
 
 
-def from_embeddings(names: Sequence[str], embeddings: NDArray[np.float32], bits: int) -> EncodedQueries:
+def from_embeddings(
+    names: Sequence[str], embeddings: NDArray[np.float32], bits: int, features: Features | None = None
+) -> EncodedQueries:
     """Return queries with embeddings (Q, bits), which are never taken for vectors."""
     if embeddings.shape[1] != bits:
         raise InputError(f"Embeddings of {embeddings.shape[1]} bits cannot be compared with an index of {bits} bits.")
-    return EncodedQueries(names, pack(binarize(embeddings)), embeddings)
+    return EncodedQueries(names, pack(binarize(embeddings)), embeddings, features)

@@ -11,8 +11,10 @@ import numpy as np
 from proxyhash.codes.bits import Words
 from proxyhash.columns import ColumnType, to_json_value
 from proxyhash.index.calibration import Calibration
-from proxyhash.index.hits import Hits
+from proxyhash.index.hits import NO_ROW, Hits
 from proxyhash.index.local.items import Item
+
+Refined = Literal["all", "found"]
 
 
 class Match(NamedTuple):  # a frozen dataclass takes twice as long to make, and a batch of queries makes thousands
@@ -40,6 +42,8 @@ class Match(NamedTuple):  # a frozen dataclass takes twice as long to make, and 
         Row of the vector in its file; None for an image, and without a file.
     columns
         Values of the columns of the item by name: numbers, texts, and dates as datetimes in UTC.
+    refinement
+        Refinement distance, by which items at the same distance are ordered; None if it was not used, or the item has none.
 
     Examples
     --------
@@ -57,6 +61,7 @@ class Match(NamedTuple):  # a frozen dataclass takes twice as long to make, and 
     code: bytes | None = None
     row: int | None = None
     columns: Mapping[str, Any] = MappingProxyType({})
+    refinement: int | None = None
 
     def __repr__(self) -> str:
         """Return key, distance and expected precision."""
@@ -95,6 +100,9 @@ class Matches(Sequence[Match]):
     compared
         Number of codes that the query was compared with, the mean of the batch for a scan or clusters; None if it is not
         known.
+    refined
+        "all" if all items at the same distance were compared by their refinement, "found" if only those that an approximate
+        search found; None if items were not refined.
 
     Examples
     --------
@@ -109,6 +117,7 @@ class Matches(Sequence[Match]):
     exact: bool = True
     plan: str | None = None
     compared: int | None = None
+    refined: Refined | None = None
 
     @overload
     def __getitem__(self, index: int) -> Match: ...
@@ -139,6 +148,7 @@ class Matches(Sequence[Match]):
             "exact": self.exact,
             "plan": self.plan,
             "compared": self.compared,
+            **({} if self.refined is None else {"refined": self.refined}),
             "matches": [match.as_dict() for match in self.matches],
         }
 
@@ -222,6 +232,10 @@ class IndexInfo:
         Mean number of codes that a query of this process was compared with; None before the first search, and on a server.
     columns
         Types of the columns of items by name: "number", "text" or "date".
+    refinement
+        Kind of the refinement; None without one.
+    refined_items
+        Number of items that have a row of the refinement.
 
     Examples
     --------
@@ -244,6 +258,8 @@ class IndexInfo:
     tables_bytes: int = 0
     mean_compared: float | None = None
     columns: Mapping[str, ColumnType] = field(default_factory=dict)
+    refinement: str | None = None
+    refined_items: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
@@ -263,6 +279,7 @@ def build_matches(
     *,
     width: int | None = None,
     exact: bool = True,
+    refined: Refined | None = None,
 ) -> list[Matches]:
     """Return the matches of each query from hits and their items; hits without an item are left out.
 
@@ -272,6 +289,7 @@ def build_matches(
     nothing = [None] * len(item_ids)
     scores = nothing if hits.scores is None else [round(float(score), 4) for score in hits.scores]
     codes = nothing if width is None or hits.codes is None else _code_bytes(hits.codes, width)
+    refinements = nothing if refined is None else [None if row == NO_ROW else row for row in hits.refinements.tolist()]
     precision = nothing if calibration is None else calibration.at(hits.distances).tolist()
     out = []
     for query, name in enumerate(names):
@@ -283,10 +301,11 @@ def build_matches(
                 _, key, labels, path, _, file_row, columns = item
                 score, code = scores[row], codes[row]
                 fields = (key, distances[row], item_ids[row], labels, precision[row], score, path, code, file_row, columns)
-                found.append(Match(*fields))
+                found.append(Match(*fields, refinements[row]))
         nearest = min((distances[row] for row in rows), default=None)
         plan, compared = (None if exact else "ivf", None) if hits.stats is None else hits.stats.of_query(query)
-        out.append(Matches(name, tuple(found), is_matched(nearest, calibration, threshold), exact, plan, compared))
+        matched = is_matched(nearest, calibration, threshold)
+        out.append(Matches(name, tuple(found), matched, exact, plan, compared, refined))
     return out
 
 

@@ -28,6 +28,7 @@ from proxyhash.index.local.schema import VECTORS
 from proxyhash.index.local.store import Store, VersionInfo
 from proxyhash.index.maintenance import verify
 from proxyhash.index.model_store import MODELS_DIR, model_dir, proxy_codes
+from proxyhash.index.refinement.storage import name_in_copy
 from proxyhash.models.storage import CALIBRATION, config_sha256, fingerprint, read_config
 from proxyhash.utils.atomic_io import atomic_folder
 from proxyhash.utils.errors import InputError
@@ -306,7 +307,9 @@ class _Salvage:
                     next_id = max(int(self.rows.meta.get("next_id", 0)), int(codes.item_ids[-1]) + 1)
                     store.set_meta(next_id=next_id)
             for name, info in self.rows.array_infos().items():
-                self._write_array(store, name, info, codes.item_ids)
+                new_name = name_in_copy(name, self.rows.active_version(), 1)
+                if new_name is not None:
+                    self._write_array(store, name, new_name, info, codes.item_ids)
             self._write_texts(store)
             nothing = np.zeros((0, (model.bits + 7) // 8), np.uint8)
             transactions.recluster_if_grown(store, nothing, lambda: proxy_codes(folder, model.name))
@@ -332,16 +335,16 @@ class _Salvage:
         for number, row in sorted(self.rows.sources.items()):
             items.insert_source(store, number, row)
 
-    def _write_array(self, store: Store, name: str, info: ArrayInfo, saved: UInt32s) -> None:
+    def _write_array(self, store: Store, name: str, new_name: str, info: ArrayInfo, saved: UInt32s) -> None:
         """Write the rows of saved items in an array. A row that is lost costs no item: its code is intact."""
         with store.writing():
-            item_arrays.set_settings(store, name, info.settings)
+            item_arrays.set_settings(store, new_name, info.settings)
         for first in range(0, len(saved), _ROWS_PER_STEP):
             block = self.rows.find_rows(name, info.generation, saved[first : first + _ROWS_PER_STEP])
             if block is not None:
                 with store.writing():
-                    item_arrays.append_rows(store, name, block.item_ids, block.rows)
-        lost = info.num_items - item_arrays.count_rows(store, name)
+                    item_arrays.append_rows(store, new_name, block.item_ids, block.rows)
+        lost = info.num_items - item_arrays.count_rows(store, new_name)
         if lost > 0:
             what = "kept vectors" if name == VECTORS else f"rows of the array {name!r}"
             self.notes.append(f"{lost:,} {what} are lost; their items are not.")

@@ -12,18 +12,21 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed
 from proxyhash.columns import Column, check_columns
-from proxyhash.data.vectors import VectorFile, VectorRows
+from proxyhash.data.vectors import VectorFile
 from proxyhash.index.base import Index
 from proxyhash.index.folder_sync import StoredCounts
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.items import FileStat, Labels, Source, check_keys
 from proxyhash.index.local.transactions import items_per_transaction
+from proxyhash.index.queries import Features
+from proxyhash.index.refinement.fitting import MAX_FITTED
 from proxyhash.index.results import AddResult
 from proxyhash.models.hub import local_folder
 from proxyhash.models.storage import read_config, takes_vectors, vector_width
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.parallel import available_threads, ordered_map
 from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.random import permutation
 
 if TYPE_CHECKING:
     from proxyhash.models.vector_hasher import VectorHasher
@@ -51,8 +54,9 @@ class VectorSync(Protocol):
         vectors: NDArray[Any] | None = None,
         *,
         columns: Mapping[str, Column] = MappingProxyType({}),
+        features: Features | None = None,
     ) -> StoredCounts:
-        """Store a batch durably, with its vectors (n, width) if they are kept."""
+        """Store a batch durably, with its vectors (n, width) if they are kept, and its features for a refinement."""
         ...
 
     def remove(self, keys: Sequence[str]) -> int:
@@ -115,14 +119,17 @@ def add_vectors(
     changed = _find_changed(index, sync, names, stat)
     deleted = sorted(sync.known_files().keys() - set(names[range(len(file))])) if prune else []
     counts = [StoredCounts(unchanged=len(file) - len(changed))]
+    if index.has_refinement and len(changed):
+        index.fit_refinement(rows.part(_as_slice(_sample(changed))))
     for part in _parts(changed, items_per_transaction(*([file.values] if keep_vectors else []))):
-        values = rows.values[_as_slice(part)]
-        codes = hasher.encode(VectorRows(values, name=rows.name))
+        some = rows.part(_as_slice(part))
+        codes, vectors = hasher.encode(some), some.values if keep_vectors else None
         stats = [stat._replace(row=row) for row in part.tolist()]
         labels: Labels = [() if file.labels is None else file.labels.names_of(row) for row in part.tolist()]
         chosen = {name: column.select(part) for name, column in columns.items()}
-        counts.append(sync.store(codes, names[part], labels, stats, values if keep_vectors else None, columns=chosen))
+        counts.append(sync.store(codes, names[part], labels, stats, vectors, columns=chosen, features=some))
         progress("adding vectors", float(np.searchsorted(changed, part[-1], "right")) / len(changed))
+    index.fit_refinement()
     removed = sync.remove(deleted) if deleted else 0
     added, replaced, unchanged = (sum(each) for each in zip(*counts, strict=True))
     return AddResult(added, replaced, unchanged, removed, seconds=time.monotonic() - start)
@@ -192,6 +199,11 @@ def _find_changed(index: Index, sync: VectorSync, names: _Names, stat: FileStat)
         stats = [stat._replace(row=row) for row in part]
         found.append(first + np.flatnonzero(sync.changed_rows(names[part], stats)))
     return np.concatenate(found)
+
+
+def _sample(rows: Int64s) -> Int64s:
+    """Return the rows that a refinement is fitted on, ascending."""
+    return np.sort(rows[permutation(len(rows), 0, "refinement sample")[:MAX_FITTED]])
 
 
 def _parts(rows: Int64s, size: int) -> Iterator[Int64s]:

@@ -8,14 +8,13 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes.bits import Packed
 from proxyhash.data.vectors import VectorFile, read_vectors
-from proxyhash.index.item_ids import Int64s, UInt32s
+from proxyhash.index.item_ids import UInt32s
 from proxyhash.index.local import blocks, item_arrays, items
 from proxyhash.index.local.array_blocks import ArrayBlock
 from proxyhash.index.local.items import FileStat, Item, ItemRow
 from proxyhash.index.local.schema import VECTORS
-from proxyhash.index.upgrade import Upgrade
+from proxyhash.index.upgrade import EncodedItems, Upgrade
 from proxyhash.index.vector_sync import file_stat
 from proxyhash.models.vector_hasher import VectorHasher
 from proxyhash.utils.errors import InputError
@@ -93,8 +92,8 @@ class VectorUpgrade(Upgrade):
                 self.files[number] = None
         return self.files[number]
 
-    def _codes(self, found: Sequence[Item]) -> tuple[Int64s, Packed]:
-        """Return which items could be encoded, and their codes."""
+    def encode_items(self, found: Sequence[Item]) -> EncodedItems:
+        """Return which items could be encoded, their codes, and their vectors as features."""
         item_ids = np.array([item.item_id for item in found], np.uint32)
         vectors = np.zeros((len(found), self._hasher.width), np.float32)
         known = np.zeros(len(found), bool)
@@ -106,8 +105,9 @@ class VectorUpgrade(Upgrade):
             vectors[places], known[places] = block.rows, True
         kept = np.flatnonzero(known)
         if not len(kept):
-            return kept, np.zeros((0, (self.encoder.bits + 7) // 8), np.uint8)
-        return kept, self._hasher.encode(vectors[kept])
+            return EncodedItems(kept, np.zeros((0, (self.encoder.bits + 7) // 8), np.uint8), None)
+        rows = self._hasher.rows(vectors[kept])
+        return EncodedItems(kept, self._hasher.encode(rows), rows if self.refines else None)
 
     def _read_files(self, item_ids: UInt32s) -> Iterator[ArrayBlock]:
         """Yield the vectors of items from their files, as far as these can be read and did not change."""

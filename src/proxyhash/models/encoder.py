@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from proxyhash.data.images import ArrayImages, FileImages, Images, Indices
 from proxyhash.data.pixel_spec import PixelSpec
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import Transform
-from proxyhash.models.onnx_backend import Floats
+from proxyhash.models.onnx_backend import Floats, Outputs
 from proxyhash.models.runtime import InferenceBackend, run_inference, run_pixels
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
@@ -23,6 +23,27 @@ ImagesLike = Images | NDArray[np.uint8] | str | Path | Sequence[str | Path]
 
 EmbedBatches = Callable[..., Iterator[tuple[Indices, Floats]]]
 """A function with the signature of `ModelEncoder.embed_batches`."""
+
+FeatureBackend = Callable[[Floats], Outputs]
+"""Pixels (n, 3, size, size) from 0 to 255 in, embeddings and features of one pass out."""
+
+
+class Embedder(Protocol):
+    """Embeddings and features of images, batch by batch: a `ModelEncoder`, or what knows the features already."""
+
+    @property
+    def embed_batches(self) -> EmbedBatches:
+        """Return a function that yields indices and embeddings."""
+        ...
+
+    @property
+    def output_batches(self) -> "OutputBatches":
+        """Return a function that yields indices, and embeddings with features."""
+        ...
+
+
+OutputBatches = Callable[..., Iterator[tuple[Indices, Outputs]]]
+"""A function with the signature of `ModelEncoder.output_batches`."""
 
 
 class ModelEncoder(ABC):
@@ -53,6 +74,15 @@ class ModelEncoder(ABC):
     @abstractmethod
     def _backend(self) -> InferenceBackend:
         """Return what runs the network."""
+
+    @property
+    def has_features(self) -> bool:
+        """Return whether this model gives the features q(x) of images together with their embeddings."""
+        return False
+
+    def _feature_backend(self) -> FeatureBackend:
+        """Return what runs the network for embeddings and features at once, if `has_features` says so."""
+        raise InputError("This model does not give the features of images; save it again with torch.")
 
     @property
     def out_features(self) -> int:
@@ -143,6 +173,18 @@ class ModelEncoder(ABC):
         """Yield indices and embeddings batch by batch, so that results can be stored before all images are done."""
         found = as_images(images)
         return run_inference(found, self._backend(), self.transform, indices=indices, skipped=skipped, progress=progress)
+
+    def output_batches(
+        self, images: ImagesLike, skipped: SkippedItems, *, indices: Indices | None = None, progress: Progress = no_progress
+    ) -> Iterator[tuple[Indices, Outputs]]:
+        """Yield indices, and embeddings with features q(x), batch by batch, from one pass through the network."""
+        found, backend = as_images(images), self._feature_backend()
+        return run_inference(found, backend, self.transform, indices=indices, skipped=skipped, progress=progress)
+
+    def outputs_of_pixels(self, pixels: NDArray[Any]) -> Outputs:
+        """Return the embeddings and features of at least one image that was decoded before; see `embed_pixels`."""
+        parts = list(run_pixels(pixels, self._feature_backend(), self.transform))
+        return Outputs(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
     def _run(
         self, images: Images, backend: InferenceBackend, skipped: SkippedItems | None, progress: Progress, width: int

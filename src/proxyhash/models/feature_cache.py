@@ -203,7 +203,7 @@ def _runner(backbone: Backbone, image_size: int, entry: Path) -> InferenceBacken
     if not (on_cpu and is_onnx_available()):
         return TorchBackend(network)
     try:
-        export_onnx(network, entry / "network.onnx", image_size, output="features")
+        export_onnx(network, entry / "network.onnx", image_size, outputs=("features",))
     except InputError:  # slower, but the features are the same
         return TorchBackend(network)
     return OnnxBackend(entry / "network.onnx")

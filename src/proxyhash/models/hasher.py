@@ -22,12 +22,18 @@ from proxyhash.models.backbones.wrapped import (
 )
 from proxyhash.models.card import write_card
 from proxyhash.models.device import find_device, module_device
-from proxyhash.models.encoder import ImagesLike, ModelEncoder, as_images
+from proxyhash.models.encoder import FeatureBackend, ImagesLike, ModelEncoder, as_images
 from proxyhash.models.heads import ConcatHeads, Head, Queries, describe_head
 from proxyhash.models.hub import local_folder, push_folder
-from proxyhash.models.network import HashNetwork
+from proxyhash.models.network import HashNetwork, NetworkWithFeatures
 from proxyhash.models.network_files import backbone_settings, read_network
-from proxyhash.models.onnx_backend import Floats, OnnxBackend, is_onnx_available, is_onnxruntime_available
+from proxyhash.models.onnx_backend import (
+    FEATURES,
+    Floats,
+    OnnxBackend,
+    is_onnx_available,
+    is_onnxruntime_available,
+)
 from proxyhash.models.onnx_export import export_onnx
 from proxyhash.models.precision import Precision, check_precision
 from proxyhash.models.probe import compare_onnx, probe_pixels, write_probe
@@ -236,7 +242,7 @@ class Hasher(ModelEncoder):
         if not is_onnx_available():
             return
         try:
-            export_onnx(self.network, path, self.transform.size)
+            export_onnx(NetworkWithFeatures(self.network), path, self.transform.size, outputs=("nu", FEATURES))
         except InputError as error:
             warnings.warn(f"The model is saved without its ONNX file, and encodes by torch: {error}", ProxyhashWarning, 3)
             return
@@ -310,6 +316,22 @@ class Hasher(ModelEncoder):
         if self.onnx is not None and (preferred or isinstance(self.backbone, MissingBackbone)):
             return self.onnx
         return TorchBackend(self.network, self.precision)
+
+    @property
+    def has_features(self) -> bool:
+        """Return whether features q(x) can be computed: not without the network, if the ONNX file does not give them."""
+        return not isinstance(self.backbone, MissingBackbone) or _has_features(self.onnx)
+
+    def _feature_backend(self) -> FeatureBackend:
+        backend = self._backend()
+        if isinstance(backend, OnnxBackend) and backend.has_features:
+            return backend.with_features
+        self._check_complete()
+        return TorchBackend(self.network, self.precision).with_features
+
+
+def _has_features(backend: InferenceBackend | None) -> bool:
+    return isinstance(backend, OnnxBackend) and backend.has_features
 
 
 def _load_vector_hasher(config: dict[str, Any], folder: Path, device: str) -> Hasher:

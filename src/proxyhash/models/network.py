@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.heads import HashHead, Head, HeadConfig
 
-__all__ = ["HashHead", "HashNetwork", "HeadConfig", "NormalizedBackbone"]
+__all__ = ["HashHead", "HashNetwork", "HeadConfig", "NetworkWithFeatures", "NormalizedBackbone"]
 
 
 class NormalizedBackbone(nn.Module):
@@ -41,3 +41,16 @@ class HashNetwork(nn.Module):
         """Return nu."""
         nu: Tensor = self.head(self.features(pixels))
         return nu
+
+
+class NetworkWithFeatures(nn.Module):
+    """A network with two outputs of one pass: nu (N, bits) and the features q (N, num_features)."""
+
+    def __init__(self, network: HashNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return nu and q."""
+        features = self.network.features(pixels)
+        return self.network.head(features), features

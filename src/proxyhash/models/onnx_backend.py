@@ -1,9 +1,9 @@
 """Inference with onnxruntime on a CPU; this module does not need torch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,14 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.parallel import available_threads
 
 Floats = NDArray[np.float32]
+FEATURES = "features"  # name of the second output of a model's file
+
+
+class Outputs(NamedTuple):
+    """Outputs of one pass for n images: `embeddings` nu (n, bits) and `features` q(x) (n, num_features)."""
+
+    embeddings: Floats
+    features: Floats
 
 
 class OnnxBackend:
@@ -40,10 +48,27 @@ class OnnxBackend:
         except Exception as error:  # onnxruntime has many types of errors, which share no other base
             raise _not_runnable(path, error) from error
         self.input_name: str = self.session.get_inputs()[0].name
+        self.output_names: list[str] = [output.name for output in self.session.get_outputs()]
 
     def __call__(self, pixels: Floats) -> Floats:
-        """Run the network."""
-        outputs: Floats = self.session.run(None, {self.input_name: np.ascontiguousarray(pixels)})[0]
+        """Return the first output, which is nu for the network of a model."""
+        return self._run(self.output_names[:1], pixels)[0]
+
+    @property
+    def has_features(self) -> bool:
+        """Return whether the features q(x) are the second output: earlier releases wrote files without them."""
+        return self.output_names[1:] == [FEATURES]
+
+    def with_features(self, pixels: Floats) -> Outputs:
+        """Return nu and the features of one pass, if `has_features` says so."""
+        return Outputs(*self.run_all(pixels))
+
+    def run_all(self, pixels: Floats) -> list[Floats]:
+        """Return all outputs of the network."""
+        return self._run(self.output_names, pixels)
+
+    def _run(self, names: Sequence[str], pixels: Floats) -> list[Floats]:
+        outputs: list[Floats] = self.session.run(names, {self.input_name: np.ascontiguousarray(pixels)})
         return outputs
 
 

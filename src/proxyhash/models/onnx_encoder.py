@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from proxyhash.data.transforms import Transform
-from proxyhash.models.encoder import ModelEncoder
+from proxyhash.models.encoder import FeatureBackend, ModelEncoder
 from proxyhash.models.onnx_backend import OnnxBackend, is_onnxruntime_available
 from proxyhash.models.probe import compare_onnx, read_probe
 from proxyhash.models.runtime import InferenceBackend
@@ -63,6 +63,15 @@ class OnnxEncoder(ModelEncoder):
 
     def _backend(self) -> InferenceBackend:
         return self.backend
+
+    @property
+    def has_features(self) -> bool:
+        """Return whether the ONNX file gives the features q(x) too."""
+        return isinstance(self.backend, OnnxBackend) and self.backend.has_features
+
+    def _feature_backend(self) -> FeatureBackend:
+        assert isinstance(self.backend, OnnxBackend)
+        return self.backend.with_features
 
     @staticmethod
     def can_load(folder: Path) -> bool:

@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,26 +20,29 @@ TOLERANCE = 1e-3  # relative to the largest output
 CLEARLY_SIGNED = 1e-4  # outputs nearer to zero may round to either sign
 
 
-def export_onnx(network: nn.Module, path: Path, image_size: int, *, output: str = "nu") -> None:
-    """Write `network` (pixels (n, 3, size, size) from 0 to 255 -> outputs) for any n, once both give the same answers."""
-    _export(network, path, "pixels", _sample_images(image_size), output)
+def export_onnx(network: nn.Module, path: Path, image_size: int, *, outputs: Sequence[str] = ("nu",)) -> None:
+    """Write `network` (pixels (n, 3, size, size) from 0 to 255 -> outputs) for any n, once both give the same answers.
+
+    `outputs` names what the network returns: one tensor, or a tuple of several.
+    """
+    _export(network, path, "pixels", _sample_images(image_size), outputs)
 
 
 def export_vector_onnx(network: nn.Module, path: Path, width: int) -> None:
     """Write `network` (vectors (n, width) -> nu) for any n, once both give the same answers."""
     sample = np.random.default_rng(0).normal(size=(12, width)).astype(np.float32)
-    _export(network, path, "vectors", sample, "nu")
+    _export(network, path, "vectors", sample, ("nu",))
 
 
-def _export(network: nn.Module, path: Path, name: str, sample: Floats, output: str) -> None:
+def _export(network: nn.Module, path: Path, name: str, sample: Floats, outputs: Sequence[str]) -> None:
     """Write a network whose input has a name; the file must give the network's outputs for a sample of inputs."""
     _check_installed()
     with atomic_write(path) as temporary:
-        _write(network.eval(), temporary, name, sample.shape[1:], output)
+        _write(network.eval(), temporary, name, sample.shape[1:], outputs)
         _compare(network, temporary, sample)
 
 
-def _write(network: nn.Module, path: Path, name: str, shape: tuple[int, ...], output: str) -> None:
+def _write(network: nn.Module, path: Path, name: str, shape: tuple[int, ...], outputs: Sequence[str]) -> None:
     example = torch.zeros(2, *shape, device=module_device(network))
     with torch.inference_mode():
         network(example)  # a network that cannot run says so itself; the exporter would wrap its error
@@ -51,7 +54,7 @@ def _write(network: nn.Module, path: Path, name: str, shape: tuple[int, ...], ou
                 dynamo=True,
                 verbose=False,
                 input_names=[name],
-                output_names=[output],
+                output_names=list(outputs),
                 dynamic_shapes=({0: torch.export.Dim("n")},),
             )
         except torch.onnx.errors.OnnxExporterError as error:
@@ -78,14 +81,19 @@ def _remove_metadata(path: Path) -> None:
 
 
 def _compare(network: nn.Module, path: Path, sample: Floats) -> None:
-    """Raise unless the file gives torch's outputs on a sample of inputs, with the same signs."""
+    """Raise unless the file gives torch's outputs on a sample of inputs; the first output also needs the same signs."""
     with torch.inference_mode():
-        ours: Floats = network(torch.from_numpy(sample).to(module_device(network))).float().cpu().numpy()
-    theirs = OnnxBackend(path)(sample)
-    scale = max(1.0, float(np.abs(ours).max()))
-    flipped = ((ours >= 0) != (theirs >= 0)) & (np.abs(ours) > CLEARLY_SIGNED)
-    if flipped.any() or np.abs(ours - theirs).max() > TOLERANCE * scale:
+        answer = network(torch.from_numpy(sample).to(module_device(network)))
+    ours = [each.float().cpu().numpy() for each in (answer if isinstance(answer, tuple) else (answer,))]
+    theirs = OnnxBackend(path).run_all(sample)
+    flipped = ((ours[0] >= 0) != (theirs[0] >= 0)) & (np.abs(ours[0]) > CLEARLY_SIGNED)
+    if flipped.any() or not all(_are_near(*pair) for pair in zip(ours, theirs, strict=True)):
         raise InputError("The ONNX file does not give the network's own answers, so it was not written.")
+
+
+def _are_near(ours: Floats, theirs: Floats) -> bool:
+    scale = max(1.0, float(np.abs(ours).max()))
+    return float(np.abs(ours - theirs).max()) <= TOLERANCE * scale
 
 
 def _sample_images(image_size: int) -> Floats:

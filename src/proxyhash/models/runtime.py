@@ -1,7 +1,7 @@
 """The loop over images that all backends share; this module does not need torch."""
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from proxyhash.data.transforms import Transform
 from proxyhash.models.onnx_backend import Floats
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
+
+Result = TypeVar("Result")
 
 BATCH_SIZE = 64  # large enough to fill the cores, small enough for their caches
 
@@ -27,15 +29,15 @@ class InferenceBackend(Protocol):
 
 def run_inference(
     images: Images,
-    backend: InferenceBackend,
+    backend: Callable[[Floats], Result],
     transform: Transform,
     *,
     indices: Indices | None = None,
     skipped: SkippedItems | None = None,
     work: str = "encoding images",
     progress: Progress = no_progress,
-) -> Iterator[tuple[Indices, Floats]]:
-    """Yield the indices of images and their outputs (n, width), batch by batch, in order.
+) -> Iterator[tuple[Indices, Result]]:
+    """Yield the indices of images and what the backend returns for their pixels, batch by batch, in order.
 
     Unreadable images are counted in `skipped` and left out; without `skipped` the first one is an error.
     """
@@ -50,8 +52,8 @@ def run_inference(
         progress(work, done / len(wanted))
 
 
-def run_pixels(pixels: NDArray[Any], backend: InferenceBackend, transform: Transform) -> Iterator[Floats]:
-    """Yield the outputs (n, width) of decoded pixels (N, side, side, 3), batch by batch, in order.
+def run_pixels(pixels: NDArray[Any], backend: Callable[[Floats], Result], transform: Transform) -> Iterator[Result]:
+    """Yield what the backend returns for decoded pixels (N, side, side, 3), batch by batch, in order.
 
     Raises
     ------

@@ -146,6 +146,11 @@ class VectorHasher(Hasher):
         """Raise an `InputError`: the features of a vector are the vector itself."""
         raise InputError(NO_IMAGES)
 
+    @property
+    def has_features(self) -> bool:
+        """Return False: the features of a vector are the vector itself."""
+        return False
+
     def _backend(self) -> InferenceBackend:
         raise InputError(NO_IMAGES)
 

@@ -8,7 +8,7 @@ from proxyhash.data import SkippedItems
 from proxyhash.data.images import Images, Indices
 from proxyhash.models.feature_cache import CachedFeatures
 from proxyhash.models.hasher import Hasher
-from proxyhash.models.onnx_backend import Floats
+from proxyhash.models.onnx_backend import Floats, Outputs
 from proxyhash.utils.progress import Progress, no_progress
 
 CHUNK_SIZE = 4096  # images per batch
@@ -51,6 +51,16 @@ class CachedEmbedder:
                 skipped.add("unreadable image", images.key(int(index)))
             yield self._embed(images, chunk[readable])
             progress("encoding images", min(1.0, (first + CHUNK_SIZE) / len(indices)))
+
+    def output_batches(
+        self, images: Images, skipped: SkippedItems, *, indices: Indices | None = None, progress: Progress = no_progress
+    ) -> Iterator[tuple[Indices, Outputs]]:
+        """Yield the indices of readable images (n,), and their embeddings with features, as `Hasher.output_batches` does."""
+        if images.fingerprint() != self._fingerprint:
+            yield from self.hasher.output_batches(images, skipped, indices=indices, progress=progress)
+            return
+        for some, embeddings in self.embed_batches(images, skipped, indices=indices, progress=progress):
+            yield some, Outputs(embeddings, np.asarray(self.features.values[some], np.float32))
 
     def _embed(self, images: Images, indices: Indices) -> tuple[Indices, Floats]:
         embeddings = self.hasher.head_forward(self.features.values[indices])

@@ -16,8 +16,8 @@ from proxyhash.index import Index
 from proxyhash.index.folder_sync import add_folder
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.model_calibration import calibrate_model
+from proxyhash.index.refinement.refiner import Kind
 from proxyhash.index.upgrade import upgrade
-from proxyhash.models.encoder import EmbedBatches
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.storage import fingerprint as model_fingerprint
@@ -33,6 +33,7 @@ from proxyhash.utils.random import permutation
 
 MAX_RECALL_IMAGES = 20_000  # their features take 100 MB
 EXAMPLE_MATCHES = 5
+REFINEMENT: Kind = "code"  # of a new index
 
 
 @dataclass
@@ -78,10 +79,11 @@ class Pipeline:
 
     def calibrate(self, progress: Progress) -> dict[str, Any]:
         """Calibrate the model on the validation images of its protocol."""
+        embedder = self._embedder(progress)
         calibration = calibrate_model(
             self.paths.model,
             progress=progress,
-            embed_batches=self._embed_batches(progress),
+            embed_batches=None if embedder is None else embedder.embed_batches,
             device=self.config.device,
         )
         return {"pairs": int(calibration.pairs.sum()), "radius": calibration.radius()}
@@ -101,10 +103,11 @@ class Pipeline:
         def count(done: int, total: int) -> None:
             progress("encoding", done / total)
 
-        skipped, embed = SkippedItems(), self._embed_batches(progress)
-        with Index.open(self.paths.index, model=self.paths.model, device=self.config.device) as index:
+        skipped, embedder = SkippedItems(), self._embedder(progress)
+        refine = None if self.paths.index.is_dir() else REFINEMENT  # an index of an earlier release stays as it is
+        with Index.open(self.paths.index, model=self.paths.model, device=self.config.device, refine=refine) as index:
             images = Path(self.paths.images)
-            added = add_folder(index, images, skipped, prune=True, on_progress=count, embed_batches=embed)
+            added = add_folder(index, images, skipped, prune=True, on_progress=count, embedder=embedder)
             result = {**asdict(added), "items": len(index), "skipped": skipped.as_dict()}
             return {**result, "example": _example_search(index)}
 
@@ -149,13 +152,13 @@ class Pipeline:
         records = run_grid(grid, self.paths.results, device=config.device, progress=progress)
         return {record.trial["method"]: record.metrics["map"] for record in records}
 
-    def _embed_batches(self, progress: Progress) -> EmbedBatches | None:
-        """Return a function that embeds from cached features, None for a model whose backbone was trained."""
+    def _embedder(self, progress: Progress) -> CachedEmbedder | None:
+        """Return what embeds from cached features, None for a model whose backbone was trained."""
         if self.config.finetune:
             return None
         hasher = self.hasher
         features = cached_features(self.dataset, hasher.network.features.backbone, hasher.transform, progress=progress)
-        return CachedEmbedder(hasher, self.dataset.images, features).embed_batches
+        return CachedEmbedder(hasher, self.dataset.images, features)
 
     def _neighbor_recall(self, progress: Progress) -> float | None:
         """Return recall@10 of the exact neighbors by features, among at most `MAX_RECALL_IMAGES` images."""
@@ -190,6 +193,6 @@ def _example_search(index: Index) -> dict[str, Any] | None:
     if len(index) < 2:
         return None
     (item,) = index.list_items(limit=1)
-    (found,) = index.search(index.code(item.key), EXAMPLE_MATCHES + 1)
+    (found,) = index.search(index.stored_queries([item.key]), EXAMPLE_MATCHES + 1)
     matches = [{"key": match.key, "distance": match.distance} for match in found if match.key != item.key]
     return {"key": item.key, "matches": matches[:EXAMPLE_MATCHES]}

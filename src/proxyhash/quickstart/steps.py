@@ -8,7 +8,7 @@ from typing import Any
 
 from proxyhash.models.storage import CALIBRATION
 from proxyhash.quickstart.config import OutputPaths, QuickstartConfig
-from proxyhash.quickstart.pipeline import Pipeline
+from proxyhash.quickstart.pipeline import REFINEMENT, Pipeline
 from proxyhash.utils.progress import Progress
 
 
@@ -52,7 +52,7 @@ def quickstart_steps(config: QuickstartConfig, paths: OutputPaths, *, title: str
     device = () if config.device == "auto" else ("--device", config.device)
     options = ("--method", config.method, *_shared_options(config), *seed, *protocol, *device)
     training = ("train", paths.images, *options, "-o", model)
-    indexing = ("index", "add", paths.images, "--model", model, "--index", index, "--prune", *device)
+    indexing = ("index", "add", paths.images, "--model", model, "--index", index, "--refine", REFINEMENT, "--prune", *device)
     gallery = ("--gallery", model, "--title", title, "-o", str(paths.report))
     if not config.uses_labels:
         return [

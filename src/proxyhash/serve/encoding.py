@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from fastapi import HTTPException
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from proxyhash.data.pixel_spec import PixelSpec
 from proxyhash.index.base import Index
+from proxyhash.index.refinement.encoders import feature_encoder
 from proxyhash.serve.batching import Batcher
 from proxyhash.serve.errors import BusyError
 from proxyhash.serve.workers.decoder import PixelJob
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     from proxyhash.models.vector_hasher import VectorHasher
 
 Embedding = NDArray[np.float32]
+
+
+class EncodedQuery(NamedTuple):
+    """An embedding (bits,) and, if the index has a refinement, the features (num_features,) of an image or a vector."""
+
+    embedding: Embedding
+    features: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +53,7 @@ class ImageEncoder:
         on_batch: Callable[[int], None],
     ) -> None:
         self._index, self._decoders = index, decoders
-        self._batcher: Batcher[DecodedImage, Embedding] = Batcher(
+        self._batcher: Batcher[DecodedImage, EncodedQuery] = Batcher(
             "encoding", self._embed, max_batch_size=max_batch_size, max_queue_size=max_queue_size, on_batch=on_batch
         )
 
@@ -54,8 +62,8 @@ class ImageEncoder:
         spec = self._pixel_spec()
         self._embed([DecodedImage(spec, np.zeros(spec.shape, spec.dtype))])
 
-    async def embed(self, data: bytes) -> Embedding:
-        """Return the embedding (bits,) of an image file."""
+    async def embed(self, data: bytes) -> EncodedQuery:
+        """Return the embedding of an image file, and its features."""
         spec = await asyncio.to_thread(self._pixel_spec)
         return await self._batcher.submit(DecodedImage(spec, await self._decoders.decode(PixelJob(spec), data)))
 
@@ -67,16 +75,24 @@ class ImageEncoder:
         check_can_encode(self._index, "image")
         return self._index.encoder.pixel_spec
 
-    def _embed(self, images: Sequence[DecodedImage]) -> list[Embedding | Exception]:
+    def _embed(self, images: Sequence[DecodedImage]) -> list[EncodedQuery | Exception]:
         spec = self._pixel_spec()
         current = [number for number, image in enumerate(images) if image.spec == spec]
-        results: list[Embedding | Exception]
+        results: list[EncodedQuery | Exception]
         results = [BusyError("The index has just moved to another model; try again.") for _ in images]
         if current:
-            embeddings = self._index.encoder.embed_pixels(np.stack([images[number].pixels for number in current]))
-            for number, row in zip(current, embeddings, strict=True):
+            encoded = self._encode(np.stack([images[number].pixels for number in current]))
+            for number, row in zip(current, encoded, strict=True):
                 results[number] = row
         return results
+
+    def _encode(self, pixels: NDArray[Any]) -> list[EncodedQuery]:
+        """Return the embeddings of decoded images and, if the index has a refinement, their features of the same pass."""
+        if self._index.has_refinement:
+            encoder = feature_encoder(self._index, required=False)
+            if encoder.has_features:
+                return [EncodedQuery(*row) for row in zip(*encoder.outputs_of_pixels(pixels), strict=True)]
+        return [EncodedQuery(row) for row in self._index.encoder.embed_pixels(pixels)]
 
 
 class VectorEncoder:
@@ -84,7 +100,7 @@ class VectorEncoder:
 
     def __init__(self, index: Index, *, max_batch_size: int, max_queue_size: int, on_batch: Callable[[int], None]) -> None:
         self._index = index
-        self._batcher: Batcher[Embedding, Embedding] = Batcher(
+        self._batcher: Batcher[Embedding, EncodedQuery] = Batcher(
             "encoding", self._embed, max_batch_size=max_batch_size, max_queue_size=max_queue_size, on_batch=on_batch
         )
 
@@ -92,8 +108,8 @@ class VectorEncoder:
         """Load the model and run it once."""
         self._embed([np.ones(self._hasher().width, np.float32)])
 
-    async def embed(self, vector: Sequence[float]) -> Embedding:
-        """Return the embedding (bits,) of a vector; one that the model does not take is an InputError."""
+    async def embed(self, vector: Sequence[float]) -> EncodedQuery:
+        """Return the embedding of a vector, and itself as features; one that the model does not take is an InputError."""
         return await self._batcher.submit(await asyncio.to_thread(self._check, vector))
 
     def close(self) -> None:
@@ -110,15 +126,15 @@ class VectorEncoder:
         checked: Embedding = values[0]
         return checked
 
-    def _embed(self, vectors: Sequence[Embedding]) -> list[Embedding | Exception]:
+    def _embed(self, vectors: Sequence[Embedding]) -> list[EncodedQuery | Exception]:
         hasher = self._hasher()
         current = [number for number, vector in enumerate(vectors) if len(vector) == hasher.width]
-        results: list[Embedding | Exception]
+        results: list[EncodedQuery | Exception]
         results = [BusyError("The index has just moved to another model; try again.") for _ in vectors]
         if current:
-            embeddings = hasher.embed(np.stack([vectors[number] for number in current]))
-            for number, row in zip(current, embeddings, strict=True):
-                results[number] = row
+            rows = hasher.rows(np.stack([vectors[number] for number in current]))
+            for number, *row in zip(current, hasher.embed(rows), rows[:], strict=True):
+                results[number] = EncodedQuery(*row)
         return results
 
 

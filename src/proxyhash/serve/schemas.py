@@ -80,6 +80,13 @@ class SearchOptions(Strict):
             description="Sort so many nearest items by the real-valued embedding of the query; not for keys and codes.",
         ),
     ] = None
+    refine: Annotated[
+        bool | None,
+        Field(
+            description="Order items at the same distance by their refinement. Null: if the index has one, and the query is "
+            "an image, a vector or a key. True: an error if that is not so."
+        ),
+    ] = None
 
 
 class SearchRequest(SearchOptions):
@@ -143,6 +150,7 @@ class SearchResponse(BaseModel):
                     "bits": 32,
                     "matched": True,
                     "complete": True,
+                    "refined": False,
                     "matches": [
                         {
                             "key": "cats/7.jpg",
@@ -167,6 +175,7 @@ class SearchResponse(BaseModel):
         Field(description="False: the expected precision of the nearest item is below the threshold. Null: not calibrated."),
     ]
     complete: Annotated[bool, Field(description="False: there may be more items within the radius than k.")]
+    refined: Annotated[bool, Field(description="Whether items at the same distance are ordered by their refinement.")]
     matches: list[MatchResponse]
 
 

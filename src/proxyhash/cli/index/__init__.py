@@ -2,7 +2,7 @@
 
 from cyclopts import App
 
-from proxyhash.cli.index import adding, analysis, copies, exchange, maintenance
+from proxyhash.cli.index import adding, calibration, copies, duplicates, exchange, maintenance
 
 index = App(name="index", help="Create and maintain an index of codes.")
 index.command(adding.add, name="add")
@@ -15,7 +15,8 @@ index.command(copies.restore, name="restore")
 index.command(copies.salvage, name="salvage")
 index.command(maintenance.migrate, name="migrate")
 index.command(adding.upgrade, name="upgrade")
+index.command(adding.refine, name="refine")
 index.command(exchange.export, name="export")
 index.command(exchange.import_, name="import")
-index.command(analysis.duplicates, name="duplicates")
-index.command(analysis.calibrate, name="calibrate")
+index.command(duplicates.duplicates, name="duplicates")
+index.command(calibration.calibrate, name="calibrate")

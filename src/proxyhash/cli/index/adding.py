@@ -1,14 +1,14 @@
-"""`proxyhash index add`, `remove` and `upgrade`: changes of the items of an index."""
+"""`proxyhash index add`, `remove`, `upgrade` and `refine`: changes of the items of an index."""
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from proxyhash.cli.index.opening import open_index, open_local_index
 from proxyhash.cli.output import print_result
-from proxyhash.cli.parameters import Device, Flag, Json, split_names
+from proxyhash.cli.parameters import Device, Flag, Json, RefinementKind, split_names
 from proxyhash.cli.progress import counting_bar
 from proxyhash.utils.errors import InputError
 
@@ -19,6 +19,7 @@ def add(
     *,
     index_: Annotated[str, Parameter(name="--index")],
     model: Path | None = None,
+    refine: RefinementKind | None = None,
     prefix: str = "",
     prune: Annotated[bool, Flag] = False,
     device: Device = "auto",
@@ -48,6 +49,9 @@ def add(
     model
         The folder of a trained model, copied into a new index. An existing index has its own copy; an index on a server
         needs the model once on each machine.
+    refine
+        Store a finer representation of each item in a new index, which orders items at the same distance: code (128 bits),
+        code256, int8 (64 values) or int8x256.
     prefix
         A prefix of the keys, which are otherwise paths inside the folder, or keys of the file, or its name and a row;
         needed for a second folder with the same names.
@@ -76,14 +80,17 @@ def add(
     chosen = split_names(columns)
     options = VectorOptions(vector_column, key_column, label_column, keep_vectors, chosen)
     if takes_vectors(index_, model, device):
-        add_vector_file(folder, index_, model, options, prefix=prefix, prune=prune, as_json=json_)
+        add_vector_file(folder, index_, model, options, refine=refine, prefix=prefix, prune=prune, as_json=json_)
         return
     options.check_unused(folder)
     from proxyhash.data import SkippedItems
     from proxyhash.index.folder_sync import add_folder
 
     skipped = SkippedItems(strict)
-    with open_index(index_, model, device=device) as opened, counting_bar("encoding", "images") as on_progress:
+    with (
+        open_index(index_, model, device=device, refine=refine) as opened,
+        counting_bar("encoding", "images") as on_progress,
+    ):
         done = add_folder(opened, folder, skipped, prefix=prefix, prune=prune, columns=chosen, on_progress=on_progress)
         total = len(opened)
     left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
@@ -154,3 +161,47 @@ def upgrade(
     left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
     facts = {"moved": moved, "skipped": skipped.as_dict()}
     print_result(facts, *left_out, f"{index_}: {moved:,} items have codes of the new model.", as_json=json_)
+
+
+def refine(
+    index_: Annotated[str, Parameter(name="index")],
+    /,
+    *,
+    kind: RefinementKind | Literal["none"],
+    device: Device = "auto",
+    json_: Json = False,
+) -> None:
+    """Give all items a refinement, which orders items at the same distance, from their files or kept vectors.
+
+      proxyhash index refine photos.index --kind code
+
+    It can be stopped and run again: what was written is kept. Items without a file or a kept vector have no refinement and
+    come last among items at the same distance.
+
+    Parameters
+    ----------
+    index_
+        The folder of the index.
+    kind
+        code (128 bits), code256, int8 (64 values) or int8x256; none removes the refinement.
+    device
+        auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.
+    json_
+        Print JSON.
+    """
+    from proxyhash.data import SkippedItems
+    from proxyhash.index.refinement.backfill import refine_index
+
+    skipped = SkippedItems()
+    with open_local_index(index_, device=device) as opened, counting_bar("encoding", "items") as on_progress:
+        unreadable = refine_index(opened, None if kind == "none" else kind, skipped, on_progress)
+        info = opened.info()
+    left_out = [f"Left out: {sentence}" for sentence in skipped.sentences()]
+    facts = {"refinement": info.refinement, "refined": info.refined_items, "unreadable": unreadable}
+    done = f"{info.refined_items:,} of {info.items:,} items have the refinement {kind}"
+    print_result(
+        {**facts, "skipped": skipped.as_dict()},
+        *left_out,
+        f"{index_}: {done if kind != 'none' else 'the refinement was removed'}.",
+        as_json=json_,
+    )

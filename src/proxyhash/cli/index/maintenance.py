@@ -36,6 +36,8 @@ def info(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = Fa
         ("searched by", facts.plan if facts.plan == "scan" else f"{facts.plan}, exactly"),
         ("no match", "calibrated" if facts.calibrated else "not calibrated; see proxyhash index calibrate --help"),
     ]
+    if facts.refinement is not None:
+        rows.append(("refinement", f"{facts.refinement}, of {facts.refined_items:,} items"))
     if facts.width is not None:
         rows.append(("vectors", f"of {facts.width:,} values; {facts.kept_vectors:,} are kept"))
     if facts.columns:

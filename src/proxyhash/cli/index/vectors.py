@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxyhash.data.vectors import VectorFile
+    from proxyhash.index.refinement.refiner import Kind
     from proxyhash.index.results import Matches
 
 
@@ -59,7 +60,15 @@ def takes_vectors(location: str, model: Path | None, device: str) -> bool:
 
 
 def add_vector_file(
-    path: Path, location: str, model: Path | None, options: VectorOptions, *, prefix: str, prune: bool, as_json: bool
+    path: Path,
+    location: str,
+    model: Path | None,
+    options: VectorOptions,
+    *,
+    refine: "Kind | None",
+    prefix: str,
+    prune: bool,
+    as_json: bool,
 ) -> None:
     """Add a file of vectors to an index. It is checked completely before an index is made or written to."""
     from proxyhash.index import Index
@@ -69,7 +78,7 @@ def add_vector_file(
     with progress_bars() as progress:
         if model is not None:
             check_vectors_for(file, model, prefix, progress)
-        with Index.open(location, model=model) as opened:
+        with Index.open(location, model=model, refine=refine) as opened:
             done = add_vectors(
                 opened,
                 file,

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
 from proxyhash.codes.bitsliced.llvm_ops import WIDE_BLOCK, WIDE_WORDS
-from proxyhash.codes.bitsliced.sums import add_differences, add_sums, any_below, select_below, start_sums, sum_three_bits
+from proxyhash.codes.bitsliced.sums import (
+    add_differences,
+    add_sums,
+    any_below,
+    select_below,
+    start_differences,
+    start_sums,
+    sum_three_bits,
+)
 from proxyhash.codes.kernels import Int16Array, Int64Array, popcount, sort_by_distance
 from proxyhash.utils.jit import jit
 
@@ -19,7 +27,7 @@ Int = int | np.integer[Any]
 
 _QUERIES_PER_PASS = 256  # whose distances stay in the second-level cache while a table is in the first
 
-_EIGHT, _SIXTEEN, _THIRTY_TWO, _SIXTY_FOUR = (0,) * 8, (0,) * 16, (0,) * 32, (0,) * 64
+_EIGHT, _THIRTY_TWO, _SIXTY_FOUR = (0,) * 8, (0,) * 32, (0,) * 64
 
 
 class SlicedQueries(NamedTuple):
@@ -118,22 +126,20 @@ def build_table(planes: Words, block: int, first: int, bits: Words, table: Words
 @jit(nogil=True, skip_refcounts=True)
 def _sum_directly(planes: Words, block: int, queries: SlicedQueries, q: int, sums: Words, row: int) -> None:
     """Write the distances of a block to query q to a row of `sums` (R, levels, L)."""
-    levels = queries.levels
-    for level in range(sums.shape[1]):
-        for word in range(WIDE_WORDS):
-            sums[row, level, word] = 0
-    first, bits = 0, planes.shape[1]
+    levels, bits = queries.levels, planes.shape[1]
+    first = 64 if bits >= 64 else 32 if bits >= 32 else 8
+    if bits >= 64:
+        start_differences(planes, block, 0, queries.bits, q, sums, row, _SIXTY_FOUR, levels)
+    elif bits >= 32:
+        start_differences(planes, block, 0, queries.bits, q, sums, row, _THIRTY_TWO, levels)
+    else:
+        start_differences(planes, block, 0, queries.bits, q, sums, row, _EIGHT, levels)
     while bits - first >= 64:
         add_differences(planes, block, first, queries.bits, q, sums, row, _SIXTY_FOUR, levels)
         first += 64
-    if bits - first >= 32:
-        add_differences(planes, block, first, queries.bits, q, sums, row, _THIRTY_TWO, levels)
-        first += 32
-    if bits - first >= 16:
-        add_differences(planes, block, first, queries.bits, q, sums, row, _SIXTEEN, levels)
-        first += 16
-    if bits - first >= 8:
+    while bits - first >= 8:
         add_differences(planes, block, first, queries.bits, q, sums, row, _EIGHT, levels)
+        first += 8
 
 
 @jit(nogil=True, skip_refcounts=True)

@@ -28,6 +28,7 @@ from proxyhash.codes.bitsliced.llvm_ops import (
     broadcast,
     load_plane,
     mark_below,
+    prefetch,
     row_pointer,
     store_plane,
 )
@@ -35,6 +36,7 @@ from proxyhash.codes.bitsliced.llvm_ops import (
 PATTERN_WORDS = 2 * WIDE_WORDS  # of a table: a plane of ones and a plane of twos
 TRIPLE_WORDS = 8 * PATTERN_WORDS
 BLOCKS_PER_STACK = 16  # blocks that are counted together
+PREFETCHED_WORDS = 1024  # distance of prefetching, 8 KB: processors do not prefetch beyond a page of 4 KB by themselves
 
 
 @intrinsic
@@ -156,43 +158,58 @@ add_sums: Any = _adding(has_sums=True)
 """The same, added to the distances that the row has."""
 
 
-@intrinsic
-def _add_differences(
-    typing_context: Any,
-    planes: Any,
-    block: Any,
-    first: Any,
-    bits: Any,
-    q: Any,
-    sums: Any,
-    row: Any,
-    count: Any,
-    levels: Any,
-) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        planes, block, first, bits, q, sums, row, _, _ = arguments
-        kinds = signature.args
-        source = row_pointer(context, builder, kinds[0], planes, block, first)
-        query = row_pointer(context, builder, kinds[3], bits, q, first)
-        target = row_pointer(context, builder, kinds[5], sums, row)
-        levels = kinds[8].count
-        terms = [(level, load_plane(builder, target, WIDE_WORDS * level, WIDE_PLANE)) for level in range(levels)]
-        for i in range(kinds[7].count):
-            bit = broadcast(builder, builder.load(builder.gep(query, [WORD(i)])), WIDE_PLANE)
-            terms.append((0, builder.xor(load_plane(builder, source, WIDE_WORDS * i, WIDE_PLANE), bit)))
-        for level, plane in enumerate(_pad(add_planes(builder, terms), levels)):
-            store_plane(builder, plane, target, WIDE_WORDS * level)
-        return context.get_dummy_value()
+def _adding_differences(has_sums: bool) -> Any:
+    """Return an intrinsic that adds the differences of some bits to those of earlier bits, or starts with them."""
 
-    kinds = (planes, types.int64, types.int64, bits, types.int64, sums, types.int64, count, levels)
-    return types.void(*kinds), generate
+    @intrinsic
+    def add(
+        typing_context: Any,
+        planes: Any,
+        block: Any,
+        first: Any,
+        bits: Any,
+        q: Any,
+        sums: Any,
+        row: Any,
+        count: Any,
+        levels: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            planes, block, first, bits, q, sums, row, _, _ = arguments
+            kinds = signature.args
+            source = row_pointer(context, builder, kinds[0], planes, block, first)
+            query = row_pointer(context, builder, kinds[3], bits, q, first)
+            target = row_pointer(context, builder, kinds[5], sums, row)
+            levels = kinds[8].count
+            before = [(level, load_plane(builder, target, WIDE_WORDS * level, WIDE_PLANE)) for level in range(levels)]
+            differ = _differences(builder, source, query, kinds[7].count)
+            total = add_planes(builder, [*(before if has_sums else []), *differ])
+            for level, plane in enumerate(_pad(total, levels)):
+                store_plane(builder, plane, target, WIDE_WORDS * level)
+            return context.get_dummy_value()
+
+        kinds = (planes, types.int64, types.int64, bits, types.int64, sums, types.int64, count, levels)
+        return types.void(*kinds), generate
+
+    return add
 
 
-add_differences: Any = _add_differences
-"""(planes (B, P, L), block, first, bits (Q, P), q, sums (R, levels, L), row, count, levels): add the differences of bits.
+def _differences(builder: Any, planes: Any, bits: Any, count: int) -> Iterable[tuple[int, Any]]:
+    """Yield planes that mark the items whose bit differs from a query's; the planes that are needed next are prefetched."""
+    for i in range(count):
+        prefetch(builder, builder.gep(planes, [WORD(WIDE_WORDS * i + PREFETCHED_WORDS)]))
+        bit = broadcast(builder, builder.load(builder.gep(bits, [WORD(i)])), WIDE_PLANE)
+        yield 0, builder.xor(load_plane(builder, planes, WIDE_WORDS * i, WIDE_PLANE), bit)
+
+
+start_differences: Any = _adding_differences(has_sums=False)
+"""(planes (B, P, L), block, first, bits (Q, P), q, sums (R, levels, L), row, count, levels): write the differences of bits.
 
 These are `count` planes from `first` on, a tuple of that length. Each bit of the query is a word of zeros or of ones.
 """
+
+add_differences: Any = _adding_differences(has_sums=True)
+"""The same, added to the distances that the row has."""
 
 
 @intrinsic

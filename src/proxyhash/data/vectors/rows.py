@@ -67,6 +67,10 @@ class VectorRows:
         values, lengths = self.raw(rows)
         return values / lengths[:, None] if self.normalize else values
 
+    def part(self, rows: slice | NDArray[Any]) -> "VectorRows":
+        """Return some rows as vectors that are read on demand."""
+        return VectorRows(self.values[rows], normalize=self.normalize, name=self.name)
+
     def raw(self, rows: slice | NDArray[Any]) -> tuple[Floats, Floats]:
         """Return some rows (n, width), checked and not scaled, and their lengths (n,)."""
         with np.errstate(over="ignore", invalid="ignore"):  # values that float32 does not hold are refused below

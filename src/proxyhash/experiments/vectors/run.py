@@ -89,7 +89,7 @@ def _measure(
     for number, encoding in enumerate(encodings):
         progress(f"comparing encodings: {encoding.title}", number / len(encodings))
         try:
-            rows.append(encoding.measure(sample, task, progress))
+            rows += encoding.measure(sample, task, progress)
         except InputError as error:
             left_out.setdefault(str(error), []).append(encoding.title)
         if number + 1 == len(sample.config.methods) * len(sample.config.bits) and not rows:  # these come first

@@ -1,7 +1,7 @@
 """Clustered segments: a query compares only the codes of clusters and shells that can be near."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ from proxyhash.index.clusters.segment import Feed, FlatSegment, Segment, Sink, S
 from proxyhash.index.clusters.topk import empty_topk
 from proxyhash.index.hits import Hits, SearchStats, rectangular_hits
 from proxyhash.index.item_ids import Int64s, empty_item_ids
+from proxyhash.index.plans import Plan
+from proxyhash.index.refinement.distances import RefinedRows
 from proxyhash.utils.parallel import over_slices
 
 _CODES_PER_SLICE = 1 << 14  # that a thread reads at a time
@@ -26,6 +28,7 @@ _MAX_RESULTS = 4_000_000  # results that are gathered at a time, 16 bytes each
 class ClusteredSegment(Segment):
     """`count` codes in `clusters`, and `tombstones`: the slots of removed ones."""
 
+    plan: ClassVar[Plan] = "clusters"
     clusters: Clusters
     count: int
     tombstones: int = 0
@@ -35,9 +38,15 @@ class ClusteredSegment(Segment):
         return self.count
 
     def nearest(
-        self, queries: Words, k: int, threads: int | None = None, allowed: SlotMask | None = None
+        self,
+        queries: Words,
+        k: int,
+        threads: int | None = None,
+        allowed: SlotMask | None = None,
+        *,
+        rows: RefinedRows | None = None,
     ) -> tuple[Hits, int]:
-        """Compare the blocks that can hold one of the k nearest codes."""
+        """Compare the blocks that can hold one of the k nearest codes; `rows` settle ties in distance."""
         clusters = self._only(allowed)
         k = min(
             k, len(self) if allowed is None else BLOCK * len(clusters.hidden) - int(np.bitwise_count(clusters.hidden).sum())
@@ -46,15 +55,16 @@ class ClusteredSegment(Segment):
         compared = np.zeros(len(queries), np.int64)
         order = self._cache_order(queries)
 
-        def search(rows: slice) -> None:
-            mine = queries[order[rows]]
-            top = empty_topk(len(mine), k, 64 * queries.shape[1])
-            search_kernels.nearest(mine, clusters, top, compared[rows])
-            ranks[order[rows]], slots[order[rows]] = top.ranks, top.slots
+        def search(part: slice) -> None:
+            mine = queries[order[part]]
+            refinement = None if rows is None else rows.take(order[part])
+            top = empty_topk(len(mine), k, 64 * queries.shape[1], refinement)
+            search_kernels.nearest(mine, clusters, top, compared[part])
+            ranks[order[part]], slots[order[part]] = top.ranks, top.slots
 
         if k:
             parallel_over_queries(len(queries), threads, search, max_queries=max(1, _MAX_RESULTS // k))
-        return rectangular_hits(ranks, slots), int(compared.sum())
+        return rectangular_hits(ranks, slots, is_refined=rows is not None), int(compared.sum())
 
     def _only(self, allowed: SlotMask | None) -> Clusters:
         """Return the clusters, of which only allowed slots are found."""
@@ -114,6 +124,11 @@ class ClusteredSegment(Segment):
     def num_slots(self) -> int:
         """Return the number of slots."""
         return BLOCK * len(self.clusters.planes)
+
+    @property
+    def storage(self) -> Words:
+        """Return the planes."""
+        return self.clusters.planes
 
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment with the slots of these codes hidden."""

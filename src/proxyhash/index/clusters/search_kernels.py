@@ -19,8 +19,9 @@ from proxyhash.index.clusters.candidates import (
     lowest_bit,
 )
 from proxyhash.index.clusters.layout import Clusters
-from proxyhash.index.clusters.topk import TopK, pack_rank, push, sort_topk
+from proxyhash.index.clusters.topk import TopK, pack_rank, push, refine_rank, sort_topk
 from proxyhash.index.item_ids import Int, Int64s, item_id_at
+from proxyhash.index.refinement.distances import refinement_distance
 from proxyhash.utils.jit import jit
 
 TILE = 8  # blocks that one query tests before the next query's turn: they stay in the L1 cache
@@ -127,7 +128,8 @@ def _push_candidates(clusters: Clusters, block: Int, candidates: Candidates, top
             left &= left - np.uint64(1)
             distance, slot = distance_at(candidates, word, bit), block * BLOCK + 64 * word + bit
             if distance <= top.limit[q]:
-                push(top, q, pack_rank(distance, item_id_at(clusters.item_ids, slot)), slot)
+                rank = pack_rank(distance, item_id_at(clusters.item_ids, slot))
+                push(top, q, refine_rank(rank, refinement_distance(top.rows, q, slot)), slot)
 
 
 @jit(nogil=True)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from proxyhash.codes.search import check_radii
 from proxyhash.codes.sources import SlicedCodes, SlicedCodesBuilder, pack_slots, slice_codes, unpack_slots
 from proxyhash.index.hits import Hits, pack_ranks, rectangular_hits
 from proxyhash.index.item_ids import ClusterIds, Int64s, ItemIds, UInt32s, empty_item_ids, pack_item_ids
+from proxyhash.index.plans import Plan
+from proxyhash.index.refinement.distances import RefinedRows
+from proxyhash.index.refinement.ties import refine_ties
 
 SlotMask = NDArray[np.bool_]
 """A mask of slots (num_slots,): only these may be found."""
@@ -22,6 +25,8 @@ SlotMask = NDArray[np.bool_]
 class Segment(ABC):
     """N codes of W words and their item ids, in slots of which some may be empty. It never changes."""
 
+    plan: ClassVar[Plan] = "scan"
+    """how it is searched"""
     tombstones: int = 0
     """slots of removed codes, which still take memory"""
 
@@ -31,9 +36,26 @@ class Segment(ABC):
 
     @abstractmethod
     def nearest(
-        self, queries: Words, k: int, threads: int | None = None, allowed: SlotMask | None = None
+        self,
+        queries: Words,
+        k: int,
+        threads: int | None = None,
+        allowed: SlotMask | None = None,
+        *,
+        rows: RefinedRows | None = None,
     ) -> tuple[Hits, int]:
-        """Return the k nearest codes of each of `queries` (Q, W), ties by item id, and how many codes were compared."""
+        """Return the k nearest codes of each of `queries` (Q, W), and how many codes were compared.
+
+        Ties are ordered by the refinement distances of `rows`, if they are given, then by item id.
+        """
+
+    def _refined_nearest(
+        self, queries: Words, k: int, threads: int | None, allowed: SlotMask | None, rows: RefinedRows
+    ) -> tuple[Hits, int]:
+        """Return what `nearest` does with rows, by a further search for codes that tie with the k-th."""
+        found, compared = self.nearest(queries, k + 1, threads, allowed)
+        within = lambda some, radius: self.range_search(some, radius, threads, allowed)  # noqa: E731
+        return refine_ties(found, queries, k, rows, len(self), within), compared
 
     @abstractmethod
     def range_search(
@@ -67,6 +89,11 @@ class Segment(ABC):
     def num_slots(self) -> int:
         """Return the number of slots."""
 
+    @property
+    @abstractmethod
+    def storage(self) -> Words:
+        """Return the array that holds the codes; segments that differ only in the codes removed share it, and the slots."""
+
     @abstractmethod
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment without the item ids of ascending ranges, low to high inclusive."""
@@ -93,9 +120,17 @@ class FlatSegment(Segment):
         return self.sliced.num_valid
 
     def nearest(
-        self, queries: Words, k: int, threads: int | None = None, allowed: SlotMask | None = None
+        self,
+        queries: Words,
+        k: int,
+        threads: int | None = None,
+        allowed: SlotMask | None = None,
+        *,
+        rows: RefinedRows | None = None,
     ) -> tuple[Hits, int]:
         """Compare every code."""
+        if rows is not None:
+            return self._refined_nearest(queries, k, threads, allowed, rows)
         distances, slots = scan.nearest(self._source(allowed), self._packed(queries), k, threads)
         ranks = pack_ranks(distances, self.item_ids.at(slots))
         return rectangular_hits(ranks, slots), len(queries) * len(self)
@@ -137,6 +172,11 @@ class FlatSegment(Segment):
     def num_slots(self) -> int:
         """Return the number of slots."""
         return len(self.item_ids.low)
+
+    @property
+    def storage(self) -> Words:
+        """Return the planes."""
+        return self.sliced.planes
 
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment with the slots of these codes marked empty."""

@@ -1,6 +1,6 @@
 """Bounded heaps of the k nearest codes of each query, the farthest at the root.
 
-A rank packs the distance into its high half and the item id into its low half: one comparison also settles ties.
+A rank packs the distance, the refinement distance and the item id, see `Hits`: one comparison also settles ties.
 """
 
 from typing import NamedTuple
@@ -8,31 +8,44 @@ from typing import NamedTuple
 import numpy as np
 
 from proxyhash.codes.bits import Words
+from proxyhash.index.hits import DISTANCE_SHIFT, ID_BITS
 from proxyhash.index.item_ids import Int, Int64s
+from proxyhash.index.refinement.distances import RefinedRows, without_refinement
 from proxyhash.utils.jit import jit
 
-_HALF = np.uint64(32)
+_DISTANCE_SHIFT, _ID_BITS = np.uint64(DISTANCE_SHIFT), np.uint64(ID_BITS)
 
 
 class TopK(NamedTuple):
-    """Heaps of Q queries: the first `counts` (Q,) of `ranks` and `slots` (Q, k); `limit` (Q,) is the k-th distance."""
+    """Heaps of Q queries: the first `counts` (Q,) of `ranks` and `slots` (Q, k); `limit` (Q,) is the k-th distance.
+
+    `rows` settle ties in distance.
+    """
 
     ranks: Words
     slots: Int64s
     counts: Int64s
     limit: Int64s
+    rows: RefinedRows
 
 
-def empty_topk(queries: int, k: int, bits: int) -> TopK:
-    """Return empty heaps for codes of so many bits."""
+def empty_topk(queries: int, k: int, bits: int, rows: RefinedRows | None = None) -> TopK:
+    """Return empty heaps for codes of so many bits; without rows, ties in distance are settled by item id."""
     ranks, slots = np.empty((queries, k), np.uint64), np.empty((queries, k), np.int64)
-    return TopK(ranks, slots, np.zeros(queries, np.int64), np.full(queries, bits, np.int64))
+    rows = without_refinement(queries) if rows is None else rows
+    return TopK(ranks, slots, np.zeros(queries, np.int64), np.full(queries, bits, np.int64), rows)
 
 
 @jit(nogil=True, skip_refcounts=True, inline="always")
 def pack_rank(distance: Int, item_id: Int) -> Int:
-    """Return distance and item id in one number."""
-    return (np.uint64(distance) << np.uint64(32)) | np.uint64(item_id)
+    """Return distance and item id in one number, without a refinement."""
+    return (np.uint64(distance) << _DISTANCE_SHIFT) | np.uint64(item_id)
+
+
+@jit(nogil=True, skip_refcounts=True, inline="always")
+def refine_rank(rank: Int, refinement: Int) -> Int:
+    """Return a rank with a refinement distance."""
+    return rank | (np.uint64(refinement) << _ID_BITS)
 
 
 @jit(nogil=True, skip_refcounts=True)
@@ -45,7 +58,7 @@ def push(top: TopK, q: Int, rank: Int, slot: Int) -> None:
     elif rank < ranks[0]:
         _replace_root(ranks, slots, rank, slot)
     if top.counts[q] == k:
-        top.limit[q] = ranks[0] >> _HALF
+        top.limit[q] = ranks[0] >> _DISTANCE_SHIFT
 
 
 @jit(nogil=True)

@@ -13,6 +13,7 @@ from proxyhash.codes.sources import slice_codes
 from proxyhash.index.clusters.segment import Feed, FlatSegment, Segment, SlotMask, in_ranges
 from proxyhash.index.hits import Hits, pack_ranks
 from proxyhash.index.item_ids import ClusterIds, Int64s, ItemIds, UInt32s, empty_item_ids, pack_item_ids
+from proxyhash.index.refinement.distances import RefinedRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +28,17 @@ class WordSegment(Segment):
         return len(self.rows)
 
     def nearest(
-        self, queries: Words, k: int, threads: int | None = None, allowed: SlotMask | None = None
+        self,
+        queries: Words,
+        k: int,
+        threads: int | None = None,
+        allowed: SlotMask | None = None,
+        *,
+        rows: RefinedRows | None = None,
     ) -> tuple[Hits, int]:
         """Sort all codes by distance, or search bit planes if that takes too long."""
+        if rows is not None:
+            return self._refined_nearest(queries, k, threads, allowed, rows)
         if not use_numpy(queries, self.rows):
             return self._flat.nearest(queries, k, threads, allowed)
         found = [(near[:k], slots[:k]) for near, slots in self._sorted(queries, allowed)]
@@ -81,6 +90,11 @@ class WordSegment(Segment):
     def num_slots(self) -> int:
         """Return N."""
         return len(self)
+
+    @property
+    def storage(self) -> Words:
+        """Return the rows."""
+        return self.rows
 
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the codes that are in no range."""

@@ -16,6 +16,8 @@ from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.local.items import FileStat, Labels, Source
 from proxyhash.index.local.schema import VECTORS
 from proxyhash.index.local.transactions import ItemBatch
+from proxyhash.index.queries import Features, take_features
+from proxyhash.index.refinement.storage import fit_if_due
 from proxyhash.utils.errors import InputError
 
 
@@ -55,6 +57,7 @@ class LocalFolderSync:
         vectors: NDArray[Any] | None = None,
         *,
         columns: Mapping[str, Column] = MappingProxyType({}),
+        features: Features | None = None,
     ) -> StoredCounts:
         """Store a batch in one transaction, which looks first at what another process has stored since the plan was made."""
         store = self.index.store
@@ -72,8 +75,11 @@ class LocalFolderSync:
                 [stats[row] for row in new],
                 {} if vectors is None else {VECTORS: vectors if len(new) == len(keys) else vectors[new]},
                 {name: column.select(np.array(new)) for name, column in columns.items()},
+                None if features is None else take_features(features, new),
             )
             replaced = transactions.add_batch(store, batch)
+        if features is not None:
+            fit_if_due(store, self.codes_id[1], is_end=False)
         return StoredCounts(len(new) - replaced, replaced, len(keys) - len(new))
 
     def remove(self, keys: Sequence[str]) -> int:

@@ -4,8 +4,10 @@ import sqlite3
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxyhash.codes.bits import Packed, Words
 from proxyhash.columns import ColumnsLike, ColumnType, check_columns
@@ -13,7 +15,7 @@ from proxyhash.index.base import Index, SearchParams, check_keep_vectors, check_
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.clusters.ivf import InvertedLists
 from proxyhash.index.exchange.content import CodeContent
-from proxyhash.index.hits import Hits, merge_hits, rerank_hits
+from proxyhash.index.hits import Hits, merge_hits, rerank_hits, rescore_hits
 from proxyhash.index.local import item_arrays, items, transactions
 from proxyhash.index.local.aligned_arrays import AlignedArrays
 from proxyhash.index.local.blocks import list_blocks, read_block, sample_ids
@@ -23,7 +25,7 @@ from proxyhash.index.local.content import stored_content
 from proxyhash.index.local.filters import FilterCache
 from proxyhash.index.local.items import Item, Labels, Source
 from proxyhash.index.local.schema import VECTORS
-from proxyhash.index.local.snapshots import Snapshot, SnapshotCache, add_codes
+from proxyhash.index.local.snapshots import RowsOf, Snapshot, SnapshotCache, add_codes, refine_segment
 from proxyhash.index.local.store import Store
 from proxyhash.index.model_store import (
     MODELS_DIR,
@@ -36,8 +38,19 @@ from proxyhash.index.model_store import (
     proxy_codes,
 )
 from proxyhash.index.plans import plan_memory
-from proxyhash.index.queries import EncodedQueries, QueriesLike, encode_items, encode_queries
-from proxyhash.index.results import AddResult, IndexInfo, Matches, build_matches
+from proxyhash.index.queries import EncodedQueries, Features, QueriesLike, encode_items, encode_queries
+from proxyhash.index.refinement.cache import RefinementCache
+from proxyhash.index.refinement.encoders import check_refined, check_refinement, feature_encoder
+from proxyhash.index.refinement.refiner import Kind, StoredRows, check_kind
+from proxyhash.index.refinement.storage import (
+    Refinement,
+    create_refinement,
+    fit_if_due,
+    fit_on_sample,
+    rows_name,
+    stored_rows,
+)
+from proxyhash.index.results import AddResult, IndexInfo, Matches, Refined, build_matches
 from proxyhash.models.encoder import ModelEncoder
 from proxyhash.models.storage import CALIBRATION, config_sha256, fingerprint, vector_width
 from proxyhash.utils.atomic_io import make_folder
@@ -75,6 +88,7 @@ class LocalIndex(Index):
         self.snapshots = SnapshotCache(store)
         self.aligned_arrays = AlignedArrays(store)
         self.filters = FilterCache(store, self.snapshots, self.aligned_arrays)
+        self.refinements = RefinementCache(store, self.aligned_arrays)
         self.item_cache = items.ItemCache(store, item_cache_size, find_items)
         self._inverted_lists = InvertedLists()
         self._encoder = encoder
@@ -90,6 +104,7 @@ class LocalIndex(Index):
         bits: int | None = None,
         item_cache_size: int = 0,
         device: str = "cpu",
+        refine: Kind | None = None,
         progress: Progress = no_progress,
     ) -> "LocalIndex":
         """Open the index in a folder, or create one there; see `Index.open`.
@@ -101,13 +116,20 @@ class LocalIndex(Index):
             store = Store(folder / FILE, progress=progress)
             index = cls(folder, store, item_cache_size=item_cache_size, device=device)
             index._check(model, bits)
+            check_refinement(folder, index.refinement, refine)
             return index
         if model is None and bits is None:
             raise InputError(
                 f"There is no index at {folder}; to make one, say which model or how many bits it is for, "
                 "or run proxyhash quickstart, which makes a model of your images first."
             )
-        return cls._create(folder, model, bits, device)
+        if refine is not None and model is None:
+            raise InputError("A refinement is made of the features of a model; give the index a model, or leave it out.")
+        created = cls._create(folder, model, bits, device)
+        if refine is not None:
+            with created.store.writing():
+                create_refinement(created.store, created.store.active_version, check_kind(refine))
+        return created
 
     @classmethod
     def _create(cls, folder: Path, model: "str | Path | ModelEncoder | None", bits: int | None, device: str) -> "LocalIndex":
@@ -142,6 +164,23 @@ class LocalIndex(Index):
             raise InputError(f"{self.folder} was made with another model, whose codes cannot be compared; {advice}.")
         copy_model(encoder, self.folder)
         self._encoder, self._encoder_of = encoder, self.model
+
+    @property
+    def has_refinement(self) -> bool:
+        """Return whether items have a second, finer representation."""
+        return self.refinement is not None
+
+    def fit_refinement(self, sample: Features | None = None) -> None:
+        """Fit the refinement on a sample of items that follow, or on those that are stored; see `Index.fit_refinement`."""
+        if sample is None:
+            fit_if_due(self.store, self.store.active_version)
+        else:
+            fit_on_sample(self.store, self.store.active_version, sample)
+
+    @property
+    def refinement(self) -> Refinement | None:
+        """Return the refinement of the active codes; None without one."""
+        return self.refinements.latest()
 
     @property
     def bits(self) -> int:
@@ -239,10 +278,20 @@ class LocalIndex(Index):
 
         def write() -> tuple[int, int]:
             codes_id = self.store.codes_id
-            codes, names = encode_items(items, keys, self.bits, lambda: self.encoder, self.width)
-            checked = check_columns(columns or {}, len(codes), self.columns)
-            batch = transactions.ItemBatch(codes_id, codes, names, labels, arrays=arrays, columns=checked)
-            return len(codes), self._add_batch(batch)
+            refines = self.has_refinement
+            load = partial(feature_encoder, self) if refines else lambda: self.encoder
+            encoded = encode_items(items, keys, self.bits, load, self.width, with_features=refines)
+            checked = check_columns(columns or {}, len(encoded.codes), self.columns)
+            batch = transactions.ItemBatch(
+                codes_id,
+                encoded.codes,
+                encoded.names,
+                labels,
+                arrays=arrays,
+                columns=checked,
+                features=encoded.features,
+            )
+            return len(batch), self._add_batch(batch)
 
         count, replaced = self._repeat_if_replaced(write)
         return AddResult(count - replaced, replaced, seconds=time.monotonic() - start)
@@ -264,7 +313,12 @@ class LocalIndex(Index):
         items.check_keys(batch.keys, len(batch))
         items.check_labels(batch.labels, len(batch))
         transactions.recluster_if_grown(self.store, batch.codes, self.proxy_codes)
-        return transactions.add_batches(self.store, batch)
+        if batch.features is not None:
+            fit_on_sample(self.store, batch.version, batch.features)
+        replaced = transactions.add_batches(self.store, batch)
+        if batch.features is not None:
+            fit_if_due(self.store, batch.version)
+        return replaced
 
     def proxy_codes(self) -> Packed | None:
         """Return the binarized proxies of the model (C, bytes), None if it has none."""
@@ -284,15 +338,15 @@ class LocalIndex(Index):
         if params.nprobe is not None or params.plan is not None:
             cold_start.end()  # clusters or tables are needed
         for attempt in range(_ATTEMPTS + 1):
-            encoded, snapshot = self._encode(queries)
+            encoded, snapshot = self._encode(queries, params)
             check_rerank(params, has_embeddings=encoded.embeddings is not None)
-            hits = None if attempt == _ATTEMPTS else self._find(encoded, snapshot, params)
+            found = None if attempt == _ATTEMPTS else self._find(encoded, snapshot, params)
             with self.store.reading():
-                if hits is None and snapshot.codes_id == self.store.codes_id:
+                if found is None and snapshot.codes_id == self.store.codes_id:
                     snapshot = self.snapshots.latest()
-                    hits = self._find(encoded, snapshot, params)
-                if hits is not None and self.snapshots.is_latest(snapshot):
-                    return self._look_up(encoded, hits, snapshot, params)
+                    found = self._find(encoded, snapshot, params)
+                if found is not None and self.snapshots.is_latest(snapshot):
+                    return self._look_up(encoded, found, snapshot, params)
         raise IndexChangedError(f"{self.folder} was replaced or moved to another model during the search; search again.")
 
     def _look_up(self, queries: EncodedQueries, hits: Hits, snapshot: Snapshot, params: SearchParams) -> list[Matches]:
@@ -303,14 +357,19 @@ class LocalIndex(Index):
             self.store.raise_damaged(f"{len(item_ids - found.keys()):,} codes have no item")
         width = queries.codes.shape[1] if params.with_codes else None
         exact, calibration = params.nprobe is None, self._calibration(snapshot.model, snapshot.bits)
-        return build_matches(queries.names, hits, found, calibration, params.threshold, width=width, exact=exact)
+        refined: Refined | None = None if not hits.is_refined else "all" if exact else "found"
+        return build_matches(
+            queries.names, hits, found, calibration, params.threshold, width=width, exact=exact, refined=refined
+        )
 
-    def _encode(self, queries: QueriesLike) -> tuple[EncodedQueries, Snapshot]:
+    def _encode(self, queries: QueriesLike, params: SearchParams) -> tuple[EncodedQueries, Snapshot]:
         """Return queries and the codes to search, both of one version, even if an upgrade ends at this moment."""
         while True:
             snapshot = self.snapshots.latest()
             try:
-                encoded = encode_queries(queries, snapshot.bits, lambda: self.encoder, self.width)
+                refines = params.refine is not False and self.refinements.get(snapshot) is not None
+                load = partial(feature_encoder, self, required=params.refine is True) if refines else lambda: self.encoder
+                encoded = encode_queries(queries, snapshot.bits, load, self.width, with_features=refines)
             except InputError:
                 if self.store.codes_id == snapshot.codes_id:
                     raise
@@ -319,7 +378,7 @@ class LocalIndex(Index):
                 return encoded, snapshot
 
     def _find(self, queries: EncodedQueries, latest: Snapshot, params: SearchParams) -> Hits | None:
-        """Return the hits of each query, re-ranked and cut at the radius as the parameters say.
+        """Return the hits of each query, refined, re-ranked and cut at the radius as the parameters say.
 
         None if the search is filtered and the snapshot is no longer the latest, so that labels and columns may be gone.
         """
@@ -328,27 +387,44 @@ class LocalIndex(Index):
             snapshot = self.filters.get(latest, params.where, params.threads, only_masks=params.plan is not None)
         if snapshot is None:
             return None
-        with_codes = params.with_codes or params.rerank is not None
+        rows = None if params.refine is False else self.refinements.rows_of(snapshot, queries)
+        check_refined(
+            params, self.folder, has_refinement=self.refinements.get(latest) is not None, has_rows=rows is not None
+        )
+        options: dict[str, Any] = {"with_codes": params.with_codes or params.rerank is not None, "rows": rows}
         if params.k is None:
             radius = snapshot.bits if params.radius is None else min(params.radius, snapshot.bits)
-            return snapshot.range_search(queries.words, radius, params.threads, with_codes=with_codes, plan=params.plan)
-        candidates = max(params.k, params.rerank or 0)
+            return snapshot.range_search(queries.words, radius, params.threads, plan=params.plan, **options)
         if params.nprobe is None:
-            hits, _ = snapshot.nearest(queries.words, candidates, params.threads, with_codes=with_codes, plan=params.plan)
+            hits, _ = snapshot.nearest(queries.words, params.candidates, params.threads, plan=params.plan, **options)
         else:
-            hits = self._probe(snapshot, queries.words, candidates, params.nprobe, with_codes=with_codes)
+            hits = self._probe(snapshot, queries.words, params.candidates, params.nprobe, **options)
         if params.rerank is not None and queries.embeddings is not None:
             hits = rerank_hits(hits, queries.embeddings, params.k)
+        if params.oversample is not None:
+            hits = rescore_hits(hits, params.k)
         return hits if params.radius is None else hits.take((hits.distances <= params.radius).nonzero()[0])
 
-    def _probe(self, snapshot: Snapshot, queries: Words, k: int, nprobe: int, *, with_codes: bool) -> Hits:
+    def _probe(
+        self, snapshot: Snapshot, queries: Words, k: int, nprobe: int, *, with_codes: bool, rows: RowsOf | None
+    ) -> Hits:
         """Return near codes from the nearest clusters, and from the codes that were added since these were built."""
-        main = self._inverted_lists.nearest(snapshot.main, queries, k, nprobe)
+        main = refine_segment(self._inverted_lists.nearest(snapshot.main, queries, k, nprobe), snapshot.main, rows)
         parts = [add_codes(main, snapshot.main) if with_codes else main]
         if len(snapshot.delta):
-            delta, _ = snapshot.delta.nearest(queries, k)
+            delta, _ = snapshot.delta.nearest(queries, k, rows=None if rows is None else rows(snapshot.delta))
             parts.append(add_codes(delta, snapshot.delta) if with_codes else delta)
         return merge_hits(parts, len(queries), k)
+
+    def stored_queries(self, keys: Sequence[str]) -> EncodedQueries:
+        """Return items as queries; see `Index.stored_queries`."""
+        with self.store.reading():
+            queries, refinement = super().stored_queries(keys), self.refinement
+            item_ids = [self.item(key).item_id for key in keys] if refinement is not None else []
+            rows = None if refinement is None else stored_rows(self.store, self.store.active_version, item_ids)
+            if refinement is None or rows is None:
+                return queries
+            return replace(queries, rows=StoredRows(rows, refinement.refiner_id))
 
     def item(self, key: str) -> Item:
         """Return an item by its key."""
@@ -405,6 +481,7 @@ class LocalIndex(Index):
         """Return a description of the index."""
         with self.store.reading():
             _, centroids = transactions.active_centroids(self.store)
+            refinement = self.refinement
             sources = tuple(sorted({path for path, _, _ in items.list_sources(self.store).values()}))
             planner = None if self.snapshots.last is None else self.snapshots.last.planner
             return IndexInfo(
@@ -423,6 +500,8 @@ class LocalIndex(Index):
                 0 if planner is None else planner.tables.memory,
                 None if planner is None else planner.mean_compared,
                 self.columns,
+                None if refinement is None else refinement.kind,
+                item_arrays.count_rows(self.store, rows_name(self.store.active_version)),
             )
 
     def bytes_on_disk(self) -> int:

@@ -218,7 +218,12 @@ def items_by_id(store: Store, item_ids: Iterable[int]) -> dict[int, Item]:
 
 def items_after(store: Store, key: str, limit: int) -> list[Item]:
     """Return the first items whose keys come after a key, in the order of keys, which is that of their code points."""
-    rows = store.rows(f"{_SELECT_ITEMS} WHERE key > ? ORDER BY key LIMIT ?", key, limit)
+    with store.reading():
+        rows = store.rows(f"{_SELECT_ITEMS} WHERE key > ? ORDER BY key LIMIT ?", key, limit)
+        if len(rows) < limit:  # the end: a damaged index of keys may have less than all
+            lacking = store.active_info().num_codes - store.value("SELECT count(*) FROM items WHERE key > ''")
+            if lacking:
+                store.raise_damaged(f"the index of keys lacks {lacking:,} items")
     return [_parse_item(store, row) for row in rows]
 
 

@@ -1,6 +1,7 @@
 """Snapshots of an index's codes in memory, kept in step with its file: a large segment, and a small one of later codes."""
 
 import ctypes
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -18,6 +19,8 @@ from proxyhash.index.local.store import Store
 from proxyhash.index.mih.planner import Planner
 from proxyhash.index.mih.request import Request
 from proxyhash.index.plans import Plan
+from proxyhash.index.refinement.distances import RefinedRows
+from proxyhash.index.refinement.ties import refine
 from proxyhash.utils.available_memory import check_memory
 from proxyhash.utils.jit import cold_start
 from proxyhash.utils.parallel import available_threads
@@ -31,6 +34,9 @@ MAX_DELTA = (
 )
 _BYTES_BESIDE_CODE = 3.2  # of an item id, and of empty slots
 MAX_COLD_CODES = 1 << 18  # codes that numpy compares with a query in some milliseconds
+
+RowsOf = Callable[[Segment], RefinedRows]
+"""Returns the refinement rows of queries and of the slots of a segment."""
 
 SomeSegment = TypeVar("SomeSegment", bound=Segment)
 
@@ -67,18 +73,35 @@ class Snapshot:
         return [segment for segment in (self.main, self.delta) if len(segment)]
 
     def nearest(
-        self, queries: Words, k: int, threads: int | None = None, *, with_codes: bool = False, plan: Plan | None = None
+        self,
+        queries: Words,
+        k: int,
+        threads: int | None = None,
+        *,
+        with_codes: bool = False,
+        plan: Plan | None = None,
+        rows: RowsOf | None = None,
     ) -> tuple[Hits, int]:
-        """Return the k nearest codes of each of `queries` (Q, W), and how many codes were compared."""
-        parts = self._search(queries, threads, plan, with_codes=with_codes, k=k)
+        """Return the k nearest codes of each of `queries` (Q, W), and how many codes were compared.
+
+        `rows` returns the refinement rows of a segment.
+        """
+        parts = self._search(queries, threads, plan, rows, with_codes=with_codes, k=k)
         stats = merge_stats(parts, len(queries))
         return replace(merge_hits(parts, len(queries), k), stats=stats), int(stats.compared.sum())
 
     def range_search(
-        self, queries: Words, radius: int, threads: int | None = None, *, with_codes: bool = False, plan: Plan | None = None
+        self,
+        queries: Words,
+        radius: int,
+        threads: int | None = None,
+        *,
+        with_codes: bool = False,
+        plan: Plan | None = None,
+        rows: RowsOf | None = None,
     ) -> Hits:
-        """Return all codes within a radius of each of `queries` (Q, W), nearest first."""
-        parts = self._search(queries, threads, plan, with_codes=with_codes, radius=radius)
+        """Return all codes within a radius of each of `queries` (Q, W), nearest first; `rows` as for `nearest`."""
+        parts = self._search(queries, threads, plan, rows, with_codes=with_codes, radius=radius)
         return replace(merge_hits(parts, len(queries)), stats=merge_stats(parts, len(queries)))
 
     def _search(
@@ -86,6 +109,7 @@ class Snapshot:
         queries: Words,
         threads: int | None,
         plan: Plan | None,
+        rows: RowsOf | None,
         *,
         with_codes: bool,
         k: int | None = None,
@@ -97,7 +121,8 @@ class Snapshot:
         for segment, kept in zip((self.main, self.delta), self.filters, strict=True):
             if not len(segment):
                 continue
-            request = Request(queries, threads, k, radius, None if isinstance(kept, LateFilter) else kept)
+            refined = None if rows is None else rows(segment)
+            request = Request(queries, threads, k, radius, None if isinstance(kept, LateFilter) else kept, refined)
             if isinstance(kept, LateFilter):
                 hits = kept.search(request, lambda one: self.planner.search(self.main, one, plan))
             elif segment is self.main:
@@ -110,6 +135,11 @@ class Snapshot:
     def item_ids(self) -> Int64s:
         """Return the item ids of all codes (N,)."""
         return np.concatenate([segment.all_ids() for segment in (self.main, self.delta)])
+
+
+def refine_segment(hits: Hits, segment: Segment, rows: RowsOf | None) -> Hits:
+    """Return the hits of a segment in refined order, if there are rows."""
+    return hits if rows is None else refine(hits, rows(segment))
 
 
 def add_codes(hits: Hits, segment: Segment) -> Hits:

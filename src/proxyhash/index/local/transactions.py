@@ -25,6 +25,8 @@ from proxyhash.index.local.columns import append_columns
 from proxyhash.index.local.items import FileStat, Labels, Source
 from proxyhash.index.local.schema import VECTORS
 from proxyhash.index.local.store import Store
+from proxyhash.index.queries import Features, take_features
+from proxyhash.index.refinement.storage import add_features
 from proxyhash.utils.errors import IndexChangedError, InputError
 from proxyhash.utils.parallel import prefetch
 from proxyhash.utils.random import generator
@@ -49,6 +51,7 @@ class ItemBatch:
     files: Sequence[FileStat] | None = None
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     columns: Mapping[str, Column] = field(default_factory=dict)
+    features: Features | None = None  # (n, num_features), for the refinement
     assignment: "Assignment | None" = None  # computed before, while another batch was written
 
     def __len__(self) -> int:
@@ -66,7 +69,10 @@ class ItemBatch:
         files = None if self.files is None else self.files[rows]
         arrays = {name: array[rows] for name, array in self.arrays.items()}
         columns = {name: column.select(rows) for name, column in self.columns.items()}
-        return ItemBatch(self.codes_id, self.codes[rows], self.keys[rows], labels, self.source, files, arrays, columns)
+        features = None if self.features is None or not len(self.codes[rows]) else take_features(self.features, rows)
+        return ItemBatch(
+            self.codes_id, self.codes[rows], self.keys[rows], labels, self.source, files, arrays, columns, features
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +102,9 @@ def add_batch(store: Store, batch: ItemBatch) -> int:
             _insert(store, batch, meta.next_id, source)
         _append_codes(store, batch, meta.next_id, generation)
         _append_rows(store, batch, meta.next_id)
+        if batch.features is not None:
+            item_ids = np.arange(meta.next_id, meta.next_id + len(batch), dtype=np.uint32)
+            add_features(store, batch.version, item_ids, batch.features)
         store.set_meta(next_id=meta.next_id + len(batch))
     return replaced
 

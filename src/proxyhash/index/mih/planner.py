@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proxyhash.index.clusters.segment import FlatSegment, Segment
+from proxyhash.codes.bits import Words
+from proxyhash.index.clusters.segment import Segment
 from proxyhash.index.hits import Hits, SearchStats, merge_hits, spread_hits
 from proxyhash.index.mih.ledger import Ledger
 from proxyhash.index.mih.partial_hits import PartialHits, join_parts
 from proxyhash.index.mih.request import Request, last_distances
 from proxyhash.index.mih.table_cache import TableCache
 from proxyhash.index.plans import Plan
+from proxyhash.index.refinement.ties import refine, refine_ties
 from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,20 +45,35 @@ class Planner:
 
     def search(self, segment: Segment, request: Request, plan: Plan | None = None) -> Hits:
         """Return the hits of a request with their stats; an InputError if the plan is not possible."""
-        hits = self._search(segment, request, plan)
+        hits = self._search(segment, request, plan) if request.rows is None else self._refine(segment, request, plan)
         assert hits.stats is not None
         with self._lock:
             self._queries += len(request)
             self._compared += int(hits.stats.compared.sum())
         return hits
 
+    def _refine(self, segment: Segment, request: Request, plan: Plan | None) -> Hits:
+        """Return the hits in refined order: in one pass over clusters, or by a further search for codes that tie."""
+        if segment.plan == "clusters" and plan in (None, "clusters"):
+            return request.search_base(segment)
+        plain, rows = replace(request, rows=None), request.rows
+        assert rows is not None
+        if request.k is None:
+            return refine(self._search(segment, plain, plan), rows)
+        first = self._search(segment, replace(plain, k=request.k + 1), plan)
+
+        def within(queries: Words, radius: int) -> Hits:
+            return self._search(segment, replace(plain, queries=queries, k=None, radius=radius), plan)
+
+        return replace(refine_ties(first, request.queries, request.k, rows, len(segment), within), stats=first.stats)
+
     def _search(self, segment: Segment, request: Request, plan: Plan | None) -> Hits:
         if plan == "mih":
             found = request.search_tables(self.tables.require(segment))
             return replace(found.hits, stats=SearchStats(("mih",) * len(request), found.compared))
-        if plan == "scan" and not isinstance(segment, FlatSegment):
+        if plan == "scan" and segment.plan != "scan":
             return self._scan_copy(segment, request)
-        if plan == "clusters" and isinstance(segment, FlatSegment):
+        if plan == "clusters" and segment.plan != "clusters":
             raise InputError(
                 "This index has no clusters, because it is small or its codes do not cluster: search it with plan "
                 "'scan' or 'mih', or leave the plan out."
@@ -77,12 +94,13 @@ class Planner:
         with self._lock:
             ledger = self._ledger
             if ledger is None or not ledger.is_of(segment):
-                ledger = Ledger(segment, self._bits, None if ledger is None else ledger.histories)
-                self._ledger = ledger
+                ledger = self._ledger = Ledger(segment, self._bits, ledger)
             tables = self.tables.get(segment)
             is_due = tables is None and self.tables.can_build(segment) and ledger.is_due(request)
         if is_due:
             tables = self.tables.try_build(segment)
+            if tables is not None:
+                ledger.reset()
         if tables is not None and request.k is not None:
             return self._nearest(segment, request, tables, ledger)
         if tables is not None and ledger.is_faster(request):

@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
-from proxyhash.index.clusters.segment import FlatSegment, Segment
+from proxyhash.index.clusters.segment import Segment
 from proxyhash.index.hits import Hits, SearchStats
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.mih.partial_hits import NO_LIMIT, PartialHits
+from proxyhash.index.refinement.distances import RefinedRows
+from proxyhash.index.refinement.ties import refine
 
 if TYPE_CHECKING:
     from proxyhash.index.mih.multi_index import MultiIndex
@@ -19,13 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """The k nearest codes of `queries` (Q, W), or all within `radius` if k is None; only slots in `allowed` (slots,)."""
+    """The k nearest codes of `queries` (Q, W), or all within `radius` if k is None; only slots in `allowed` (slots,).
+
+    Ties in distance are ordered by `rows`, if they are given.
+    """
 
     queries: Words
     threads: int
     k: int | None = None
     radius: int = 0
     allowed: NDArray[np.bool_] | None = None
+    rows: RefinedRows | None = None
 
     def __len__(self) -> int:
         """Return Q."""
@@ -44,7 +50,9 @@ class Request:
 
     def take(self, rows: Int64s | slice) -> "Request":
         """Return the request with some of the queries."""
-        return replace(self, queries=np.ascontiguousarray(self.queries[rows]))
+        chosen = np.arange(len(self))[rows]
+        mine = None if self.rows is None else self.rows.take(chosen)
+        return replace(self, queries=np.ascontiguousarray(self.queries[rows]), rows=mine)
 
     def search_base(self, segment: Segment) -> Hits:
         """Return the hits by a scan of a flat segment, or by the clusters of a clustered one."""
@@ -52,10 +60,11 @@ class Request:
         if self.k is None:
             hits = segment.range_search(self.queries, self.radius, self.threads, **restriction)
             compared = None if hits.stats is None else hits.stats.compared
+            hits = hits if self.rows is None else refine(hits, self.rows)
         else:
-            hits, total = segment.nearest(self.queries, self.k, self.threads, **restriction)
+            hits, total = segment.nearest(self.queries, self.k, self.threads, **restriction, rows=self.rows)
             compared = np.full(len(self), round(total / max(1, len(self))))
-        plan = "scan" if isinstance(segment, FlatSegment) else "clusters"
+        plan = segment.plan
         if compared is None:
             compared = np.full(len(self), len(segment))
         return replace(hits, stats=SearchStats((plan,) * len(self), compared))

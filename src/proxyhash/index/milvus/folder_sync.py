@@ -15,6 +15,7 @@ from proxyhash.index.folder_sync import StoredCounts
 from proxyhash.index.local.items import FileStat, Labels
 from proxyhash.index.milvus.index import MilvusIndex
 from proxyhash.index.milvus.rows import format_file, source_digest
+from proxyhash.index.queries import Features
 from proxyhash.utils.errors import InputError
 
 
@@ -47,6 +48,7 @@ class MilvusFolderSync:
         stats: Sequence[FileStat],
         *,
         columns: Mapping[str, Column] = MappingProxyType({}),
+        features: Features | None = None,  # noqa: ARG002
     ) -> StoredCounts:
         """Store a batch without the files that another process has stored. Milvus has no transactions, so that two processes
         may both count a file that they store at the same moment; it is one item nevertheless.
@@ -93,6 +95,7 @@ class MilvusVectorSync:
         vectors: NDArray[Any] | None = None,  # noqa: ARG002
         *,
         columns: Mapping[str, Column] = MappingProxyType({}),
+        features: Features | None = None,  # noqa: ARG002
     ) -> StoredCounts:
         """Write a batch over items with the same keys."""
         replaced = self.index.store(codes, keys, labels, columns=columns)

@@ -174,7 +174,8 @@ class MilvusIndex(Index):
         """
         start = time.monotonic()
         check_keeps_nothing(self.location, keep_vectors=keep_vectors)
-        codes, names = encode_items(items, keys, self.bits, lambda: self.encoder, self.width)
+        encoded = encode_items(items, keys, self.bits, lambda: self.encoder, self.width)
+        codes, names = encoded.codes, encoded.names
         check_keys(names, len(codes))
         check_labels(labels, len(codes))
         checked = check_columns(columns, len(codes), self.columns) if columns else {}
@@ -210,6 +211,8 @@ class MilvusIndex(Index):
 
     def _search(self, queries: QueriesLike, params: SearchParams) -> list[Matches]:
         """Return the matches of each query. Of items tied at the k-th distance, Milvus chooses."""
+        if params.refine or params.oversample is not None:
+            raise InputError("An index on Milvus has no refinement; leave out refine and oversample.")
         if params.nprobe is not None:
             raise InputError("An index on Milvus is searched exactly; leave nprobe out.")
         if params.plan is not None:

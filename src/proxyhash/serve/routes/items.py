@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from proxyhash.columns import to_json_value
 from proxyhash.index.base import Index
 from proxyhash.index.local.items import Item
+from proxyhash.index.queries import from_embeddings
 from proxyhash.index.results import AddResult
 from proxyhash.serve.bodies import is_image, require_json, validate_fields
 from proxyhash.serve.documentation import BUSY, NOT_FOUND, WRITE, image_bodies, json_body, query_parameters
-from proxyhash.serve.encoding import check_can_encode
+from proxyhash.serve.encoding import EncodedQuery, check_can_encode
 from proxyhash.serve.schemas import (
     AddRequest,
     AddResponse,
@@ -95,10 +96,8 @@ def add_editing_routes(app: FastAPI, service: Service) -> None:
         if is_image(request):
             async with service.bodies.read_image(request, limits.image_bytes) as upload:
                 item = validate_fields(upload.fields, ImageItem)
-                embedding = await service.encoder.embed(upload.data)
-            columns = {name: [value] for name, value in item.columns.items()}
-            labels = [tuple(item.labels)]
-            result = await service.writer.run(lambda index: index.add(embedding[None], [item.key], labels, columns=columns))
+                encoded = await service.encoder.embed(upload.data)
+            result = await service.writer.run(lambda index: _add_image(index, encoded, item))
         else:
             asked = await service.bodies.read_json(request, AddRequest, limits.items_bytes)
             if asked.items[0].vector is not None:
@@ -124,6 +123,14 @@ def describe_item(item: Item) -> ItemResponse:
     """Return an item as clients see it."""
     columns = {name: to_json_value(value) for name, value in item.columns.items()}
     return ItemResponse(key=item.key, labels=list(item.labels), has_image=item.has_image, columns=columns)
+
+
+def _add_image(index: Index, encoded: EncodedQuery, item: ImageItem) -> AddResult:
+    """Add an image that was encoded before, with its features if the index has a refinement."""
+    features = None if encoded.features is None else encoded.features[None]
+    query = from_embeddings([item.key], encoded.embedding[None], index.bits, features)
+    columns = {name: [value] for name, value in item.columns.items()}
+    return index.add(query, [item.key], [tuple(item.labels)], columns=columns)
 
 
 def _add_items(index: Index, asked: AddRequest) -> AddResult:

@@ -3,12 +3,14 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request, Response
 
 from proxyhash.index.where.expression import parse_expression
 from proxyhash.serve.bodies import JSON, is_image, validate_fields
 from proxyhash.serve.documentation import BUSY, image_bodies, json_body, query_parameters
+from proxyhash.serve.encoding import EncodedQuery
 from proxyhash.serve.schemas import FormSearchOptions, SearchOptions, SearchRequest, SearchResponse
 from proxyhash.serve.service import Service
 from proxyhash.serve.workers.searcher import SearchQuery
@@ -42,18 +44,29 @@ async def _json_query(service: Service, asked: SearchRequest) -> SearchQuery:
     if asked.embedding is not None:
         return make_query(np.asarray(asked.embedding, np.float32).tobytes(), asked, is_embedding=True)
     if asked.vector is not None:
-        return make_query((await service.vector_encoder.embed(asked.vector)).tobytes(), asked, is_embedding=True)
+        return _encoded_query(await service.vector_encoder.embed(asked.vector), asked)
     if asked.code is not None:
         return make_query(bytes.fromhex(asked.code), asked)
-    code = await asyncio.to_thread(service.index.code, str(asked.key))
-    return make_query(code.tobytes(), asked)
+    stored = await asyncio.to_thread(service.index.stored_queries, [str(asked.key)])
+    query = make_query(stored.codes.tobytes(), asked)
+    if stored.rows is None:
+        return query
+    return msgspec.structs.replace(query, refinement=stored.rows.rows.tobytes(), refiner_id=stored.rows.refiner_id)
 
 
 async def _image_query(service: Service, request: Request) -> SearchQuery:
     async with service.bodies.read_image(request, service.settings.limits.image_bytes) as upload:
         options = validate_fields(upload.fields, FormSearchOptions)
-        embedding = await service.encoder.embed(upload.data)
-    return make_query(embedding.astype(np.float32).tobytes(), options, is_embedding=True)
+        encoded = await service.encoder.embed(upload.data)
+    return _encoded_query(encoded, options)
+
+
+def _encoded_query(encoded: EncodedQuery, options: SearchOptions) -> SearchQuery:
+    """Return the query of an image or a vector, with its features."""
+    query = make_query(encoded.embedding.astype(np.float32).tobytes(), options, is_embedding=True)
+    if encoded.features is None or options.refine is False:
+        return query
+    return msgspec.structs.replace(query, features=encoded.features.astype(np.float32).tobytes())
 
 
 def make_query(row: bytes, options: SearchOptions, *, is_embedding: bool = False) -> SearchQuery:
@@ -67,5 +80,6 @@ def make_query(row: bytes, options: SearchOptions, *, is_embedding: bool = False
         radius=options.radius,
         rerank=options.rerank,
         labels=tuple(options.labels),
+        refine=options.refine,
         where=options.where,
     )

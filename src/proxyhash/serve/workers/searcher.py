@@ -20,7 +20,8 @@ from proxyhash.columns import to_json_value
 from proxyhash.index.base import Index
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.milvus.location import is_milvus
-from proxyhash.index.queries import QueriesLike, from_embeddings
+from proxyhash.index.queries import EncodedQueries, from_embeddings
+from proxyhash.index.refinement.refiner import StoredRows
 from proxyhash.index.results import Match, Matches
 from proxyhash.serve.workers.channel import Channel, Failure
 from proxyhash.serve.workers.process import report_ready
@@ -38,8 +39,12 @@ class SearchQuery(msgspec.Struct, frozen=True, array_like=True):
         Bytes of a packed code, or of an embedding (bits,) of float32.
     is_embedding
         Whether it is an embedding.
-    k, radius, rerank, labels, where
+    k, radius, rerank, labels, where, refine
         See `Index.search`; no labels: all items.
+    features
+        Bytes of the features (num_features,) of float32 of an image or a vector; empty: not known.
+    refinement, refiner_id
+        Bytes of the refinement row of a stored item, and which refiner it is of; empty: it has none.
     """
 
     row: bytes
@@ -49,6 +54,10 @@ class SearchQuery(msgspec.Struct, frozen=True, array_like=True):
     rerank: int | None = None
     labels: tuple[str, ...] = ()
     where: str | None = None
+    refine: bool | None = None
+    features: bytes = b""
+    refinement: bytes = b""
+    refiner_id: tuple[int, int] | None = None
 
     def scan_key(self, bits: int) -> tuple[object, ...]:
         """Return what queries share that one search of an index of so many bits can answer.
@@ -57,8 +66,8 @@ class SearchQuery(msgspec.Struct, frozen=True, array_like=True):
         are searched apart, because one of them makes a search fail.
         """
         k = self.k.bit_length() if self.rerank is None else self.k
-        filters = self.labels, self.where
-        return k, self.radius, self.rerank, filters, self.is_embedding, len(self.row), self._is_valid(bits)
+        filters, rows = (self.labels, self.where), (self.refine, len(self.features), len(self.refinement), self.refiner_id)
+        return k, self.radius, self.rerank, filters, self.is_embedding, len(self.row), self._is_valid(bits), rows
 
     def _is_valid(self, bits: int) -> bool:
         if self.is_embedding:
@@ -89,6 +98,7 @@ class _Response(msgspec.Struct, frozen=True):
     bits: int
     matched: bool | None
     complete: bool
+    refined: bool
     matches: list[_Match]
 
 
@@ -144,16 +154,14 @@ class Searcher:
         joined = bytearray().join(query.row for query in queries)  # numba compiles other kernels for read-only arrays
         values: NDArray[Any] = np.frombuffer(joined, np.float32 if first.is_embedding else np.uint8)
         rows = values.reshape(len(queries), len(first.row) // values.itemsize)
-        queries_of_index: QueriesLike = rows
-        if first.is_embedding:  # a plain array of floats would be encoded by a model that takes vectors
-            queries_of_index = from_embeddings([f"query {number}" for number in range(len(rows))], rows, bits)
         found = self._index.search(
-            queries_of_index,
+            _index_queries(queries, rows, bits),
             max(query.k for query in queries),
             radius=first.radius,
             labels=first.labels or None,
             where=first.where,
             rerank=first.rerank,
+            refine=first.refine,
             threshold=self._threshold,
             with_codes=True,
         )
@@ -162,6 +170,24 @@ class Searcher:
             SearchReply(self._encode(_response(query, code.tobytes(), bits, matches)))
             for query, code, matches in zip(queries, codes, found, strict=True)
         ]
+
+
+def _index_queries(queries: Sequence[SearchQuery], rows: NDArray[Any], bits: int) -> EncodedQueries:
+    """Return queries with embeddings or codes `rows` (Q, ...), and what they can be refined by."""
+    names, first = [f"query {number}" for number in range(len(rows))], queries[0]
+    features = _join(queries, "features", np.dtype(np.float32)) if first.features else None
+    if first.is_embedding:
+        return from_embeddings(names, rows, bits, features)
+    if not first.refinement:
+        return EncodedQueries(names, rows)
+    joined = _join(queries, "refinement", np.dtype(np.uint8))
+    return EncodedQueries(names, rows, rows=StoredRows(joined, first.refiner_id))
+
+
+def _join(queries: Sequence[SearchQuery], name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the bytes of one field of all queries as rows (Q, width)."""
+    joined = bytearray().join(getattr(query, name) for query in queries)
+    return np.frombuffer(joined, dtype).reshape(len(queries), -1)
 
 
 def _open_index(location: str, item_cache_size: int) -> Index:
@@ -181,7 +207,8 @@ def _warm_up(index: Index) -> None:
 
 def _response(query: SearchQuery, code: bytes, bits: int, matches: Matches) -> _Response:
     found = [_match(match) for match in matches[: query.k]]
-    return _Response(code.hex(), bits, matches.matched, _is_complete(query, bits, len(found)), found)
+    is_complete, is_refined = _is_complete(query, bits, len(found)), matches.refined is not None
+    return _Response(code.hex(), bits, matches.matched, is_complete, is_refined, found)
 
 
 def _is_complete(query: SearchQuery, bits: int, count: int) -> bool:

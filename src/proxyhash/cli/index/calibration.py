@@ -1,39 +1,10 @@
-"""`proxyhash index duplicates` and `calibrate`: what the distances of codes say."""
+"""`proxyhash index calibrate`: the expected precision of matches by distance."""
 
-import json
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from proxyhash.cli.index.opening import open_local_index
-from proxyhash.cli.output import print_line, print_result
-from proxyhash.cli.parameters import Device, Int, Json
+from proxyhash.cli.output import print_result
+from proxyhash.cli.parameters import Device, Json
 from proxyhash.cli.progress import progress_bars
-
-
-def duplicates(index_: Annotated[str, Parameter(name="index")], /, *, radius: Int = 0, json_: Json = False) -> None:
-    """List near duplicates: sets of items connected by pairs of codes at most so many bits apart.
-
-    Parameters
-    ----------
-    index_
-        The folder of the index.
-    radius
-        The bits in which two near duplicates may differ.
-    json_
-        Print JSON: a list of lists of keys.
-    """
-    from proxyhash.index.duplicates import find_duplicates
-
-    with open_local_index(index_) as opened, progress_bars() as progress:
-        duplicates = find_duplicates(opened, radius, progress=progress)
-    if json_:
-        print(json.dumps([list(duplicate.keys) for duplicate in duplicates], indent=2))
-        return
-    for keys in (duplicate.keys for duplicate in duplicates):
-        print_line(f"{len(keys):,}: {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}")
-    print_line(f"{len(duplicates):,} sets, {sum(len(duplicate.keys) for duplicate in duplicates):,} items.")
 
 
 def calibrate(
