@@ -82,8 +82,13 @@ def over_slices(count: int, size: int, work: Callable[[slice], None], threads: i
     slice(2, 3, None)
     """
     slices = [slice(first, min(first + size, count)) for first in range(0, count, size)]
-    threads = available_threads() if threads is None else threads
-    for _ in ordered_map(work, slices, max(1, min(threads, len(slices)))):
+    threads = max(1, min(available_threads() if threads is None else threads, len(slices)))
+
+    def run(first: int) -> None:
+        for part in slices[first::threads]:
+            work(part)
+
+    for _ in ordered_map(run, range(threads), threads):  # one task for each thread: to start many takes longer than the work
         pass
 
 

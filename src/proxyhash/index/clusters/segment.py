@@ -188,8 +188,9 @@ class FlatSegment(Segment):
 
     def take(self, slots: Int64s) -> "FlatSegment":
         """Return some of the codes."""
-        valid = self.sliced.valid.ravel()
-        chosen = slots[(valid[slots >> 6] >> (slots & 63).astype(np.uint64) & np.uint64(1)).astype(np.bool_)]
+        valid, chosen = self.sliced.valid.ravel(), slots
+        if self.tombstones:
+            chosen = slots[(valid[slots >> 6] >> (slots & 63).astype(np.uint64) & np.uint64(1)).astype(np.bool_)]
         sliced = slice_codes(self.codes(chosen), self.sliced.bits)
         return FlatSegment(sliced, pack_item_ids(self.item_ids.at(chosen)))
 
