@@ -8,6 +8,7 @@ a machine varies; a ratio is that of the best times.
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from reporting import Row, options_of, run, timed
 ITEMS, CLASSES = 10_000_000, 500
 FLIPPED = 0.01  # share of the bits that differ from those of the class
 QUERIES, TURNS = 200, 7
-KINDS = {"code": (16, np.uint8), "code256": (32, np.uint8), "int8": (64, np.int8)}
+KINDS: dict[str, tuple[int, Any]] = {"code": (16, np.uint8), "code256": (32, np.uint8), "int8": (64, np.int8)}
 
 
 @cache
