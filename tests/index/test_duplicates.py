@@ -18,7 +18,7 @@ from proxyhash.index.calibration import Calibration
 from proxyhash.index.duplicates import DuplicatesReport, find_duplicates, radius_of_precision
 from proxyhash.index.local import transactions
 from proxyhash.index.local.index import LocalIndex
-from proxyhash.index.local.item_arrays import append_rows
+from proxyhash.index.local.item_arrays import append_rows, set_settings
 
 Keys = set[frozenset[str]]
 
@@ -40,7 +40,9 @@ def refine_index(index: LocalIndex, rows: NDArray[np.generic], first: int = 0) -
     """Store a refinement of the items from an id on."""
     with index.store.writing():
         item_ids = np.arange(first, first + len(rows), dtype=np.uint32)
-        append_rows(index.store, "refinement", item_ids, rows, {"kind": "test"})
+        version = index.store.active_version
+        set_settings(index.store, f"refiner:{version}", {"kind": "test"})
+        append_rows(index.store, f"refinement:{version}", item_ids, rows)
 
 
 @pytest.mark.parametrize("radius", [0, 1, 2, 6])

@@ -79,6 +79,9 @@ def test_filter_equals_the_reference_whatever_changes(min_codes: int, data: st.D
         patch.setattr(blocks, "CODES_PER_BLOCK", 16)
         patch.setattr(snapshots, "MAX_DELTA", 40)
         patch.setattr(filters, "MIN_CAPACITY", data.draw(st.sampled_from([1, 10_000])))
+        patch.setattr(filters, "MIN_CODES_FOR_LATE", data.draw(st.sampled_from([1, 10_000])))
+        patch.setattr(filters, "MIN_LATE_SHARE", data.draw(st.sampled_from([0.05, 0.5])))
+        patch.setattr(filters, "MAX_SELECTED", data.draw(st.sampled_from([0.0, 0.1, 1.0])))
         patch.setattr(transactions, "MIN_CODES_FOR_CLUSTERS", min_codes)
         patch.setattr(clustered, "MIN_CODES_FOR_CLUSTERS", min_codes)
         rows: dict[str, dict[str, Any]] = {}
@@ -116,7 +119,8 @@ def test_filter_equals_the_reference_whatever_changes(min_codes: int, data: st.D
 
 
 @pytest.mark.parametrize("share", [0.001, 0.02, 0.5, 0.99])
-def test_filter_of_a_large_clustered_index_is_exact(tmp_path: Path, share: float) -> None:
+def test_filter_of_a_large_clustered_index_is_exact(tmp_path: Path, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filters, "MIN_CODES_FOR_LATE", 1)
     values = np.random.default_rng(0).random(140_000)
     with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(clustered_codes(len(values), 8, 0), make_keys(len(values)), columns={"value": values})
@@ -317,13 +321,13 @@ def test_replaced_folder_is_filtered_by_its_own_columns(index: LocalIndex, tmp_p
 
 def test_repeated_filter_is_evaluated_once_for_each_segment(index: LocalIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    real = evaluation.evaluate
+    real = evaluation.compile_expression
 
-    def noting(expression: Any, columns: Any, count: int, threads: int | None) -> Any:
-        sizes.append(count)
-        return real(expression, columns, count, threads)
+    def noting(expression: Any, columns: Mapping[str, Any]) -> Any:
+        sizes.append(len(columns["year"].values))
+        return real(expression, columns)
 
-    monkeypatch.setattr(filters, "evaluate", noting)
+    monkeypatch.setattr(filters, "compile_expression", noting)
     monkeypatch.setattr(blocks, "CODES_PER_BLOCK", 60)
     index.search(QUERIES, where="year > 2030")
     index.search(QUERIES, where="year > 2030", k=3)
@@ -338,3 +342,26 @@ def test_unusual_texts_survive(tmp_path: Path) -> None:
         index.add(clustered_codes(len(values), 8, 0), make_keys(len(values)), columns={"t": values})
         assert [item.columns["t"] for item in index.list_items()] == values
         assert found_keys(index, 't == "\'; DROP TABLE texts; --"') == {"item/00002"}
+
+
+def test_filter_after_the_search_is_exact_though_the_nearest_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the nearest items are left out, so that more of them must be found than the share suggests."""
+    monkeypatch.setattr(filters, "MIN_CODES_FOR_LATE", 1)
+    codes = np.repeat(QUERIES[:1], 1000, axis=0)
+    codes[100:] ^= 255
+    with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
+        index.add(codes, make_keys(1000), columns={"number": range(1000)})
+        for _ in range(3):  # the second time with a mask
+            assert index.search(QUERIES[:1], 5, where="number >= 100")[0].keys == make_keys(5, 100)
+        assert index.search(QUERIES[:1], 950, where="number >= 101")[0].keys == make_keys(899, 101)
+        assert [match.key for match in index.range_search(QUERIES[:1], 63, where="number != 3")[0]] == [
+            key for key in make_keys(100) if key != "item/00003"
+        ]
+
+
+@pytest.mark.parametrize("plan", ["scan", "mih"])
+def test_filters_and_plans_combine(index: LocalIndex, plan: Any) -> None:
+    expected = {f"item/{number:05d}" for number in range(3)}
+    assert set(index.search(QUERIES[:1], 100, where="year < 2003", plan=plan)[0].keys) == expected

@@ -125,6 +125,11 @@ class ClusteredSegment(Segment):
         """Return the number of slots."""
         return BLOCK * len(self.clusters.planes)
 
+    @property
+    def storage(self) -> Words:
+        """Return the planes."""
+        return self.clusters.planes
+
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment with the slots of these codes hidden."""
         dropped = in_ranges(self.clusters.item_ids, low, high) & (_unpack(self.clusters.hidden) == 0)
@@ -134,9 +139,10 @@ class ClusteredSegment(Segment):
         clusters = self.clusters._replace(hidden=self.clusters.hidden | _pack(dropped))
         return replace(self, clusters=clusters, count=self.count - count, tombstones=self.tombstones + count)
 
-    def select(self, mask: SlotMask) -> "FlatSegment | ClusteredSegment":
+    def take(self, slots: Int64s) -> "FlatSegment | ClusteredSegment":
         """Return some of the codes in the same clusters, or flat if they are few."""
-        slots = np.flatnonzero(mask & (_unpack(self.clusters.hidden) == 0))
+        hidden = self.clusters.hidden.ravel()
+        slots = slots[(hidden[slots >> 6] >> (slots & 63).astype(np.uint64) & np.uint64(1)) == 0]
         words, numbers = np.ascontiguousarray(self.codes(slots).T), self.clusters.item_ids.at(slots)
         if len(numbers) < MIN_CODES_FOR_CLUSTERS:
             return flat_segment(words, numbers, 64 * len(words))

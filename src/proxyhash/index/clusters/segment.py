@@ -89,13 +89,22 @@ class Segment(ABC):
     def num_slots(self) -> int:
         """Return the number of slots."""
 
+    @property
+    @abstractmethod
+    def storage(self) -> Words:
+        """Return the array that holds the codes; segments that differ only in the codes removed share it, and the slots."""
+
     @abstractmethod
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment without the item ids of ascending ranges, low to high inclusive."""
 
-    @abstractmethod
     def select(self, mask: SlotMask) -> "Segment":
         """Return a compact segment with only the codes in some slots."""
+        return self.take(np.flatnonzero(mask))
+
+    @abstractmethod
+    def take(self, slots: Int64s) -> "Segment":
+        """Return a compact segment with only the codes in some slots (n,), given ascending; empty slots are left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +173,11 @@ class FlatSegment(Segment):
         """Return the number of slots."""
         return len(self.item_ids.low)
 
+    @property
+    def storage(self) -> Words:
+        """Return the planes."""
+        return self.sliced.planes
+
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment with the slots of these codes marked empty."""
         kept = np.zeros(self.sliced.num_slots, np.bool_)
@@ -172,9 +186,10 @@ class FlatSegment(Segment):
         dropped = len(self) - sliced.num_valid
         return replace(self, sliced=sliced, tombstones=self.tombstones + dropped) if dropped else self
 
-    def select(self, mask: SlotMask) -> "FlatSegment":
+    def take(self, slots: Int64s) -> "FlatSegment":
         """Return some of the codes."""
-        chosen = np.flatnonzero(mask & unpack_slots(self.sliced.valid)[: len(mask)])
+        valid = self.sliced.valid.ravel()
+        chosen = slots[(valid[slots >> 6] >> (slots & 63).astype(np.uint64) & np.uint64(1)).astype(np.bool_)]
         sliced = slice_codes(self.codes(chosen), self.sliced.bits)
         return FlatSegment(sliced, pack_item_ids(self.item_ids.at(chosen)))
 

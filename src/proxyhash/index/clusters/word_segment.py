@@ -91,12 +91,19 @@ class WordSegment(Segment):
         """Return N."""
         return len(self)
 
+    @property
+    def storage(self) -> Words:
+        """Return the rows."""
+        return self.rows
+
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the codes that are in no range."""
         return self._keep(~in_ranges(self.item_ids, low, high))
 
-    def select(self, mask: SlotMask) -> Self:
+    def take(self, slots: Int64s) -> Self:
         """Return some of the codes."""
+        mask = np.zeros(self.num_slots, np.bool_)
+        mask[slots] = True
         return self._keep(mask)
 
     def _keep(self, mask: SlotMask) -> Self:

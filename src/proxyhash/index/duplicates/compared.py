@@ -12,7 +12,6 @@ from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.local.item_arrays import list_arrays, read_array
 
-REFINEMENT = "refinement"  # the item array
 # Distances up to which photographs and their re-encoded, scaled and cropped copies are told from other photographs of the
 # same scene; docs/duplicates.md has the measurement.
 DEFAULT_BITS = {128: 2, 256: 12}
@@ -33,10 +32,10 @@ class Refinement:
         """Return what distances are counted in: bits of codes, or steps of int8 values."""
         return "steps" if self.words is None else "bits"
 
-    def take(self, places: Int64s) -> "Refinement":
+    def take(self, rows: Int64s) -> "Refinement":
         """Return those of some items."""
-        words = None if self.words is None else np.ascontiguousarray(self.words[:, places])
-        return replace(self, words=words, values=None if self.values is None else self.values[places])
+        words = None if self.words is None else np.ascontiguousarray(self.words[:, rows])
+        return replace(self, words=words, values=None if self.values is None else self.values[rows])
 
     def join(self, other: "Refinement") -> "Refinement":
         """Return these and those of other items, of the same refiner."""
@@ -52,7 +51,7 @@ class Refinement:
         return float(DEFAULT_BITS.get(bits, bits // 64))
 
     def distances(self, others: Int64s) -> NDArray[np.float64]:
-        """Return the distance (N,) of each item to another one, given by its place (N,)."""
+        """Return the distance (N,) of each item to another one, given by its row (N,)."""
         if self.words is not None:
             return hamming(self.words, others).astype(np.float64)
         assert self.values is not None
@@ -75,14 +74,14 @@ class ComparedItems:
         """Return N."""
         return len(self.item_ids)
 
-    def places(self, item_ids: Int64s) -> Int64s:
-        """Return where some items, all of them among these, are in the arrays."""
+    def find_rows(self, item_ids: Int64s) -> Int64s:
+        """Return the rows (n,) of some items (n,), all of them among these."""
         return np.searchsorted(self.item_ids, item_ids)
 
-    def take(self, places: Int64s) -> "ComparedItems":
-        """Return the items at some places, in any order."""
-        refinement = None if self.refinement is None else self.refinement.take(places)
-        return ComparedItems(self.item_ids[places], np.ascontiguousarray(self.words[:, places]), refinement)
+    def take(self, rows: Int64s) -> "ComparedItems":
+        """Return the items in some rows, in any order."""
+        refinement = None if self.refinement is None else self.refinement.take(rows)
+        return ComparedItems(self.item_ids[rows], np.ascontiguousarray(self.words[:, rows]), refinement)
 
     def join(self, other: "ComparedItems") -> "ComparedItems":
         """Return these items and those of another index, whose ids may be the same."""
@@ -92,7 +91,7 @@ class ComparedItems:
         return ComparedItems(item_ids, words, refinement)
 
     def distances(self, others: Int64s) -> Int64s:
-        """Return the distance in bits (N,) of each item to another one, given by its place (N,)."""
+        """Return the distance in bits (N,) of each item to another one, given by its row (N,)."""
         return hamming(self.words, others)
 
     def refinement_distances(self, others: Int64s) -> NDArray[np.float64] | None:
@@ -124,8 +123,8 @@ def read_items(index: LocalIndex, *, refine: bool = True) -> tuple[ComparedItems
     """
     with index.store.reading():
         snapshot, index_id = index.snapshots.latest(), index.store.meta().index_id
-        refiner = _refiner(index) if refine else None
-        row_ids, rows = read_array(index.store, REFINEMENT) if refiner is not None else (None, None)
+        refiner = _refiner(index, snapshot.version) if refine else None
+        row_ids, rows = read_array(index.store, _rows_name(snapshot.version)) if refiner is not None else (None, None)
     state = IndexState(index_id, snapshot.version, snapshot.generation)
     segments = [segment.all_codes() for segment in (snapshot.main, snapshot.delta)]
     item_ids = np.concatenate([ids for _, ids in segments])
@@ -141,13 +140,21 @@ def read_items(index: LocalIndex, *, refine: bool = True) -> tuple[ComparedItems
     return ComparedItems(items.item_ids[kept], words, refinement, len(items) - len(kept)), state
 
 
-def _refiner(index: LocalIndex) -> str | None:
-    """Return which refiner an index has: a checksum of its settings; None without a refinement."""
-    info = list_arrays(index.store).get(REFINEMENT)
-    return None if info is None or not info.num_items else f"{zlib.crc32(info.settings_json.encode()):08x}"
+def _rows_name(version: int) -> str:
+    """Return the item array with the refinements of a version of the codes."""
+    return f"refinement:{version}"
+
+
+def _refiner(index: LocalIndex, version: int) -> str | None:
+    """Return which refiner a version of the codes has: a checksum of its settings; None without refined items."""
+    arrays = list_arrays(index.store)
+    refiner, rows = arrays.get(f"refiner:{version}"), arrays.get(_rows_name(version))
+    if refiner is None or rows is None or not rows.num_items:
+        return None
+    return f"{zlib.crc32(refiner.settings_json.encode()):08x}"
 
 
 def hamming(words: Words, others: Int64s) -> Int64s:
-    """Return the Hamming distance (N,) of each code of `words` (V, N) to another one, given by its place (N,)."""
+    """Return the Hamming distance (N,) of each code of `words` (V, N) to another one, given by its row (N,)."""
     distances: Int64s = np.bitwise_count(words ^ words[:, others]).sum(0, dtype=np.int64)
     return distances

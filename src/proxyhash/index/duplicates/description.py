@@ -90,8 +90,8 @@ def _compared(members: Members, sources: Sequence[Source]) -> ComparedItems:
     """Return codes and refinements of the members, in their order."""
     parts = [source.items for source in sources]
     if len(parts) == 1:
-        return parts[0].take(parts[0].places(members.item_ids))
-    places = np.where(
-        members.sides == 0, parts[0].places(members.item_ids), len(parts[0]) + parts[1].places(members.item_ids)
+        return parts[0].take(parts[0].find_rows(members.item_ids))
+    rows = np.where(
+        members.sides == 0, parts[0].find_rows(members.item_ids), len(parts[0]) + parts[1].find_rows(members.item_ids)
     )
-    return parts[0].join(parts[1]).take(places)
+    return parts[0].join(parts[1]).take(rows)

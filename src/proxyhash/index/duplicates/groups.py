@@ -119,7 +119,7 @@ def distinct(words: Words) -> tuple[Int64s, Int64s]:
 
 
 def _unknown(items: ComparedItems, known: KnownGroups) -> tuple[NDArray[np.bool_], Int64s]:
-    """Return which items must be compared (N,), and pairs of places (p, 2) that connect the others as before.
+    """Return which items must be compared (N,), and pairs of rows (p, 2) that connect the others as before.
 
     A group that lost an item may fall apart, so that the rest of it is compared again.
     """
@@ -129,18 +129,18 @@ def _unknown(items: ComparedItems, known: KnownGroups) -> tuple[NDArray[np.bool_
     group = np.repeat(np.arange(len(groups)), groups.sizes)
     present = np.isin(groups.item_ids, items.item_ids)
     is_whole = np.bincount(group, ~present, minlength=len(groups)) == 0
-    is_new[items.places(groups.item_ids[present & ~is_whole[group]])] = True
+    is_new[items.find_rows(groups.item_ids[present & ~is_whole[group]])] = True
     linked = (group[1:] == group[:-1]) & is_whole[group[1:]]
     ones, others = groups.item_ids[:-1][linked], groups.item_ids[1:][linked]
-    return is_new, np.stack([items.places(ones), items.places(others)], axis=1)
+    return is_new, np.stack([items.find_rows(ones), items.find_rows(others)], axis=1)
 
 
-def _nodes(items: ComparedItems, places: Int64s, thresholds: Thresholds) -> Nodes:
-    """Return the items at some places as nodes."""
-    words = np.ascontiguousarray(items.words[:, places])
+def _nodes(items: ComparedItems, rows: Int64s, thresholds: Thresholds) -> Nodes:
+    """Return the items in some rows as nodes."""
+    words = np.ascontiguousarray(items.words[:, rows])
     if items.refinement is None or thresholds.refine_radius is None:
         return Nodes(words, thresholds.radius)
-    refinement, limit = items.refinement.take(places), thresholds.refine_radius
+    refinement, limit = items.refinement.take(rows), thresholds.refine_radius
     if refinement.words is not None:
         return Nodes(words, thresholds.radius, refinement.words, int(limit))
     return Nodes(words, thresholds.radius, values=refinement.values, squared_radius=int(limit**2))
@@ -155,5 +155,5 @@ def _collect(component: Parents, item_ids: Int64s, is_other: NDArray[np.bool_]) 
     by_size = np.lexsort((item_ids[order[starts]], -sizes))
     starts, sizes = starts[by_size], sizes[by_size]
     offsets = np.r_[0, np.cumsum(sizes)]
-    places = order[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
-    return Groups(item_ids[places], offsets, is_other[places])
+    rows = order[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
+    return Groups(item_ids[rows], offsets, is_other[rows])

@@ -37,7 +37,7 @@ class Pairing(NamedTuple):
 class Units(NamedTuple):
     """U units of work: the codes `first` to `last` of a bucket are compared with `others` to `end` of the same bucket.
 
-    Where both ranges overlap, each pair is compared once. Numbers are places in the order of the table.
+    Where both ranges overlap, each pair is compared once. Numbers are entries in the order of the table.
     """
 
     first: Int64s
@@ -109,12 +109,12 @@ def link_units(pairing: Pairing, order: Int64s, units: Units, begin: Int, until:
 def _is_one_component(parents: Parents, order: Int64s, first: Int, last: Int, start: Int, stop: Int) -> bool:
     root = find_root(parents, order[first])
     differs = False
-    for place in range(first + 1, last):
-        differs |= find_root(parents, order[place]) != root
-    for place in range(start, stop):
+    for entry in range(first + 1, last):
+        differs |= find_root(parents, order[entry]) != root
+    for entry in range(start, stop):
         if differs:
             break
-        differs = find_root(parents, order[place]) != root
+        differs = find_root(parents, order[entry]) != root
     return not differs
 
 
@@ -123,20 +123,20 @@ def _link_row(pairing: Pairing, order: Int64s, row: Int, start: Int, stop: Int, 
     """Unite the code at `row` with the near ones from `start` to `stop`."""
     words, radius = pairing.words, np.uint64(pairing.radius)
     query, others = words[0, row], words[0]
-    for place in range(start, stop):
-        distances[place - start] = popcount(query ^ others[place])
+    for entry in range(start, stop):
+        distances[entry - start] = popcount(query ^ others[entry])
     for part in range(1, len(words)):
         query, others = words[part, row], words[part]
-        for place in range(start, stop):
-            distances[place - start] += popcount(query ^ others[place])
+        for entry in range(start, stop):
+            distances[entry - start] += popcount(query ^ others[entry])
     near = 0
-    for place in range(stop - start):
-        near += distances[place] <= radius
+    for entry in range(stop - start):
+        near += distances[entry] <= radius
     if near:
         code = order[row]
-        for place in range(start, stop):
-            if distances[place - start] <= radius:
-                other = order[place]
+        for entry in range(start, stop):
+            if distances[entry - start] <= radius:
+                other = order[entry]
                 if parents[code] != parents[other] and is_near_too(pairing, code, other):
                     unite(parents, code, other)
 

@@ -15,33 +15,53 @@ from proxyhash.index.local.aligned_arrays import AlignedArray, AlignedArrays
 from proxyhash.index.local.columns import COLUMN, column_types
 from proxyhash.index.local.items import ids_by_key
 from proxyhash.index.local.label_table import LabelTable
+from proxyhash.index.local.late_filter import LateFilter, estimate_share
 from proxyhash.index.local.snapshots import Snapshot, SnapshotCache
 from proxyhash.index.local.store import Store
 from proxyhash.index.local.texts import find_codes, find_texts
 from proxyhash.index.mih.planner import Planner
 from proxyhash.index.where.binding import KEY, LABEL, bind_expression
-from proxyhash.index.where.evaluation import CodedValues, ColumnValues, KeyValues, Mask, NumberValues, evaluate
+from proxyhash.index.where.evaluation import (
+    CodedValues,
+    ColumnValues,
+    KeyValues,
+    Mask,
+    NumberValues,
+    Test,
+    compile_expression,
+    find_rows,
+    run_test,
+)
 from proxyhash.index.where.expression import Expression, columns_of
 
-MAX_SELECTED = 0.1  # share of the slots that are copied to a compact segment; if more are kept, others are masked
+MAX_SELECTED = 0.05  # share of the slots that are copied to a compact segment; if more are kept, others are masked
+MIN_CODES_FOR_LATE = 1 << 18  # an expression is evaluated for fewer in less than a millisecond
+MIN_LATE_SHARE = 0.5  # that an expression keeps, if it is evaluated after the search
+MAX_FILTERS = 1000  # that are remembered
 MIN_CAPACITY = 1 << 24  # bytes of filtered codes and masks that may be cached, however small the index is
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What an expression keeps of a segment: the same segment and a mask (slots,), or a compact segment without a mask."""
+    """What an expression keeps of a segment: a compact segment with its planner, or a mask (slots,).
+
+    With neither, the expression is evaluated after the search. The segment itself is not kept in memory.
+    """
 
     of: "weakref.ref[Segment]"
-    compact: Segment | None
-    allowed: Mask | None
-    nbytes: int
+    compact: tuple[Segment, Planner] | None = None
+    mask: Mask | None = None
+    nbytes: int = 0
+
+    @property
+    def is_late(self) -> bool:
+        return self.compact is None and self.mask is None
 
 
 @dataclass(frozen=True, eq=False)
 class _Filtered:
-    """A filtered snapshot, and its parts."""
+    """What an expression keeps of both segments of a snapshot."""
 
-    snapshot: Snapshot
     main: _Part
     delta: _Part
 
@@ -64,6 +84,8 @@ class FilterCache:
         self._texts: weakref.WeakKeyDictionary[AlignedArray, tuple[NDArray[Any], Sequence[str]]] = (
             weakref.WeakKeyDictionary()
         )
+
+        self._is_complete: weakref.WeakKeyDictionary[AlignedArray, bool] = weakref.WeakKeyDictionary()  # no value is missing
 
     @property
     def nbytes(self) -> int:
@@ -89,41 +111,54 @@ class FilterCache:
                 self._filtered.clear()
                 self._times_opened = snapshot.times_opened
             key = expression, only_masks
-            found = self._filtered.get(key)
-            if found is None or found.snapshot.generation != snapshot.generation:
-                self._filtered[key] = found = self._filter(snapshot, key, found, threads)
+            bound = bind_expression(expression, column_types(self._store))
+            before = self._filtered.get(key)
+            late = self._late_filter(snapshot, bound) if before is None and not only_masks else None
+            olds = (None, None) if before is None else (before.main, before.delta)
+            main = _Part(weakref.ref(snapshot.main))
+            if late is None:
+                main = self._part(snapshot, snapshot.main, bound, olds[0], key, threads)
+            delta = self._part(snapshot, snapshot.delta, bound, olds[1], key, threads)
+            self._filtered[key] = _Filtered(main, delta)
             self._filtered.move_to_end(key)
-            capacity = max(MIN_CAPACITY, len(snapshot) * _bytes_per_code(snapshot))
-            while len(self._filtered) > 1 and self.nbytes > capacity:
-                self._filtered.popitem(last=False)
-            return found.snapshot
+            self._forget(len(snapshot) * _bytes_per_code(snapshot))
+            return _apply(snapshot, main, delta, late)
 
-    def _filter(
-        self, snapshot: Snapshot, key: tuple[Expression, bool], before: _Filtered | None, threads: int | None
-    ) -> _Filtered:
-        bound, only_masks = bind_expression(key[0], column_types(self._store)), key[1]
-        olds = (None, None) if before is None else (before.main, before.delta)
-        main, delta = (
-            old if old is not None and old.of() is segment else self._select(snapshot, segment, bound, threads, only_masks)
-            for segment, old in zip((snapshot.main, snapshot.delta), olds, strict=True)
-        )
-        changes: dict[str, Any] = {"allowed": (main.allowed, delta.allowed)}
-        if main.compact is not None:
-            changes |= {"main": main.compact, "planner": Planner(snapshot.bits)}  # its tables would replace the others
-        if delta.compact is not None:
-            changes["delta"] = delta.compact
-        return _Filtered(replace(snapshot, **changes), main, delta)
+    def _forget(self, capacity: int) -> None:
+        """Drop the filters that were not used for the longest time."""
+        while len(self._filtered) > 1 and (self.nbytes > max(MIN_CAPACITY, capacity) or len(self._filtered) > MAX_FILTERS):
+            self._filtered.popitem(last=False)
 
-    def _select(
-        self, snapshot: Snapshot, segment: Segment, bound: Expression, threads: int | None, only_masks: bool
+    def _late_filter(self, snapshot: Snapshot, bound: Expression) -> LateFilter | None:
+        """Return a filter that is evaluated after the first search with it, if it keeps most items; later, a mask pays."""
+        if len(snapshot.main) < MIN_CODES_FOR_LATE:
+            return None
+        test = self._compile(snapshot, snapshot.main, bound)
+        share = estimate_share(test, snapshot.main.num_slots)
+        return LateFilter(snapshot.main, test, share) if share >= MIN_LATE_SHARE else None
+
+    def _part(
+        self,
+        snapshot: Snapshot,
+        segment: Segment,
+        bound: Expression,
+        old: _Part | None,
+        key: tuple[Expression, bool],
+        threads: int | None,
     ) -> _Part:
         """Return what an expression keeps of a segment."""
-        columns = {one.name: self._values(snapshot, segment, one.name) for one in columns_of(bound)}
-        mask = evaluate(bound, columns, segment.num_slots, threads)
-        if only_masks or np.count_nonzero(mask) > MAX_SELECTED * len(mask):
-            return _Part(weakref.ref(segment), None, mask, mask.nbytes)
-        chosen = segment.select(mask)
-        return _Part(weakref.ref(segment), chosen, None, len(chosen) * _bytes_per_code(snapshot))
+        if old is not None and old.of() is segment and not old.is_late:
+            return old
+        test = self._compile(snapshot, segment, bound)
+        if key[1] or estimate_share(test, segment.num_slots) > MAX_SELECTED:
+            mask = run_test(test, segment.num_slots, threads)
+            return _Part(weakref.ref(segment), mask=mask, nbytes=mask.nbytes)
+        chosen = segment.take(find_rows(test, segment.num_slots, threads))
+        compact = chosen, Planner(snapshot.bits)  # its tables would replace those of the snapshot
+        return _Part(weakref.ref(segment), compact, nbytes=len(chosen) * _bytes_per_code(snapshot))
+
+    def _compile(self, snapshot: Snapshot, segment: Segment, bound: Expression) -> Test:
+        return compile_expression(bound, {one.name: self._values(snapshot, segment, one.name) for one in columns_of(bound)})
 
     def _values(self, snapshot: Snapshot, segment: Segment, name: str) -> ColumnValues:
         """Return labels, keys or a column in the order of the slots of a segment."""
@@ -133,7 +168,9 @@ class FilterCache:
             return KeyValues(segment.slot_ids(), self._find_keys)
         array = self._arrays.get(snapshot, segment, COLUMN + name)
         values = array.values[:, 0] if array.values.shape[1] else np.zeros(len(array.known), np.uint8)
-        known: Mask | None = None if np.count_nonzero(array.known) == len(segment) else array.known
+        if array not in self._is_complete:
+            self._is_complete[array] = bool(np.count_nonzero(array.known) == len(segment))
+        known: Mask | None = None if self._is_complete[array] else array.known
         if column_types(self._store)[name] != "text":
             return NumberValues(values, known)
         return CodedValues(values, known, lambda texts: find_codes(self._store, texts), lambda: self._texts_of(array))
@@ -150,6 +187,16 @@ class FilterCache:
             found = find_texts(self._store, codes.tolist())
             self._texts[array] = codes, [found[code] for code in codes.tolist()]
         return self._texts[array]
+
+
+def _apply(snapshot: Snapshot, main: _Part, delta: _Part, late: LateFilter | None) -> Snapshot:
+    """Return a snapshot with only what is kept of its segments."""
+    changes: dict[str, Any] = {"filters": (late or main.mask, delta.mask)}
+    if main.compact is not None:
+        changes["main"], changes["planner"] = main.compact
+    if delta.compact is not None:
+        changes["delta"] = delta.compact[0]
+    return replace(snapshot, **changes)
 
 
 def _bytes_per_code(snapshot: Snapshot) -> int:

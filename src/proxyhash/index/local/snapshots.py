@@ -14,6 +14,7 @@ from proxyhash.index.clusters.word_segment import WordSegment, build_word_segmen
 from proxyhash.index.hits import Hits, merge_hits, merge_stats
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.blocks import BlockInfo, cluster_sizes, concat_blocks, list_blocks, read_blocks
+from proxyhash.index.local.late_filter import LateFilter
 from proxyhash.index.local.store import Store
 from proxyhash.index.mih.planner import Planner
 from proxyhash.index.mih.request import Request
@@ -55,7 +56,7 @@ class Snapshot:
     blocks: dict[int, BlockInfo] = field(default_factory=dict)
     is_cold: bool = False  # the codes are in segments that need no compiled functions
     planner: Planner = field(kw_only=True)  # shared by the snapshots that follow
-    allowed: tuple[SlotMask | None, SlotMask | None] = (None, None)  # slots of main and delta that a filter keeps; None: all
+    filters: tuple[SlotMask | LateFilter | None, SlotMask | None] = (None, None)  # of main and delta; None: all slots
 
     def __len__(self) -> int:
         """Return the number of codes."""
@@ -117,11 +118,17 @@ class Snapshot:
         """Return the hits of each segment that holds codes, with their stats. Only the main segment has several plans."""
         threads = available_threads() if threads is None else check_int("threads", threads, 1)
         parts = []
-        for segment, allowed in zip((self.main, self.delta), self.allowed, strict=True):
+        for segment, kept in zip((self.main, self.delta), self.filters, strict=True):
             if not len(segment):
                 continue
-            request = Request(queries, threads, k, radius, allowed, None if rows is None else rows(segment))
-            hits = self.planner.search(segment, request, plan) if segment is self.main else request.search_base(segment)
+            refined = None if rows is None else rows(segment)
+            request = Request(queries, threads, k, radius, None if isinstance(kept, LateFilter) else kept, refined)
+            if isinstance(kept, LateFilter):
+                hits = kept.search(request, lambda one: self.planner.search(self.main, one, plan))
+            elif segment is self.main:
+                hits = self.planner.search(segment, request, plan)
+            else:
+                hits = request.search_base(segment)
             parts.append(add_codes(hits, segment) if with_codes else hits)
         return parts
 

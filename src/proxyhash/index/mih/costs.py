@@ -12,13 +12,13 @@ from proxyhash.index.mih.substrings import Substrings
 
 # Nanoseconds, measured by `benchmarks/mih.py --only constants` on two cores of an AMD EPYC 9005 with 32 MB of L3 cache,
 # 2026-11-18. Only their ratios decide.
-SCAN_NS = 0.06  # to compare one query of a batch with 64 bits of a code, on one core
-READ_NS = 0.25  # to read 64 bits of a code, once for a batch
-CLUSTER_NS = 0.15  # to compare one query with 64 bits of a code of a cluster, on one core
+SCAN_NS = 0.03  # to compare one query of a batch with 64 bits of a code, on one core
+READ_NS = 0.3  # to read 64 bits of a code, once for a batch
+CLUSTER_NS = 0.1  # to compare one query with 64 bits of a code of a cluster, on one core
 STEP_NS = 250.0  # to begin a step of multi-index hashing: the first bucket is waited for
 LOOKUP_NS = (4.0, 40.0)  # to read a bucket, if the tables are in the cache, and if not
 ENTRY_NS = (1.5, 4.0)  # to compare an entry of a bucket
-BUILD_NS = 40.0  # to sort a code into a table
+BUILD_NS = 45.0  # to sort a code into a table
 CACHE_BYTES = 2**25
 
 

@@ -24,19 +24,21 @@ Kind = tuple[int, int, int]
 class Ledger:
     """Searches of one segment by its base plan, and the time that multi-index hashing would have saved.
 
-    The rule is that of renting and buying: tables are built when the time saved would have paid for building them. So the
-    total time is at most about twice that of the best choice in hindsight.
+    A ledger goes on where that of the segment before ended. The rule is that of renting and buying: tables are built when
+    the time saved would have paid for building them. So the total time is at most about twice that of the best choice in
+    hindsight.
     """
 
-    def __init__(self, segment: Segment, bits: int, histories: dict[Kind, DistanceHistory] | None = None) -> None:
+    def __init__(self, segment: Segment, bits: int, before: "Ledger | None" = None) -> None:
         self._segment = weakref.ref(segment)
         self._count, self._bits, self._parts = len(segment), bits, -(-bits // 64)
         self._is_flat = segment.plan == "scan"
         self._build_seconds = build_seconds(self._count, choose_substrings(bits, self._count))
-        self._spent, self._saved = 0.0, 0.0
+        self._spent: float = 0.0 if before is None else before._spent
+        self._saved: float = 0.0 if before is None else before._saved
         self._costs: MihCosts | None = None
         self._cluster_shares: dict[Kind, float] = {}
-        self.histories = {} if histories is None else histories
+        self._histories: dict[Kind, DistanceHistory] = {} if before is None else before._histories
 
     def is_of(self, segment: Segment) -> bool:
         """Return whether this is the ledger of a segment."""
@@ -44,7 +46,7 @@ class Ledger:
 
     def history(self, request: Request) -> DistanceHistory:
         """Return the k-th distances of requests like this one."""
-        return self.histories.setdefault(request.kind, DistanceHistory(self._bits))
+        return self._histories.setdefault(request.kind, DistanceHistory(self._bits))
 
     def base_seconds(self, request: Request) -> float:
         """Return the expected time of a request by the base plan."""
@@ -71,6 +73,10 @@ class Ledger:
         if request.k is not None:
             self.history(request).add(last_distances(hits, self._bits + 1))
         self._saved += max(0.0, base - self._expected_seconds(request))
+
+    def reset(self) -> None:
+        """Begin anew, after tables were built."""
+        self._spent, self._saved = 0.0, 0.0
 
     def is_due(self, request: Request) -> bool:
         """Return whether tables would have paid for themselves, this request included."""

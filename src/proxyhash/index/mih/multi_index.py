@@ -1,6 +1,6 @@
 """Multi-index of a segment: nearest codes and range search by tables of substrings."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,15 @@ _GROWTH = 16  # of the room of those that find more
 
 @dataclass(frozen=True, eq=False)
 class MultiIndex:
-    """Tables of the codes of a segment of `bits` bits, and the slots (N,) of these codes; None: slots 0 to N - 1."""
+    """Tables of the codes of a segment of `bits` bits, and the slots (N,) of these codes; None: slots 0 to N - 1.
+
+    `is_kept` (N,) is False for codes that were removed since the tables were built; None: nothing was removed.
+    """
 
     tables: Tables
     slots: UInt32s | None
     bits: int
+    is_kept: Mask | None = None
 
     def __len__(self) -> int:
         """Return N."""
@@ -54,7 +58,8 @@ class MultiIndex:
         Only slots that are True in `allowed` (slots,) are found. A query whose k-th code is farther than `max_radius`, or
         that compares more than `max_compared` codes, is given up.
         """
-        k = min(k, len(self) if allowed is None else int(np.count_nonzero(self._positions(allowed))))
+        mask = self._positions(allowed)
+        k = min(k, int(np.count_nonzero(mask)) if len(mask) else len(self))
         last_step = self.bits if max_radius is None else max_radius
         hits, compared, reached = self._search(queries, k, self.bits, (last_step, max_compared), allowed, threads)
         is_complete = np.diff(hits.offsets) == k
@@ -95,7 +100,7 @@ class MultiIndex:
         `limits` are the last step and the number of codes to compare.
         """
         compared, reached, counts = np.zeros((3, len(queries)), np.int64)
-        mask = np.empty(0, np.bool_) if allowed is None else self._positions(allowed)
+        mask = self._positions(allowed)
         parts: dict[int, tuple[Words, Int64s]] = {}
 
         def search(rows: slice) -> None:
@@ -111,9 +116,19 @@ class MultiIndex:
         slots = positions if self.slots is None else self.slots[positions].astype(np.int64)
         return Hits(ranks, np.concatenate([[0], np.cumsum(counts)]), slots), compared, reached
 
-    def _positions(self, allowed: Mask) -> Mask:
-        """Return a mask over slots as one over positions (N,)."""
-        return allowed[: len(self)] if self.slots is None else allowed[self.slots]
+    def keep(self, segment: Segment) -> "MultiIndex | None":
+        """Return the multi-index for a segment with fewer codes in the same slots; None if it has codes that it lacks."""
+        is_held = np.zeros(segment.num_slots, np.bool_)
+        is_held[segment.slots()] = True
+        is_kept = is_held[: len(self)] if self.slots is None else is_held[self.slots]
+        return replace(self, is_kept=is_kept) if np.count_nonzero(is_kept) == len(segment) else None
+
+    def _positions(self, allowed: Mask | None) -> Mask:
+        """Return a mask over slots as one over positions (N,), without codes that were removed; (0,): all positions."""
+        if allowed is None:
+            return np.empty(0, np.bool_) if self.is_kept is None else self.is_kept
+        mask = allowed[: len(self)] if self.slots is None else allowed[self.slots]
+        return mask if self.is_kept is None else mask & self.is_kept
 
 
 def build_multi_index(segment: Segment, bits: int, threads: int | None = None) -> MultiIndex:

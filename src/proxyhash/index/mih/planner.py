@@ -94,12 +94,13 @@ class Planner:
         with self._lock:
             ledger = self._ledger
             if ledger is None or not ledger.is_of(segment):
-                ledger = Ledger(segment, self._bits, None if ledger is None else ledger.histories)
-                self._ledger = ledger
+                ledger = self._ledger = Ledger(segment, self._bits, ledger)
             tables = self.tables.get(segment)
             is_due = tables is None and self.tables.can_build(segment) and ledger.is_due(request)
         if is_due:
             tables = self.tables.try_build(segment)
+            if tables is not None:
+                ledger.reset()
         if tables is not None and request.k is not None:
             return self._nearest(segment, request, tables, ledger)
         if tables is not None and ledger.is_faster(request):

@@ -10,6 +10,7 @@ from proxyhash.index.item_ids import Int64s
 MAX_LENGTH = 24  # bits of a substring: the offsets of a table have 4 bytes for each of its 2^24 values, 67 MB
 MAX_TABLES = 16  # 12 bytes a code each
 _MIN_LENGTH = 4
+_CODES_PER_VALUE = 16  # a bucket that is read costs as much as comparing so many codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class Substrings:
 
 
 def choose_substrings(bits: int, count: int) -> Substrings:
-    """Return substrings of about log2(count) bits, so that a value has about one code.
+    """Return substrings of such a length that each value has about `_CODES_PER_VALUE` codes, if codes are uniform.
 
     The substrings of short codes cover all bits. Long codes have `MAX_TABLES` substrings, which leave bits out. The
     pigeonhole principle holds for them too: a code within a radius of m r + m - 1 has a substring within r.
@@ -41,7 +42,7 @@ def choose_substrings(bits: int, count: int) -> Substrings:
     >>> choose_substrings(64, 10_000_000).lengths.tolist()
     [22, 21, 21]
     """
-    target = min(MAX_LENGTH, max(_MIN_LENGTH, round(math.log2(max(2, count)))))
+    target = min(MAX_LENGTH, max(_MIN_LENGTH, round(math.log2(max(2, count / _CODES_PER_VALUE)))))
     number = max(-(-bits // MAX_LENGTH), round(bits / target), 1)
     if number > MAX_TABLES:
         starts = np.arange(MAX_TABLES) * (bits // MAX_TABLES)

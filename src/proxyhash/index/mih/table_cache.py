@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from proxyhash.codes.bits import Words
 from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, build_flat_segment
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.mih.substrings import choose_substrings
@@ -32,9 +33,10 @@ class FlatCopy:
 
 @dataclass(frozen=True, eq=False)
 class _Built:
-    """What was built of one segment, which is referred to weakly, so that it is freed when it is out of use."""
+    """What was built of one segment and its storage. Both are referred to weakly, so that they are freed out of use."""
 
     segment: "weakref.ref[Segment]"
+    storage: "weakref.ref[Words]"
     multi_index: "MultiIndex | None" = None
     flat: FlatCopy | None = None
     is_refused: bool = False
@@ -52,7 +54,7 @@ class TableCache:
     def memory(self) -> int:
         """Return the bytes of the multi-index that exists, 0 without one."""
         built = self._built
-        return 0 if built is None or built.multi_index is None or built.segment() is None else built.multi_index.memory
+        return 0 if built is None or built.multi_index is None or built.storage() is None else built.multi_index.memory
 
     def get(self, segment: Segment) -> "MultiIndex | None":
         """Return the multi-index of a segment if it exists."""
@@ -93,9 +95,16 @@ class TableCache:
             return built.flat
 
     def _of(self, segment: Segment) -> _Built:
-        """Return what was built of a segment; nothing of any other."""
+        """Return what was built of a segment, or of one with the same slots from which codes were removed since."""
         built = self._built
-        return built if built is not None and built.segment() is segment else _Built(weakref.ref(segment))
+        if built is not None and built.segment() is segment:
+            return built
+        now = _Built(weakref.ref(segment), weakref.ref(segment.storage))
+        if built is not None and built.multi_index is not None and built.storage() is segment.storage:
+            now = replace(now, multi_index=built.multi_index.keep(segment))
+            if now.multi_index is not None:
+                self._built = now
+        return now
 
     def _build(self, segment: Segment) -> "MultiIndex":
         from proxyhash.index.mih.multi_index import build_multi_index  # defines compiled functions

@@ -15,7 +15,8 @@ from proxyhash.utils.jit import cold_start, jit
 from proxyhash.utils.parallel import over_slices
 
 Mask = NDArray[np.bool_]
-Test = Callable[[slice], Mask]
+Rows = slice | Int64s
+Test = Callable[[Rows], Mask]
 """Returns which of some rows meet a condition."""
 
 _ROWS_PER_STEP = 1 << 17  # so that what is computed for them stays in the cache
@@ -89,7 +90,11 @@ def evaluate(expression: Expression, columns: Mapping[str, ColumnValues], count:
     >>> evaluate(Comparison("year", ">", 2020), {"year": values}, 2).tolist()
     [False, True]
     """
-    test = _compile(expression, columns)
+    return run_test(compile_expression(expression, columns), count, threads)
+
+
+def run_test(test: Test, count: int, threads: int | None = None) -> Mask:
+    """Return which of `count` rows (count,) meet a condition; it is tested for many at a time."""
     out = np.empty(count, np.bool_)
 
     def run(rows: slice) -> None:
@@ -99,16 +104,28 @@ def evaluate(expression: Expression, columns: Mapping[str, ColumnValues], count:
     return out
 
 
-def _compile(expression: Expression, columns: Mapping[str, ColumnValues]) -> Test:
+def find_rows(test: Test, count: int, threads: int | None = None) -> Int64s:
+    """Return the numbers of those of `count` rows that meet a condition, ascending: a mask of all rows is not written."""
+    found: dict[int, Int64s] = {}
+
+    def run(rows: slice) -> None:
+        found[rows.start] = rows.start + np.flatnonzero(test(rows))
+
+    over_slices(count, _ROWS_PER_STEP, run, threads)
+    return np.concatenate([np.zeros(0, np.int64), *(found[first] for first in sorted(found))])
+
+
+def compile_expression(expression: Expression, columns: Mapping[str, ColumnValues]) -> Test:
+    """Return the test of an expression for rows of some columns; texts and keys are looked up now."""
     if isinstance(expression, Comparison):
         return _compile_comparison(expression, columns[expression.name])
     if isinstance(expression, Not):
-        inner = _compile(expression.operand, columns)
+        inner = compile_expression(expression.operand, columns)
         return lambda rows: ~inner(rows)
-    tests = [_compile(operand, columns) for operand in expression.operands]
+    tests = [compile_expression(operand, columns) for operand in expression.operands]
     join = np.logical_and if isinstance(expression, And) else np.logical_or
 
-    def run(rows: slice) -> Mask:
+    def run(rows: Rows) -> Mask:
         mask = tests[0](rows)
         for test in tests[1:]:
             mask = join(mask, test(rows), out=mask)
@@ -153,7 +170,7 @@ def _test_numbers(comparison: Comparison, column: NumberValues) -> Test:
     spans = [_span(operator, constant, values.dtype) for constant in comparison.values]
     joined = _join_spans([(low, high) for low, high in spans if low <= high])
 
-    def run(rows: slice) -> Mask:
+    def run(rows: Rows) -> Mask:
         mask = _in_spans(values[rows], joined)
         mask = np.logical_not(mask, out=mask) if negated else mask
         return mask if known is None else np.logical_and(mask, known[rows], out=mask)
@@ -162,7 +179,7 @@ def _test_numbers(comparison: Comparison, column: NumberValues) -> Test:
 
 
 def _test_known(column: NumberValues, *, wanted: bool) -> Test:
-    def run(rows: slice) -> Mask:
+    def run(rows: Rows) -> Mask:
         if column.known is None:
             return np.full(len(column.values[rows]), wanted)
         return column.known[rows].copy() if wanted else ~column.known[rows]
@@ -269,7 +286,7 @@ def _test_keys(comparison: Comparison, column: KeyValues) -> Test:
     item_ids = column.find([str(key) for key in comparison.values])
     negated = comparison.operator in ("!=", "not in")
 
-    def run(rows: slice) -> Mask:
+    def run(rows: Rows) -> Mask:
         return np.isin(column.item_ids[rows], item_ids, invert=negated)
 
     return run
@@ -285,7 +302,7 @@ def _test_codes(codes: NDArray[Any], table: Mask) -> Test:
     if cold_start.use_numpy(_NUMPY_SECONDS * len(codes)):
         return lambda rows: table[codes[rows]]
 
-    def run(rows: slice) -> Mask:
+    def run(rows: Rows) -> Mask:
         mine = codes[rows]
         out = np.empty(len(mine), np.bool_)
         _look_up(table, mine, out)
