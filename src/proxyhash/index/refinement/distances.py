@@ -70,13 +70,16 @@ def refinement_distance(rows: RefinedRows, q: Int, slot: Int) -> Int:
         return 0
     if not rows.known[slot]:
         return NO_ROW
-    bits, square = np.int64(0), np.int32(0)
-    for part in range(rows.words.shape[1]):
-        bits += np.int64(popcount(rows.query_words[q, part] ^ rows.words[slot, part]))
-    for part in range(rows.values.shape[1]):
-        difference = np.int32(rows.query_values[q, part]) - np.int32(rows.values[slot, part])
-        square += difference * difference
-    return bits + np.int64(STEPS * np.sqrt(np.float64(square)))
+    if rows.words.shape[1]:
+        bits = np.int64(0)
+        for part in range(rows.words.shape[1]):
+            bits += np.int64(popcount(rows.query_words[q, part] ^ rows.words[slot, part]))
+        return bits
+    query, row, square = rows.query_values[q], rows.values[slot], np.int32(0)
+    for part in range(len(row)):
+        difference = np.int32(query[part]) - np.int32(row[part])
+        square += np.int32(difference * difference)  # a sum of 32 bits, of which a register holds twice as many
+    return np.int64(STEPS * np.sqrt(np.float64(square)))
 
 
 def refinement_distances(rows: RefinedRows, queries: Int64s, slots: Int64s) -> Int64s:
