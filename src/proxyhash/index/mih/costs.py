@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import Words
 from proxyhash.index.mih.substrings import Substrings
 
-# Nanoseconds, measured by `benchmarks/mih.py --only constants` on two cores of an AMD EPYC 9005 with 32 MB of L3 cache,
-# 2026-11-18. Only their ratios decide.
+# Nanoseconds, measured by `benchmarks/mih.py --only constants` on two cores of an AMD EPYC with AVX-512 and 32 MB of L3
+# cache, 2026-11-18, but for CLUSTER_NS, which is estimated. Only their ratios decide.
 SCAN_NS = 0.03  # to compare one query of a batch with 64 bits of a code, on one core
 READ_NS = 0.3  # to read 64 bits of a code, once for a batch
 CLUSTER_NS = 0.1  # to compare one query with 64 bits of a code of a cluster, on one core

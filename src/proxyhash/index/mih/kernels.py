@@ -2,7 +2,7 @@
 
 Step r visits substring t = r mod m at the exact distance r // m. After steps 0 to r, every code within r bits of the query
 was seen: with r = m a + b, a code that no step has seen differs in at least a + 1 bits of the substrings 0 to b and in a of
-the others, which is more than r. Only the first step that sees a code reports it, so codes seen need not be remembered.
+the others, which is more than r. Only the first step that sees a code reports it, so that no list of seen codes is needed.
 """
 
 from typing import NamedTuple
