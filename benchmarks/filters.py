@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, to_words
 from proxyhash.columns import Column
-from proxyhash.index.base import make_filter
 from proxyhash.index.hits import Hits
 from proxyhash.index.local.columns import append_columns
 from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.search_params import make_filter
 from reporting import Row, options_of, run, timed
 from search import ITEMS, filled, thousand_clusters, uniform
 

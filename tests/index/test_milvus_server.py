@@ -43,11 +43,14 @@ def test_items_are_listed_in_the_order_of_keys(server: Server) -> None:
         assert len({item.key for item in index.sample_items(50)}) == 50
 
 
-def test_search_by_label_needs_a_later_server(server: Server) -> None:
+def test_search_by_label_and_column(server: Server) -> None:
+    code = np.zeros((1, 8), np.uint8)
     with Index.open(f"{server.address}/{unique_name()}", bits=64) as index:
-        index.add(np.zeros((1, 8), np.uint8), ["a"], ["cat"])
-        with pytest.raises(InputError, match="cannot be searched by label, which needs Milvus"):
-            index.search(np.zeros((1, 8), np.uint8), labels="cat")
+        columns = {"year": [2019, 2021, None]}
+        index.add(np.zeros((3, 8), np.uint8), ["a", "b", "c"], ["cat", ("cat", "it's"), "dog"], columns=columns)
+        assert sorted(index.search(code, labels="cat")[0].keys) == ["a", "b"]
+        assert index.search(code, where="label == 'cat' and year > 2020")[0].keys == ["b"]
+        assert index.search(code, where="label in ('it's', 'dog') and not year == 2021")[0].keys == ["c"]
 
 
 def test_range_search_lists_more_than_one_request_returns(server: Server) -> None:

@@ -16,6 +16,7 @@ from proxyhash.index.where import evaluation
 from proxyhash.index.where.binding import bind_expression
 from proxyhash.index.where.evaluation import CodedValues, ColumnValues, KeyValues, LabelSets, NumberValues, evaluate
 from proxyhash.index.where.expression import Expression, parse_expression
+from proxyhash.index.where.mask_kernels import list_true
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.jit import cold_start
 
@@ -114,3 +115,10 @@ def test_keys_are_found_by_their_ids() -> None:
 def test_wrong_names_and_types_are_refused(text: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence.replace("?", r"\?")):
         bind_expression(parse_expression(text), {"year": "number", "title": "text", "day": "date"})
+
+
+@given(rows=st.lists(st.booleans(), max_size=70), density=st.sampled_from([0.0, 0.02, 0.9]), count=st.integers(0, 3000))
+def test_listed_rows_are_those_that_are_true(rows: list[bool], density: float, count: int) -> None:
+    mask = np.concatenate([np.array(rows, np.bool_), np.random.default_rng(count).random(count) < density])
+    numbers = np.empty(len(mask) + 1, np.int64)
+    np.testing.assert_array_equal(numbers[: list_true(mask, numbers)], np.flatnonzero(mask))

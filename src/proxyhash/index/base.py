@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -16,10 +15,10 @@ from proxyhash.columns import ColumnsLike, ColumnType
 from proxyhash.index.calibration import THRESHOLD, Calibration
 from proxyhash.index.local.items import Item, Labels, Source
 from proxyhash.index.milvus.location import is_milvus
-from proxyhash.index.plans import Plan, check_plan
+from proxyhash.index.plans import Plan
 from proxyhash.index.queries import EncodedQueries, Features, QueriesLike
 from proxyhash.index.results import AddResult, IndexInfo, Matches
-from proxyhash.index.where.expression import And, Comparison, Expression, parse_expression
+from proxyhash.index.search_params import SearchParams, check_search_params
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int
@@ -31,29 +30,6 @@ if TYPE_CHECKING:
     from proxyhash.index.vector_sync import VectorSync
     from proxyhash.models.encoder import ModelEncoder
     from proxyhash.models.hasher import Hasher
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchParams:
-    """Checked parameters of a search; see `Index.search`."""
-
-    k: int | None = None  # None: all items within the radius
-    radius: int | None = None
-    where: Expression | None = None  # None: all items
-    nprobe: int | None = None
-    rerank: int | None = None
-    refine: bool | None = None
-    oversample: int | None = None
-    threshold: float = THRESHOLD
-    with_codes: bool = False
-    threads: int | None = None
-    plan: Plan | None = None
-
-    @property
-    def candidates(self) -> int:
-        """Return how many items are found for each query before they are sorted again and cut at k."""
-        assert self.k is not None
-        return max(self.k * (self.oversample or 1), self.rerank or 0)
 
 
 class Index(ABC):
@@ -321,25 +297,20 @@ class Index(ABC):
         AddResult(3)
         (Match('b', 1 bits),)
         """
-        params = SearchParams(
+        params = check_search_params(
             k=check_int("k", k, 1),
-            radius=_check_optional("radius", radius, 0),
-            where=make_filter(labels, where),
-            nprobe=_check_optional("nprobe", nprobe, 1),
-            rerank=_check_optional("rerank", rerank, 1),
+            radius=radius,
+            labels=labels,
+            where=where,
+            nprobe=nprobe,
+            rerank=rerank,
             refine=refine,
-            oversample=_check_optional("oversample", oversample, 1),
+            oversample=oversample,
             threshold=threshold,
             with_codes=with_codes,
             threads=threads,
-            plan=check_plan(plan),
+            plan=plan,
         )
-        if oversample is not None and (rerank is not None or refine is False):
-            raise InputError("Oversampling sorts by the refinement; leave out either it, or rerank and refine.")
-        if params.where is not None and params.nprobe is not None:
-            raise InputError("Items with a label or column are searched exactly; leave nprobe out.")
-        if params.plan is not None and params.nprobe is not None:
-            raise InputError("A plan is for exact search; leave nprobe or the plan out.")
         return self._search(queries, params)
 
     def range_search(
@@ -356,14 +327,15 @@ class Index(ABC):
         plan: Plan | None = None,
     ) -> list[Matches]:
         """Return all items at most `radius` bits from each query, nearest first; the parameters are those of `search`."""
-        params = SearchParams(
+        params = check_search_params(
             radius=check_int("radius", radius, 0),
-            where=make_filter(labels, where),
+            labels=labels,
+            where=where,
             refine=refine,
             threshold=threshold,
             with_codes=with_codes,
             threads=threads,
-            plan=check_plan(plan),
+            plan=plan,
         )
         return self._search(queries, params)
 
@@ -532,12 +504,6 @@ def code_length(encoder: "ModelEncoder | None", bits: int | None) -> int:
     return bits
 
 
-def check_rerank(params: SearchParams, *, has_embeddings: bool) -> None:
-    """Raise an InputError if queries without embeddings are to be re-ranked."""
-    if params.rerank is not None and not has_embeddings:
-        raise InputError("Re-ranking needs images, vectors or real-valued embeddings as queries, not codes.")
-
-
 def check_keep_vectors(index: Index, items: QueriesLike) -> NDArray[Any]:
     """Return items as vectors that can be kept; anything else is an InputError."""
     if index.width is None:
@@ -545,27 +511,3 @@ def check_keep_vectors(index: Index, items: QueriesLike) -> NDArray[Any]:
     if not isinstance(items, np.ndarray) or items.dtype.kind != "f":
         raise InputError("Only vectors can be kept; give an array of floats (N, width).")
     return items
-
-
-def _check_optional(name: str, value: int | None, minimum: int) -> int | None:
-    return None if value is None else check_int(name, value, minimum)
-
-
-def make_filter(labels: Sequence[str] | str | None, where: str | None) -> Expression | None:
-    """Return the expression of a search for labels, for what `where` says, or for both; None without either."""
-    wanted = _check_labels(labels)
-    parts: list[Expression] = [] if wanted is None else [Comparison("label", "in", wanted)]
-    parts += [] if where is None else [parse_expression(where)]
-    return And(tuple(parts)) if len(parts) > 1 else next(iter(parts), None)
-
-
-def _check_labels(labels: Sequence[str] | str | None) -> tuple[str, ...] | None:
-    """Return the labels of a filter, each once and sorted, so that equal filters share a cache entry."""
-    if labels is None:
-        return None
-    wanted = {labels} if isinstance(labels, str) else set(labels)
-    if not wanted:
-        raise InputError("A search by label needs at least one label; give None to search all items.")
-    if not all(isinstance(label, str) for label in wanted):
-        raise InputError("The labels to search for must be texts.")
-    return tuple(sorted(wanted))

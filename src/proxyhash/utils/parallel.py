@@ -88,7 +88,7 @@ def over_slices(count: int, size: int, work: Callable[[slice], None], threads: i
         for part in slices[first::threads]:
             work(part)
 
-    for _ in ordered_map(run, range(threads), threads):  # one task for each thread: to start many takes longer than the work
+    for _ in leaf_map(run, range(threads), threads):  # one task for each thread: to start many takes longer than the work
         pass
 
 

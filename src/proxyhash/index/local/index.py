@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxyhash.codes.bits import Packed, Words
 from proxyhash.columns import ColumnsLike, ColumnType, check_columns
-from proxyhash.index.base import Index, SearchParams, check_keep_vectors, check_rerank, code_length
+from proxyhash.index.base import Index, check_keep_vectors, code_length
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.clusters.ivf import InvertedLists
 from proxyhash.index.exchange.content import CodeContent
@@ -51,6 +51,7 @@ from proxyhash.index.refinement.storage import (
     stored_rows,
 )
 from proxyhash.index.results import AddResult, IndexInfo, Matches, Refined, build_matches
+from proxyhash.index.search_params import SearchParams, check_rerank
 from proxyhash.models.encoder import ModelEncoder
 from proxyhash.models.storage import CALIBRATION, config_sha256, fingerprint, vector_width
 from proxyhash.utils.atomic_io import make_folder

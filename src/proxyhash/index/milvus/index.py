@@ -13,7 +13,7 @@ import numpy as np
 
 from proxyhash.codes.bits import Packed, pack
 from proxyhash.columns import Column, ColumnsLike, ColumnType, check_columns
-from proxyhash.index.base import Index, SearchParams, check_rerank, code_length
+from proxyhash.index.base import Index, code_length
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.exchange.content import CodeBatch, CodeContent, make_batch
 from proxyhash.index.local.items import FileStat, Item, Labels, Source, check_found, check_keys, check_labels
@@ -34,6 +34,7 @@ from proxyhash.index.milvus.search import CollectionSearch, add_codes, make_matc
 from proxyhash.index.model_store import copy_model, import_hasher, load_encoder, load_hasher, model_dir
 from proxyhash.index.queries import QueriesLike, encode_items, encode_queries
 from proxyhash.index.results import AddResult, IndexInfo, Match, Matches
+from proxyhash.index.search_params import SearchParams, check_rerank
 from proxyhash.index.where.binding import LABEL
 from proxyhash.index.where.expression import Comparison, Expression
 from proxyhash.models.encoder import ModelEncoder

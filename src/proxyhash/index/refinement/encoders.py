@@ -4,8 +4,9 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxyhash.index.base import Index, SearchParams
+from proxyhash.index.base import Index
 from proxyhash.index.refinement.refiner import Kind, check_kind
+from proxyhash.index.search_params import SearchParams
 from proxyhash.models.encoder import ModelEncoder
 from proxyhash.utils.errors import InputError, MissingPackageError
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.where.expression import And, Comparison, Expression, Not
+from proxyhash.index.where.mask_kernels import list_true
 from proxyhash.utils.jit import cold_start, jit
 from proxyhash.utils.parallel import over_slices
 
@@ -22,6 +23,7 @@ Test = Callable[[Rows], Mask]
 _ROWS_PER_STEP = 1 << 17  # so that what is computed for them stays in the cache
 _MAX_RANGES = 3  # of codes; more are looked up in a table
 _NUMPY_SECONDS = 5e-9  # that numpy takes to look up a code
+_LISTING_SECONDS = 3e-10  # that numpy takes for a row of a mask
 _ORDERS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -104,12 +106,19 @@ def run_test(test: Test, count: int, threads: int | None = None) -> Mask:
     return out
 
 
+def _list_rows(mask: Mask) -> Int64s:
+    """Return the numbers of the rows that are True."""
+    numbers = np.empty(len(mask) + 1, np.int64)
+    return numbers[: list_true(np.ascontiguousarray(mask), numbers)].copy()
+
+
 def find_rows(test: Test, count: int, threads: int | None = None) -> Int64s:
     """Return the numbers of those of `count` rows that meet a condition, ascending: a mask of all rows is not written."""
     found: dict[int, Int64s] = {}
+    list_rows = np.flatnonzero if cold_start.use_numpy(_LISTING_SECONDS * count) else _list_rows
 
     def run(rows: slice) -> None:
-        found[rows.start] = rows.start + np.flatnonzero(test(rows))
+        found[rows.start] = rows.start + list_rows(test(rows))
 
     over_slices(count, _ROWS_PER_STEP, run, threads)
     return np.concatenate([np.zeros(0, np.int64), *(found[first] for first in sorted(found))])
