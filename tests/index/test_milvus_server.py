@@ -50,7 +50,8 @@ def test_search_by_label_and_column(server: Server) -> None:
         index.add(np.zeros((3, 8), np.uint8), ["a", "b", "c"], ["cat", ("cat", "it's"), "dog"], columns=columns)
         assert sorted(index.search(code, labels="cat")[0].keys) == ["a", "b"]
         assert index.search(code, where="label == 'cat' and year > 2020")[0].keys == ["b"]
-        assert index.search(code, where="label in ('it's', 'dog') and not year == 2021")[0].keys == ["c"]
+        other = """label in ("it's", 'dog') and not year == 2021"""
+        assert index.search(code, where=other)[0].keys == ["c"]
 
 
 def test_range_search_lists_more_than_one_request_returns(server: Server) -> None:

@@ -21,6 +21,7 @@ from helpers.service import make_code_index
 from helpers.worker_targets import wait_until_ended
 from proxyhash.index.base import Index
 from proxyhash.index.local.index import LocalIndex
+from proxyhash.index.queries import EncodedQueries
 from proxyhash.index.results import Matches
 from proxyhash.serve.errors import BusyError
 from proxyhash.serve.workers import search_process
@@ -83,6 +84,7 @@ def test_response_is_that_of_the_index(process: SearchProcess, folder: Path) -> 
         "bits": 16,
         "matched": None,
         "complete": True,
+        "refined": False,
         "matches": [
             {
                 "key": match.key,
@@ -92,6 +94,7 @@ def test_response_is_that_of_the_index(process: SearchProcess, folder: Path) -> 
                 "has_image": False,
                 "expected_precision": None,
                 "score": None,
+                "columns": {},
             }
             for match in expected
         ],
@@ -177,9 +180,9 @@ def test_queries_with_the_same_options_share_a_scan(folder: Path, monkeypatch: p
     searcher = Searcher(str(folder), 0, 0.5)
     seen, usual = list[object](), LocalIndex.search
 
-    def search(index: LocalIndex, rows: np.ndarray, k: int, **options: Any) -> list[Matches]:
-        seen.append((len(rows), k, options.get("labels")))
-        return usual(index, rows, k, **options)
+    def search(index: LocalIndex, queries: EncodedQueries, k: int, **options: Any) -> list[Matches]:
+        seen.append((len(queries.codes), k, options.get("labels")))
+        return usual(index, queries, k, **options)
 
     monkeypatch.setattr(LocalIndex, "search", search)
     searcher.search([query(), query(labels=("odd",)), query(4), query(8), query(6, labels=("odd",)), query(5, radius=9)])

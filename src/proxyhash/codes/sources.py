@@ -221,7 +221,7 @@ class SlicedCodesBuilder:
 
     def append(self, words: Words) -> None:
         """Append codes (W, n)."""
-        rows = np.concatenate([self._waiting, words.T])
+        rows = np.ascontiguousarray(np.concatenate([self._waiting, words.T]))
         full = len(rows) // WIDE_BLOCK
         slice_rows(rows, 0, self._planes[self._blocks : self._blocks + full])
         self._blocks, self._waiting = self._blocks + full, rows[full * WIDE_BLOCK :]

@@ -12,7 +12,7 @@ from proxyhash.quickstart.steps import Step
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.formats import RELEASE, REQUIRES, check_format, dump_json, read_json
-from proxyhash.utils.legacy_names import upgrade_quickstart
+from proxyhash.utils.legacy_names import quickstart_command_0_1, upgrade_quickstart
 from proxyhash.utils.progress import Progress, no_progress
 
 FORMAT = "proxyhash.quickstart/2"
@@ -74,7 +74,9 @@ class RunState:
     def is_done(self, step: Step) -> bool:
         """Return True if the step was finished with the same options and its output is there."""
         done = self.steps.get(step.title)
-        return done is not None and done["command"] == list(step.command) and step.output.exists()
+        if done is None or not step.output.exists():
+            return False
+        return done["command"] in (list(step.command), quickstart_command_0_1(step.command))
 
     def _write(self) -> None:
         content = {"format": FORMAT, REQUIRES: RELEASE, "data": self.data, "running": self.running, "steps": self.steps}

@@ -1,7 +1,7 @@
 """Names that release 0.1 wrote to disk, and the names that they have now."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 # --- Models: config.json, model files, feature caches ---
@@ -326,6 +326,19 @@ def _quickstart_result(answer: Any) -> Any:
     if not isinstance(answer, list):
         return answer
     return {record["trial"]["method"]: record["metrics"]["map"] for record in answer}
+
+
+def quickstart_command_0_1(command: Sequence[str]) -> list[str]:
+    """Return the command of a step as release 0.1 wrote it: indexes had no refinement.
+
+    >>> quickstart_command_0_1(["index", "add", "photos", "--refine", "code", "--prune"])
+    ['index', 'add', 'photos', '--prune']
+    """
+    words = list(command)
+    if "--refine" in words:
+        first = words.index("--refine")
+        del words[first : first + 2]
+    return words
 
 
 # --- Data: splits, transforms ---

@@ -117,7 +117,8 @@ class LocalIndex(Index):
             store = Store(folder / FILE, progress=progress)
             index = cls(folder, store, item_cache_size=item_cache_size, device=device)
             index._check(model, bits)
-            check_refinement(folder, index.refinement, refine)
+            if refine is not None:
+                check_refinement(folder, index.refinement, refine)
             return index
         if model is None and bits is None:
             raise InputError(

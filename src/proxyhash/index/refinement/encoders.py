@@ -30,9 +30,9 @@ def feature_encoder(index: Index, *, required: bool = True) -> ModelEncoder:
     return encoder
 
 
-def check_refinement(folder: Path, found: "Refinement | None", wanted: Kind | None) -> None:
+def check_refinement(folder: Path, found: "Refinement | None", wanted: Kind) -> None:
     """Raise an InputError if another refinement is wanted than the index in a folder has."""
-    if wanted is not None and (found is None or found.kind != check_kind(wanted)):
+    if found is None or found.kind != check_kind(wanted):
         had = "no refinement" if found is None else f"the refinement {found.kind}"
         raise InputError(f"{folder} has {had}; to change it, run: proxyhash index refine {folder} --kind {wanted}")
 

@@ -14,15 +14,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes.bits import binarize, pack
-from proxyhash.codes.search import top_k
+from proxyhash.codes.bits import binarize, pack, to_words
 from proxyhash.columns import to_json_value
 from proxyhash.index.base import Index
+from proxyhash.index.clusters.segment import build_flat_segment
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.milvus.location import is_milvus
 from proxyhash.index.queries import EncodedQueries, from_embeddings
 from proxyhash.index.refinement.refiner import StoredRows
 from proxyhash.index.results import Match, Matches
+from proxyhash.index.where.evaluation import find_rows
 from proxyhash.serve.workers.channel import Channel, Failure
 from proxyhash.serve.workers.process import report_ready
 from proxyhash.utils.errors import DamagedError, InputError
@@ -202,7 +203,10 @@ def _warm_up(index: Index) -> None:
     for queries in (2, 64 * available_threads()):
         codes = np.zeros((queries, (index.bits + 7) // 8), np.uint8)
         index.search(codes, 1, with_codes=True)
-        top_k(codes, codes[:1], 1)  # items that are added to clusters are searched so
+        # Items that are added are in a flat segment, which grows, and whose rows are listed by filters.
+        empty, item_ids = build_flat_segment(8 * codes.shape[1], 0, lambda _: None), np.arange(queries, dtype=np.uint32)
+        empty.append(to_words(codes), item_ids).nearest(np.ascontiguousarray(to_words(codes).T), 1)
+        find_rows(lambda rows: np.ones(1, np.bool_)[rows], 1)
 
 
 def _response(query: SearchQuery, code: bytes, bits: int, matches: Matches) -> _Response:
