@@ -17,12 +17,16 @@ def _chunk_distances(rows: CodeRows, flat: CodeRows, first: int, last: int, quer
     """Write the distances of codes first to last to query q to `out`, and return the least of them.
 
     `flat` (N W,) are the codes `rows` (N, W) again. Its stride is known when this is compiled, so that a loop over codes of
-    one word is vectorized; one over the words of a code is so anyway.
+    one or two words is vectorized; one over many words of a code is so anyway.
     """
     if rows.shape[1] == 1:
         part, only = flat[first:last], np.uint64(queries[q, 0])
         for item in range(len(part)):
             out[item] = popcount(np.uint64(part[item]) ^ only)
+    elif rows.shape[1] == 2:
+        part, one, two = flat[2 * first : 2 * last], np.uint64(queries[q, 0]), np.uint64(queries[q, 1])
+        for item in range(last - first):
+            out[item] = popcount(np.uint64(part[2 * item]) ^ one) + popcount(np.uint64(part[2 * item + 1]) ^ two)
     else:
         for item in range(last - first):
             total = np.uint64(0)

@@ -123,7 +123,7 @@ def build_table(planes: Words, block: int, first: int, bits: Words, table: Words
         sum_three_bits(bits, triple, table)
 
 
-@jit(nogil=True, skip_refcounts=True)
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def _sum_directly(planes: Words, block: int, queries: SlicedQueries, q: int, sums: Words, row: int) -> None:
     """Write the distances of a block to query q to a row of `sums` (R, levels, L)."""
     levels, bits = queries.levels, planes.shape[1]
@@ -142,7 +142,7 @@ def _sum_directly(planes: Words, block: int, queries: SlicedQueries, q: int, sum
         first += 8
 
 
-@jit(nogil=True, skip_refcounts=True)
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def _scan_directly(
     planes: Words,
     valid: Words,
