@@ -18,7 +18,6 @@ from proxyhash.index.local.array_blocks import Rows
 from proxyhash.index.local.item_arrays import ArrayInfo
 from proxyhash.index.local.store import Store
 from proxyhash.index.queries import Features
-from proxyhash.index.refinement.fitting import fit_refiner
 from proxyhash.index.refinement.refiner import Kind, Refiner, check_kind
 from proxyhash.utils.errors import InputError
 
@@ -152,6 +151,8 @@ def fit_if_due(store: Store, version: int, *, is_end: bool = True) -> None:
         if refinement is None or not _is_due(refinement, count, is_end=is_end):
             return
         _, features = item_arrays.read_array(store, features_name(version))
+    from proxyhash.index.refinement.fitting import fit_refiner  # imports scipy, which searches do not need
+
     _replace_refiner(store, version, refinement, fit_refiner(features, refinement.kind), is_final=count >= MIN_FITTED)
 
 
@@ -166,6 +167,8 @@ def fit_on_sample(store: Store, version: int, features: Features) -> None:
     refinement = read_refinement(store, version)
     if refinement is None or refinement.is_final or len(features) < MIN_FITTED:
         return
+    from proxyhash.index.refinement.fitting import fit_refiner  # imports scipy, which searches do not need
+
     _replace_refiner(store, version, refinement, fit_refiner(features, refinement.kind), is_final=True)
 
 
