@@ -75,7 +75,7 @@ def search(
     rerank
         Sort that many candidates by the query's real-valued embedding, which settles ties.
     refine
-        Order items at the same distance by their refinement, or do not. By default they are, if the index has one.
+        Sort items at the same distance by their refinement, or not. By default they are sorted if the index has one.
     oversample
         Find that many times k candidates and sort them by their refinement alone; for vectors it finds more of the true
         neighbors.

@@ -83,7 +83,7 @@ class SearchOptions(Strict):
     refine: Annotated[
         bool | None,
         Field(
-            description="Order items at the same distance by their refinement. Null: if the index has one, and the query is "
+            description="Sort items at the same distance by their refinement. Null: if the index has one, and the query is "
             "an image, a vector or a key. True: an error if that is not so."
         ),
     ] = None

@@ -30,7 +30,7 @@ class TopK(NamedTuple):
 
 
 def empty_topk(queries: int, k: int, bits: int, rows: RefinedRows | None = None) -> TopK:
-    """Return empty heaps for codes of so many bits; without rows, ties in distance are settled by item id."""
+    """Return empty heaps for codes of so many bits; without rows, ties in distance are ordered by item id."""
     ranks, slots = np.empty((queries, k), np.uint64), np.empty((queries, k), np.int64)
     rows = without_refinement(queries) if rows is None else rows
     return TopK(ranks, slots, np.zeros(queries, np.int64), np.full(queries, bits, np.int64), rows)

@@ -37,7 +37,7 @@ from proxyhash.index.where.expression import Expression, columns_of
 MAX_SELECTED = 0.05  # share of the slots that are copied to a compact segment; if more are kept, others are masked
 MIN_CODES_FOR_LATE = 1 << 18  # an expression is evaluated for fewer in less than a millisecond
 MIN_LATE_SHARE = 0.5  # that an expression keeps, if it is evaluated after the search
-MAX_FILTERS = 1000  # that are remembered
+MAX_FILTERS = 1000  # that are cached
 MIN_CAPACITY = 1 << 24  # bytes of filtered codes and masks that may be cached, however small the index is
 
 
