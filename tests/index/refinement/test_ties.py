@@ -1,4 +1,4 @@
-"""Order of refined searches, compared with NumPy."""
+"""Sorting of refined searches, compared with NumPy."""
 
 from typing import Any
 
