@@ -116,6 +116,8 @@ def upgrade_run_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     if "order" in content:
         content["config"] = upgrade_train_config(content.pop("order"))
         content["protocol"] = upgrade_split(content["protocol"])
+    if "protocol" in content:  # before there were others
+        content["protocol"] = {"denominator": "relevant", **content["protocol"]}
     return content
 
 
