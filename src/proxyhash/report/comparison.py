@@ -75,7 +75,9 @@ class Comparison:
         data, protocol = first.data, first.protocol
         tags = f", {data['tags']} most frequent tags" if data["tags"] else ""
         network = f"{'fine-tuned' if data['finetune'] else 'frozen'} {data['backbone']}"
-        network += "" if data.get("pretrained", True) else " from random weights"
+        if not data.get("pretrained", True):
+            state = "trained from scratch" if data["finetune"] else "frozen at random weights"
+            network = f"{data['backbone']} {state}"
         size = f" at {data['image_size']} pixels" if data["image_size"] else ""
         validation = ", evaluated on validation data" if protocol["eval_on"] == "validation" else ""
         return f"{data['name']}{tags}: {protocol['protocol']}@{protocol['version']}, {network}{size}{validation}"
