@@ -1,6 +1,6 @@
 """Cutoff and denominator of average precision."""
 
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
@@ -19,7 +19,7 @@ def check_denominator(denominator: object) -> Denominator:
     """
     if denominator not in DENOMINATORS:
         raise InputError(f"There is no denominator {denominator!r}; choose from {', '.join(DENOMINATORS)}.")
-    return cast(Denominator, denominator)
+    return denominator
 
 
 def check_cutoff(top: object, denominator: object) -> None:
