@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from proxyhash.utils.config import check_table, from_mapping
 from proxyhash.utils.errors import ProxyhashWarning
 from proxyhash.utils.formats import RELEASE, REQUIRES, check_format
 from proxyhash.utils.json_lines import append_json_line, parse_json_line, split_json_lines
-from proxyhash.utils.legacy_names import RECORD_FILE_PATTERN, upgrade_record
+from proxyhash.utils.legacy_names import RECORD_FILE_PATTERN, upgrade_map_name, upgrade_record
 
 FORMAT = "proxyhash.record/2"
 RECORDS_FILE = "records.jsonl"
@@ -171,7 +171,11 @@ def parse_record(content: dict[str, Any]) -> Record:
     check_table("a record", content)
     upgraded = upgrade_record(content, FORMAT)
     check_format(Path("it"), upgraded.pop("format", None), (FORMAT,), upgraded.pop(REQUIRES, None))
-    return from_mapping(Record, upgraded)
+    record = from_mapping(Record, upgraded)
+    if "all" not in record.metrics:
+        return record
+    every = {upgrade_map_name(name): value for name, value in record.metrics["all"].items()}
+    return replace(record, metrics={**record.metrics, "all": every})
 
 
 def _parse(text: bytes, source: str) -> Record | None:

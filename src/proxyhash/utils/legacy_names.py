@@ -187,6 +187,19 @@ METRICS_FILE = "measured.json"
 """Name of metrics.json in the folder of a model."""
 
 
+def upgrade_map_name(name: str) -> str:
+    """Return the name of a metric with today's spelling of mAP: the denominator stood behind the ties.
+
+    >>> upgrade_map_name("mAP@5000 [ties worst, over relevant]"), upgrade_map_name("mAP [ties expected, over relevant]")
+    ('mAP@5000[relevant] [ties worst]', 'mAP [ties expected]')
+    """
+    found = _MAP_NAME.fullmatch(name)
+    return name if found is None else f"mAP{found[1] and f'{found[1]}[{found[3]}]'} [{found[2]}]"
+
+
+_MAP_NAME = re.compile(r"mAP((?:@\d+)?) \[(.+), over (\w+)\]")
+
+
 def upgrade_metric_names(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Return metrics with today's names, from a log, a record, or the metrics or the `validation` of a model."""
     return {name.replace("binarisation", "binarization"): value for name, value in metrics.items()}
