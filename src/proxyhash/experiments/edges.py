@@ -1,6 +1,6 @@
 """Settings that tuning chose at an edge of what it tried."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
@@ -19,17 +19,16 @@ class Candidate:
         return ", ".join([self.label, *(f"{name} {value:g}" for name, value in self.optim)])
 
 
-def at_edge(chosen: Candidate, tried: Collection[Candidate]) -> dict[str, str]:
-    """Return the settings of a candidate whose value is the lowest or the highest that was tried, so a better one may follow.
+def at_edge(scores: Mapping[Candidate, float]) -> dict[str, str]:
+    """Return the settings of the best candidate whose value is the lowest or the highest that was tried.
 
-    Only numbers have an order, two values have no inside, and nothing lies below zero.
+    A better value may lie beyond it. Only numbers have an order, two values have no inside, nothing lies below zero, and a
+    setting that changes no score has no effect.
 
     Parameters
     ----------
-    chosen
-        The best candidate.
-    tried
-        All candidates of its row.
+    scores
+        The mAP of all candidates of a row.
 
     Returns
     -------
@@ -38,18 +37,32 @@ def at_edge(chosen: Candidate, tried: Collection[Candidate]) -> dict[str, str]:
 
     Examples
     --------
-    >>> tried = [Candidate("shclm:tau=4", (("lr", lr),)) for lr in (0.005, 0.015, 0.03)]
-    >>> at_edge(tried[2], tried), at_edge(tried[1], tried)
+    >>> slow, middle, fast = (Candidate("shclm:tau=4", (("lr", lr),)) for lr in (0.005, 0.015, 0.03))
+    >>> at_edge({slow: 0.5, middle: 0.6, fast: 0.7}), at_edge({slow: 0.5, middle: 0.7, fast: 0.6})
     ({'lr': 'highest'}, {})
     """
-    every = [_values(candidate) for candidate in tried]
-    own, found = _values(chosen), {}
-    for name in dict.fromkeys(name for values in every for name in values):
-        values = {value for each in every if _is_number(value := each.get(name, _default(chosen.label, name)))}
-        value = own.get(name, _default(chosen.label, name))
-        if _is_number(value) and len(values) > 2 and value in (min(values), max(values)) and value != 0:
-            found[name] = "lowest" if value == min(values) else "highest"
+    names = dict.fromkeys(name for candidate in scores for name in _values(candidate))
+    table = {candidate: {name: _value(candidate, name) for name in names} for candidate in scores}
+    chosen, found = table[best_candidate(scores)], {}
+    for name in names:
+        value, tried = chosen[name], {each[name] for each in table.values() if _is_number(each[name])}
+        has_inside = _is_number(value) and value != 0 and len(tried) > 2
+        if has_inside and value in (min(tried), max(tried)) and _has_effect(name, table, scores):
+            found[name] = "lowest" if value == min(tried) else "highest"
     return found
+
+
+def best_candidate(scores: Mapping[Candidate, float]) -> Candidate:
+    """Return the first candidate with the highest score."""
+    return max(scores, key=lambda candidate: scores[candidate])
+
+
+def _has_effect(name: str, table: Mapping[Candidate, Mapping[str, Any]], scores: Mapping[Candidate, float]) -> bool:
+    """Return whether candidates that differ in one setting only have different scores."""
+    groups: dict[str, set[float]] = {}
+    for candidate, values in table.items():
+        groups.setdefault(repr({**values, name: None}), set()).add(scores[candidate])
+    return any(len(found) > 1 for found in groups.values())
 
 
 def parse_candidate(text: str) -> Candidate:
@@ -62,11 +75,11 @@ def _values(candidate: Candidate) -> dict[str, Any]:
     return {**parse_method(candidate.label)[1], **dict(candidate.optim)}
 
 
-def _default(label: str, name: str) -> Any:
-    """Return the default of a setting of a method; None without one."""
-    settings = get_method(parse_method(label)[0]).settings
-    defaults = {field.name: field.default for field in fields(settings)}
-    return None if (found := defaults.get(name)) is MISSING else found
+def _value(candidate: Candidate, name: str) -> Any:
+    """Return a setting of a candidate, by default that of its method; None without one."""
+    settings = get_method(parse_method(candidate.label)[0]).settings
+    defaults = {field.name: field.default for field in fields(settings) if field.default is not MISSING}
+    return _values(candidate).get(name, defaults.get(name))
 
 
 def _is_number(value: Any) -> bool:

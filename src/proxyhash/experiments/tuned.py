@@ -7,7 +7,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from proxyhash.experiments.edges import Candidate, at_edge, parse_candidate
+from proxyhash.experiments.edges import Candidate, at_edge, best_candidate, parse_candidate
 from proxyhash.experiments.grid import DEFAULT, Grid
 from proxyhash.experiments.records import Record
 from proxyhash.experiments.tuned_for import KEYS, tuned_for_of_records
@@ -58,17 +58,12 @@ def write_tuned(scores: Mapping[str, Mapping[Candidate, float]], path: Path, tun
     for row, candidates in scores.items():
         lines += ["", *(f"# {candidate}: mAP {score:.4f}" for candidate, score in candidates.items())]
         best = best_candidate(candidates)
-        for table, content in zip(_TABLES, (_settings(row, best), dict(best.optim), at_edge(best, candidates)), strict=True):
+        for table, content in zip(_TABLES, (_settings(row, best), dict(best.optim), at_edge(candidates)), strict=True):
             lines += _table(f'{table}."{row}"', content)
     for block in _other_rows(path, scores):
         lines += ["", block]
     with atomic_write(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def best_candidate(scores: Mapping[Candidate, float]) -> Candidate:
-    """Return the first candidate with the highest score."""
-    return max(scores, key=lambda candidate: scores[candidate])
 
 
 def read_tuned_for(path: Path) -> dict[str, Any]:
@@ -116,7 +111,7 @@ def _edges_of_block(block: str) -> list[str]:
     """Return the table of settings at an edge for a block of an earlier file, from the mAP of all candidates."""
     scores = {parse_candidate(text): float(score) for text, score in _SCORE.findall(block)}
     row = _ROW.search(block)
-    return _table(f'at_edge."{row[1]}"', at_edge(best_candidate(scores), scores)) if scores and row and row[1] else []
+    return _table(f'at_edge."{row[1]}"', at_edge(scores)) if scores and row and row[1] else []
 
 
 def _table(title: str, content: Mapping[str, Any]) -> list[str]:

@@ -13,11 +13,11 @@ from statistics import mean
 from typing import Any
 
 from proxyhash.data import Dataset, default_protocol, get_protocol, load_dataset
-from proxyhash.experiments.edges import Candidate
+from proxyhash.experiments.edges import Candidate, best_candidate
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record
 from proxyhash.experiments.run import run_grid
-from proxyhash.experiments.tuned import TUNED_FILE, TUNED_FOLD_FILE, best_candidate, read_tuned_for, write_tuned
+from proxyhash.experiments.tuned import TUNED_FILE, TUNED_FOLD_FILE, read_tuned_for, write_tuned
 from proxyhash.experiments.tuned_for import check_tuned_for, tuned_for
 from proxyhash.methods import get_method, parse_method
 from proxyhash.training.trainer import TrainingStoppedError

@@ -128,10 +128,14 @@ class Comparison:
 
     def edges(self, row: str) -> dict[str, str]:
         """Return the settings of a row that tuning chose at an edge of what it tried, with "lowest" or "highest"."""
-        return {name: edge for record in self.rows[row] for name, edge in (record.at_edge or {}).items()}
+        found: dict[str, dict[str, None]] = {}
+        for record in self.rows[row]:
+            for name, edge in (record.at_edge or {}).items():
+                found.setdefault(name, {})[edge] = None
+        return {name: " or ".join(edges) for name, edges in found.items()}  # folds are tuned one by one
 
     def row_title(self, row: str) -> str:
-        """Return the name of a row for a table, marked if it is out of date, or has a setting at an edge of what was tried."""
+        """Return the name of a row for a table, marked if it is stale, or has a setting at an edge of what was tried."""
         return row + (" (stale)" if self.stale_reason(row) else "") + (f" {EDGE_MARK}" if self.edges(row) else "")
 
     def legend(self, rows: Sequence[str]) -> list[str]:

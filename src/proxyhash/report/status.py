@@ -13,12 +13,14 @@ from proxyhash.experiments.records import RecordStore, record_folders
 from proxyhash.report.provenance import NOT_RECORDED, describe_dates, describe_machine
 from proxyhash.utils.markdown import escape_markdown
 
+_RUN_COLUMNS = ("bits", "seeds", "folds", "commit", "date", "stale rows", "folder")
 _NEVER = "**never run on the real data**"
 _HEAD = """# Status of the results
 
-`proxyhash records status results -o docs/status.md` writes this page from the records in `results/`, and a test checks that it is current.
-"Not recorded" means that the record was written before records had a date and a commit.
-A row is stale if its method was changed after the measurement; [results](results.md) marks these rows.
+`proxyhash records status results -o docs/status.md` writes this page from the records in `results/`, and a test checks
+that it is current. "Not recorded" means that the record was written before records had a date and a commit. A commit with
+a + had changes that were not committed. A row is stale if its method was changed after the measurement;
+[results](results.md) marks these rows.
 """
 
 
@@ -63,7 +65,7 @@ class Run:
         return asdict(self)
 
     def cells(self) -> tuple[str, ...]:
-        """Return what tables have of it: code lengths, seeds, folds, commit, date, stale rows, folder."""
+        """Return the cells of the columns that all tables of runs have."""
         lengths = ", ".join(map(str, self.bits))
         seeds = " to ".join(map(str, dict.fromkeys(self.seeds)))
         return lengths, seeds, str(self.folds), ", ".join(self.commits), self.dates, str(self.stale), f"`{self.folder}`"
@@ -118,14 +120,13 @@ def status_page(results: Path) -> str:
 
 
 def _recipes(results: Path) -> Iterator[str]:
-    yield from ("## Recipes\n", "`proxyhash reproduce NAME` runs a recipe.\n")
-    yield from _header(
-        "recipe", "data and protocol", "rows", "bits", "seeds", "folds", "commit", "date", "stale rows", "folder"
-    )
+    yield from ("## Recipes\n", "`proxyhash reproduce NAME` runs a recipe. Learning rates may be tuned ones.\n")
+    yield from _header("recipe", "data and protocol", "rows", *_RUN_COLUMNS)
     for name, run in recipe_runs(results).items():
         grid = Grid.from_toml(list_recipes()[name])
         if run is None:
-            yield _row(f"`{name}`", f"{grid.dataset}, {grid.protocol or 'default protocol'}", _NEVER, *[""] * 7)
+            where = f"{grid.dataset}, {grid.protocol or 'default protocol'}"
+            yield _row(f"`{name}`", where, _NEVER, *[""] * len(_RUN_COLUMNS))
         else:
             where = f"{run.data}, {run.protocol}"
             yield _row(f"`{name}`", where, f"{run.rows} of {len(grid.methods)}", *run.cells())
@@ -134,7 +135,7 @@ def _recipes(results: Path) -> Iterator[str]:
 
 def _other_records(results: Path) -> Iterator[str]:
     yield "## All folders of records\n"
-    yield from _header("data and protocol", "rows", "bits", "seeds", "folds", "commit", "date", "stale rows", "records")
+    yield from _header("data and protocol", "rows", *_RUN_COLUMNS)
     for folder in record_folders(results):
         run = Run.of(_name(folder, results), RecordStore(folder).read())
         yield _row(f"{run.data}, {run.protocol}", str(run.rows), *run.cells())
@@ -153,7 +154,7 @@ def _benchmarks(results: Path) -> Iterator[str]:
 
 
 def _is_of(record: Record, grid: Grid) -> bool:
-    """Return whether a record is of a recipe: data, network, protocol, row, and optimizer settings other than the tuned lr."""
+    """Return whether a record is of a recipe: all settings agree, except for those that are tuned."""
     data, trial, optim = record.data, record.trial, {name: value for name, value in grid.optim.items() if name != "lr"}
     same = all(data[name] == getattr(grid, name) for name in ("backbone", "image_size", "finetune"))
     same = same and data["name"] == grid.dataset and data.get("pretrained", True) == grid.pretrained
