@@ -35,7 +35,8 @@ def commit() -> str | None:
     if top is None or Path(top, "src", _SOURCES.name) != _SOURCES:  # else another project holds the environment
         return None
     found = _git("rev-parse", "--short=12", "HEAD")
-    return None if found is None else found + ("+" if _git("status", "--porcelain", "-uno", "--", str(_SOURCES)) else "")
+    folders = (str(Path(top, name)) for name in ("src", "benchmarks"))  # other files do not change a result
+    return None if found is None else found + ("+" if _git("status", "--porcelain", "-uno", "--", *folders) else "")
 
 
 def versions() -> dict[str, str]:
