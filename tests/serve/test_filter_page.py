@@ -155,7 +155,7 @@ def test_too_few_items_are_announced(browser: Browser, column_service: RunningSe
     summary, status = page.locator("#query .summary"), page.locator("#status")
     expect(summary).to_contain_text("12 nearest of 24 items, in")
     session.filter("year > 2000")
-    expect(summary).to_contain_text("12 nearest that match the filter of 24 items, in")
+    expect(summary).to_contain_text("12 nearest that match the filter, of 24 items, in")
     expect(status).not_to_contain_text("No other item")
     session.filter(WHERE)
     expect(summary).to_contain_text("Only 7 of 24 items match the filter, in")

@@ -175,7 +175,7 @@ function describeResults(count, k) {
   const { label, where } = current;
   const all = view.plural(info.items, "item");
   if (count === k || !(label || where)) {
-    return `${count} nearest${label ? ` with the label ${label}` : ""}${where ? " that match the filter" : ""} of ${all}`;
+    return `${count} nearest${label ? ` with the label ${label}` : ""}${where ? " that match the filter," : ""} of ${all}`;
   }
   const isOne = count === 1;
   const conditions = [label && `${isOne ? "has" : "have"} the label ${label}`, where && `${isOne ? "matches" : "match"} the filter`];
