@@ -1,7 +1,7 @@
 """Radii for near duplicates among photographs: chosen on one half of them, tested on the other.
 
 python benchmarks/duplicate_photos.py --model MODEL --photos FOLDER
-    re-encodes, scales and crops 500 photographs of each half of a folder, and measures precision and recall of the pairs
+    re-encodes, scales and crops 250 photographs of each half of a folder, and measures precision and recall of the pairs
     that are near by codes and refinements. MODEL encodes images, such as one of: proxyhash train FOLDER --bits 64 -o MODEL
 
 Photographs whose names differ in the last three digits only are in the same half: in Corel-5K these are the 100 of one CD,
@@ -12,7 +12,6 @@ import argparse
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,16 @@ from PIL import Image
 
 from proxyhash import Hasher
 from proxyhash.codes.bits import to_words
+from proxyhash.data.dataset import Dataset
+from proxyhash.data.images import FileImages
+from proxyhash.data.load import load_dataset
 from proxyhash.index.duplicates.compared import DEFAULT_BITS, DEFAULT_STEPS
 from proxyhash.index.refinement.fitting import fit_refiner
 from proxyhash.index.refinement.refiner import Kind
+from proxyhash.models.feature_cache import cached_features
 from reporting import Row, options_of, run
 
-COPIED = 500  # photographs of each half
+COPIED = 250  # photographs of each half
 CODE_RADIUS = 8
 MIN_PRECISION = 0.99
 RADII: dict[Kind, range] = {"code": range(1, 13), "code256": range(2, 26, 2), "int8": range(20, 75, 5)}
@@ -81,8 +84,9 @@ COPIES: dict[str, Copy] = {
 
 def photo_rows(options: argparse.Namespace) -> Iterator[Row]:
     """Choose the radius of each refinement on the first half, and test it on the second."""
-    hasher, (first, second) = Hasher.load(options.model), halves(sorted(options.photos.rglob("*.jp*g")))
-    measured = measure(hasher, first)
+    hasher, photos = Hasher.load(options.model), load_dataset(options.photos)
+    first, second = halves([photos.images.key(index) for index in range(len(photos))])
+    measured = measure(hasher, photos, first)
     chosen: dict[Kind, int] = {}
     for kind, radii in RADII.items():
         chosen[kind] = choose({radius: measured[f"{kind} within {radius}"] for radius in radii})
@@ -90,7 +94,7 @@ def photo_rows(options: argparse.Namespace) -> Iterator[Row]:
     for kind, radius in chosen.items():
         name, default = f"radius of {kind} that the first half chooses", DEFAULTS[kind]
         yield Row(name, radius, f"the default, {default}", radius == default, 0.0)
-    measured = measure(hasher, second)
+    measured = measure(hasher, photos, second)
     for kind, radii in RADII.items():
         for radius in radii:
             name = f"{kind} within {radius}"
@@ -98,11 +102,12 @@ def photo_rows(options: argparse.Namespace) -> Iterator[Row]:
     yield measured["codes alone"].row("second half, codes alone")
 
 
-def halves(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+def halves(names: Sequence[str]) -> list[NDArray[np.int64]]:
     """Return two halves of photographs; those whose names differ in the last three digits only stay together."""
-    groups = sorted({path.stem[:-3] for path in paths})
-    chosen = set(np.random.default_rng(0).permutation(groups)[: len(groups) // 2].tolist())
-    return [path for path in paths if path.stem[:-3] in chosen], [path for path in paths if path.stem[:-3] not in chosen]
+    series = np.array([Path(name).stem[:-3] for name in names])
+    groups = np.unique(series)
+    in_first = np.isin(series, np.random.default_rng(0).permutation(groups)[: len(groups) // 2])
+    return [np.flatnonzero(in_first), np.flatnonzero(~in_first)]
 
 
 def choose(measured: dict[int, Measurement]) -> int:
@@ -111,35 +116,36 @@ def choose(measured: dict[int, Measurement]) -> int:
     return precise[-1] if precise else min(measured)
 
 
-def measure(hasher: Hasher, paths: Sequence[Path]) -> dict[str, Measurement]:
+def measure(hasher: Hasher, photos: Dataset, half: NDArray[np.int64]) -> dict[str, Measurement]:
     """Return the measurements of photographs and their copies, for codes alone and for each radius of a refinement."""
-    copied = np.sort(np.random.default_rng(0).choice(len(paths), COPIED, replace=False))
+    copied = np.sort(np.random.default_rng(0).choice(len(half), COPIED, replace=False))
+    network = hasher.network.features.backbone, hasher.transform
     with tempfile.TemporaryDirectory() as folder:
-        features = hasher.features([*paths, *write_copies([paths[number] for number in copied], Path(folder))])
-    source = np.r_[np.arange(len(paths)), np.repeat(copied, len(COPIES))]
+        copies = Dataset("copies", write_copies(photos.subset(half[copied]), Path(folder)))
+        of_copies = np.array(cached_features(copies, *network, folder=Path(folder) / "cache").values)
+    features = np.concatenate([cached_features(photos, *network).values[half], of_copies])
+    source = np.r_[np.arange(len(half)), np.repeat(copied, len(COPIES))]
     near_codes = _hamming(hasher.head.encode(hasher.head_forward(features))) <= CODE_RADIUS
-    measured = {"codes alone": _measure_pairs(near_codes, source, len(paths))}
+    measured = {"codes alone": _measure_pairs(near_codes, source, len(half))}
     for kind, radii in RADII.items():
-        rows = fit_refiner(features[: len(paths)], kind).encode(features)
+        rows = fit_refiner(features[: len(half)], kind).encode(features)
         distances = _euclidean(rows) if kind == "int8" else _hamming(rows.view(np.uint8))
         for radius in radii:
             near = (distances <= radius) & near_codes
-            measured[f"{kind} within {radius}"] = _measure_pairs(near, source, len(paths))
+            measured[f"{kind} within {radius}"] = _measure_pairs(near, source, len(half))
     return measured
 
 
-def write_copies(paths: Sequence[Path], folder: Path) -> Iterator[Path]:
-    """Write the copies of photographs, and yield their paths: all kinds of the first one, then those of the next."""
-    for number, path in enumerate(paths):
-        with Image.open(path) as opened:
-            image = opened.convert("RGB")
+def write_copies(photos: Dataset, folder: Path) -> FileImages:
+    """Write the copies of photographs, and return them: all kinds of the first one, then those of the next."""
+    names = []
+    for index in range(len(photos)):
+        image = Image.fromarray(photos.images.read(index))
         for kind, make in enumerate(COPIES.values()):
             copy, quality = make(image)
-            out = BytesIO()
-            copy.save(out, "JPEG", quality=quality)
-            target = folder / f"{number}-{kind}.jpg"
-            target.write_bytes(out.getvalue())
-            yield target
+            names.append(f"{index}-{kind}.jpg")
+            copy.save(folder / names[-1], "JPEG", quality=quality)
+    return FileImages(folder, names)
 
 
 def _measure_pairs(near: NDArray[np.bool_], source: NDArray[np.int64], photos: int) -> Measurement:
