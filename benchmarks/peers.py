@@ -1,6 +1,6 @@
 """Recall against queries per second: our exact search, and indexes of binary codes of faiss and usearch.
 
-python benchmarks/peers.py                               everything, about TIME on two cores
+python benchmarks/peers.py                               everything, about ten minutes on two cores
 python benchmarks/peers.py --bits 64,256 --items 20000   some code lengths, fewer codes
 python benchmarks/peers.py --json > results/peers.json   the record
 python benchmarks/peers.py --record results/peers.json --plot docs/images/peers.png   the figure of a record
