@@ -33,8 +33,17 @@ def add_texts(store: Store, texts: Sequence[str]) -> UInt32s:
 
 
 def find_codes(store: Store, texts: Sequence[str]) -> list[int]:
-    """Return the codes of those of some texts that are stored."""
-    return list(_codes_by_text(store, list(dict.fromkeys(texts))).values())
+    """Return the codes of those of some texts that are stored.
+
+    Texts that are not found are looked for in the table as well, because a damaged index of texts may lack them.
+    """
+    different = list(dict.fromkeys(texts))
+    codes = _codes_by_text(store, different)
+    for part in _chunks([text for text in different if text not in codes]):
+        statement = f"SELECT code FROM texts NOT INDEXED WHERE value IN ({', '.join('?' * len(part))})"
+        for (code,) in store.rows(statement, *part):
+            store.raise_damaged(f"the index of texts lacks the text with code {code}")
+    return list(codes.values())
 
 
 def _codes_by_text(store: Store, texts: list[str]) -> dict[str, int]:
