@@ -17,7 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -227,7 +227,8 @@ def main() -> None:
 
 def _counts(subject: Subject, trials: int, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as work:
-        return asdict(run_trials(subject, trials, seed, Path(work)))
+        found = run_trials(subject, trials, seed, Path(work))
+    return {**vars(found), "kinds": dict(found.kinds)}
 
 
 if __name__ == "__main__":
