@@ -1,4 +1,4 @@
-"""Order of refined searches, computed item by item from the rows of an index."""
+"""Expected order of refined searches, computed item by item from the rows of an index."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
