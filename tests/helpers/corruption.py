@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +219,7 @@ def main() -> None:
     rows = {}
     for subject in SUBJECTS:
         name = f"{subject.name}, {count} trials, seed {options.seed}"
-        rows[subject.name] = parts.get(name, lambda subject=subject: _counts(subject, count, options.seed))
+        rows[subject.name] = parts.get(name, partial(_counts, subject, count, options.seed))
         print(f"{subject.name:>20} {rows[subject.name]}", flush=True)
     totals = {key: sum(row[key] for row in rows.values()) for key in ("trials", "refused", "unchanged")}
     totals["failures"] = sum(len(row["failures"]) for row in rows.values())

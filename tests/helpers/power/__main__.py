@@ -7,6 +7,7 @@ A run that was stopped goes on where it was, if the commit is the same.
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 from helpers.partial_results import PartialResults
 from helpers.power.cases import CASES, run_case, run_second_cut
 from helpers.power.faults import FAULTS, SCENARIOS, inject
-from helpers.power.recording import scratch_folder
+from helpers.power.recording import Counts, scratch_folder
 from helpers.power.replay import SECTOR, VARIANTS
 from reporting import provenance
 
@@ -28,7 +29,7 @@ def cut_power(seeds: list[int], max_cuts: int | None, parts: PartialResults) -> 
         works["second cut"] = partial(run_second_cut, seed, max_cuts)
         for name, work in works.items():
             title = f"{name}, seed {seed}"
-            counted[title] = parts.get(title, lambda work=work: asdict(work()))
+            counted[title] = parts.get(title, partial(_as_json, work))
             print(title, {key: value for key, value in counted[title].items() if value}, flush=True)
     totals = {name: sum(counts[name] for counts in counted.values()) for name in ("operations", "cuts", "states")}
     failures = sum(len(counts["failures"]) for counts in counted.values())
@@ -40,6 +41,10 @@ def cut_power(seeds: list[int], max_cuts: int | None, parts: PartialResults) -> 
         "total": totals | {"failures": failures},
         "workloads": counted,
     }
+
+
+def _as_json(work: Callable[[], Counts]) -> dict[str, Any]:
+    return asdict(work())
 
 
 def fail_disks(limit: int, parts: PartialResults) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from helpers.power.index_workloads import contents, write_shards
 from helpers.power.recording import NAME, ONCE, SHORT, STICKY, SYNC, WRITE, arm, disarm, recorded_environment
 from helpers.power.vector_workloads import read_state
 from helpers.refinement_reference import check_refined_order
+from proxyhash.columns import ColumnsLike
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.maintenance import compact, verify
 from proxyhash.utils.atomic_io import atomic_folder, atomic_write
@@ -118,7 +119,7 @@ def _new_columns(folder: Path) -> None:
 
 def _add_columns(index: LocalIndex) -> None:
     """Replace items, so that rows and texts of columns are written and removed, and whole numbers become fractions."""
-    columns = {"price": [row / 2 for row in range(20)], "place": [f"b {row}" for row in range(20)]}
+    columns: ColumnsLike = {"price": [row / 2 for row in range(20)], "place": [f"b {row}" for row in range(20)]}
     index.add(clustered_codes(20, 8, 1), make_keys(20, 10), columns=columns)
 
 

@@ -4,7 +4,7 @@ python -m helpers.power.vector_workloads NAME ROOT MODEL OTHER_MODEL
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from proxyhash.models.hasher import Hasher
 
 WIDTH = 12
 DAYS = ("2024-01-31", "2024-02-29T12:30:00Z", "1969-12-31", None)
-FILTERS = {
+FILTERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "price": ("price >= 14", lambda value: value >= 14),
     "place": ("place in ('place 1', 'place 20')", lambda value: value in ("place 1", "place 20")),
     "day": ("day < '2024-01-01'", lambda value: value < "2024-01-01"),
@@ -43,7 +43,9 @@ class VectorSteps(Steps):
 
     def __init__(self, folder: Path, model: str, kind: Kind | None = None) -> None:
         super().__init__(folder, model=Path(model), refine=kind)
-        self.vectors, self.columns, self.kind = {}, {}, kind
+        self.vectors: dict[str, list[float]] = {}
+        self.columns: dict[str, dict[str, Any]] = {}
+        self.kind = kind
         self.set_model(model)
         self.done()
 
@@ -51,7 +53,8 @@ class VectorSteps(Steps):
         """Note the codes that a model gives to all items."""
         self.model, self.encoder = model, Hasher.load(model)
         keys = list(self.vectors)
-        codes = self.encoder.encode(np.array([self.vectors[key] for key in keys], np.float32)) if keys else []
+        vectors: Any = np.array([self.vectors[key] for key in keys], np.float32).reshape(len(keys), WIDTH)
+        codes = self.encoder.encode(vectors)
         self.items = {key: [code.tobytes().hex(), []] for key, code in zip(keys, codes, strict=True)}
 
     def done(self) -> None:
@@ -134,7 +137,7 @@ def refined(root: Path, model: str, other_model: str) -> None:
 
 def backfilled(root: Path, model: str, _: str) -> None:
     """Add a refinement to an index that has none, in several transactions; change its kind, and remove it."""
-    array_blocks.ROWS_PER_BLOCK, backfill.CODES_PER_BLOCK = 8, 6
+    array_blocks.ROWS_PER_BLOCK, backfill.CODES_PER_BLOCK = 8, 6  # type: ignore[attr-defined]
     steps = VectorSteps(root / "i", model)
     steps.add_vectors(16, 0, {"price": list(range(16))})
     steps.refine("code")
