@@ -52,10 +52,10 @@ class VectorSteps(Steps):
     def set_model(self, model: str) -> None:
         """Note the codes that a model gives to all items."""
         self.model, self.encoder = model, Hasher.load(model)
-        keys = list(self.vectors)
-        vectors: Any = np.array([self.vectors[key] for key in keys], np.float32).reshape(len(keys), WIDTH)
-        codes = self.encoder.encode(vectors)
-        self.items = {key: [code.tobytes().hex(), []] for key, code in zip(keys, codes, strict=True)}
+        if self.vectors:  # no model encodes an empty matrix
+            vectors: Any = np.array(list(self.vectors.values()), np.float32)
+            codes = self.encoder.encode(vectors)
+            self.items = {key: [code.tobytes().hex(), []] for key, code in zip(self.vectors, codes, strict=True)}
 
     def done(self) -> None:
         """Acknowledge the state; `model` and `kind` are those of its codes and its refinement."""
