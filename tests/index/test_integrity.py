@@ -296,6 +296,8 @@ def test_key_that_the_index_of_keys_lacks_is_noticed(tmp_path: Path) -> None:
             index.item("item/00007")
         with pytest.raises(InputError, match="index of keys lacks item/00007"):
             index.remove(["item/00007"])
+        with pytest.raises(InputError, match="index of keys lacks item/00007"):
+            index.search(clustered_codes(1, 8, 0), where="key == 'item/00007'")
         assert not verify(index).ok
 
 
