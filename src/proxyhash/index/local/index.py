@@ -386,7 +386,8 @@ class LocalIndex(Index):
         """
         snapshot: Snapshot | None = latest
         if params.where is not None:
-            snapshot = self.filters.get(latest, params.where, params.threads, only_masks=params.plan is not None)
+            only_masks, count = params.plan is not None, len(queries.words)
+            snapshot = self.filters.get(latest, params.where, params.threads, queries=count, only_masks=only_masks)
         if snapshot is None:
             return None
         rows = None if params.refine is False else self.refinements.rows_of(snapshot, queries)

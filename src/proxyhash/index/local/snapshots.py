@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from proxyhash.codes.bits import Words, to_words
-from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, SlotMask, build_flat_segment
+from proxyhash.codes.slot_mask import SlotMask
+from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, build_flat_segment
 from proxyhash.index.clusters.word_segment import WordSegment, build_word_segment
 from proxyhash.index.hits import Hits, merge_hits, merge_stats
 from proxyhash.index.item_ids import Int64s
