@@ -128,7 +128,7 @@ def _push_candidates(clusters: Clusters, block: Int, candidates: Candidates, top
     for word in range(4):
         left = candidates.mask[word]
         if left and is_refined and top.counts[q] == top.ranks.shape[1]:
-            left = _drop_far_ties(left, block * BLOCK + 64 * word, mark_distance(candidates, word, top.limit[q]), top, q)
+            left ^= _far_ties(left & mark_distance(candidates, word, top.limit[q]), block * BLOCK + 64 * word, top, q)
         while left:
             bit = lowest_bit(left)
             left &= left - np.uint64(1)
@@ -141,20 +141,17 @@ def _push_candidates(clusters: Clusters, block: Int, candidates: Candidates, top
 
 
 @jit(nogil=True, skip_refcounts=True)
-def _drop_far_ties(mask: np.uint64, first: Int, at_limit: np.uint64, top: TopK, q: Int) -> Any:
-    """Return a mask of the slots from `first` on without those whose refinement distance is above that of the k-th code.
+def _far_ties(ties: np.uint64, first: Int, top: TopK, q: Int) -> Any:
+    """Return which of the slots from `first` on that tie with the k-th code of query q have a larger refinement distance.
 
-    `at_limit` marks those at the distance of the k-th code. Only their rows are compared, which takes a fraction of the time
-    of a push. A slot without a row may stay; the push drops it.
+    Only their rows are compared, which takes a fraction of the time of a push. Slots without a row may be left out.
     """
-    most = most_compared(top.rows, kth_refinement(top, q))
-    ties, near = mask & at_limit, np.uint64(0)
-    left = ties
+    most, left, far = most_compared(top.rows, kth_refinement(top, q)), ties, np.uint64(0)
     while left:
         bit = lowest_bit(left)
         left &= left - np.uint64(1)
-        near |= np.uint64(compare_rows(top.rows, q, first + bit) <= most) << np.uint64(bit)
-    return mask ^ ties ^ near
+        far |= np.uint64(compare_rows(top.rows, q, first + bit) > most) << np.uint64(bit)
+    return far
 
 
 @jit(nogil=True)
