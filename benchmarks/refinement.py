@@ -63,9 +63,8 @@ def data() -> Data:
 def random_rows(width: int, dtype: type[np.uint8 | np.int8]) -> tuple[Rows, Rows]:
     """Return uniformly random rows of all slots and of the queries."""
     random = np.random.default_rng(1)
-    rows, queries = (
-        random.integers(0, 255, (count, width), np.uint8).view(dtype) for count in (data().segment.num_slots, QUERIES)
-    )
+    rows: Rows = random.integers(0, 256, (data().segment.num_slots, width), np.uint8).view(dtype)
+    queries: Rows = random.integers(0, 256, (QUERIES, width), np.uint8).view(dtype)
     return rows, queries
 
 
@@ -73,20 +72,23 @@ def image_rows(width: int) -> tuple[Rows, Rows]:
     """Return int8 rows of all slots and of the queries, distributed as those of image features of several classes."""
     segment, _, chosen = data()
     random = np.random.default_rng(1)
-    numbers = np.arange(1, width + 1)
+    numbers = np.arange(1.0, width + 1)
     variance = numbers**VARIANCE_EXPONENT
     within = np.minimum(WITHIN_FIRST + WITHIN_PER_OCTAVE * np.log2(numbers), WITHIN_MOST) * variance
     means = random.normal(size=(CLASSES, width)) * np.sqrt(variance - within)
 
     def draw(classes: Int64s) -> NDArray[np.float32]:
-        noise = random.standard_normal((len(classes), width), np.float32)
-        return noise * np.sqrt(within).astype(np.float32) + means[classes].astype(np.float32)
+        values: NDArray[np.float32] = random.standard_normal((len(classes), width), np.float32)
+        values *= np.sqrt(within)
+        values += means[classes]
+        return values
 
     sample = draw(random.integers(0, CLASSES, 20_000))
     step = float(np.percentile(np.abs(sample), CLIPPED_PERCENTILE)) / MAX_VALUE
 
     def quantize(values: NDArray[np.float32]) -> NDArray[np.int8]:
-        return np.clip(np.rint(values / step), -MAX_VALUE, MAX_VALUE).astype(np.int8)
+        quantized: NDArray[np.int8] = np.clip(np.rint(values / step), -MAX_VALUE, MAX_VALUE).astype(np.int8)
+        return quantized
 
     rows = np.empty((segment.num_slots, width), np.int8)
     for label, (first, end) in enumerate(zip(segment.clusters.starts, segment.clusters.starts[1:], strict=False)):

@@ -77,7 +77,8 @@ def refinement_distance(rows: RefinedRows, q: Int, slot: Int) -> Int:
 def compare_rows(rows: RefinedRows, q: Int, slot: Int) -> Int:
     """Return the Hamming distance of query q and the row in a slot, or of values the square of the Euclidean distance."""
     if not rows.words.shape[1]:
-        return squared_distance(rows.values, slot, rows.query_values, q)
+        square: Int = squared_distance(rows.values, slot, rows.query_values, q)
+        return square
     bits = np.int64(0)
     for part in range(rows.words.shape[1]):
         bits += np.int64(popcount(rows.query_words[q, part] ^ rows.words[slot, part]))
