@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import Packed, Words
 from proxyhash.codes.bitsliced.kernels import Collected, Nearest, SlicedQueries, collect_blocks, nearest_blocks
 from proxyhash.codes.bitsliced.llvm_ops import WIDE_BLOCK, WIDE_WORDS
-from proxyhash.codes.bitsliced.masked import join_masked
 from proxyhash.codes.bitsliced.slicing import CodeRows, code_rows, join_all, join_rows, slice_rows
 from proxyhash.codes.bitsliced.sums import PATTERN_WORDS, TRIPLE_WORDS
 from proxyhash.codes.row_kernels import collect_rows, nearest_rows
@@ -21,7 +20,6 @@ from proxyhash.utils.parallel import over_slices
 _MIN_TABLE_QUERIES = 16  # with fewer queries, tables of a block cost more than they save
 _CHUNK_BYTES = 1 << 18  # planes that are made of plain codes at a time, and stay in the second-level cache
 _CODES_PER_SLICE = 1 << 14  # that a thread reads at a time
-_BLOCKS_PER_SLICE = 1 << 8
 _ROOM = 1 << 16  # items that are collected before more room is made
 
 Int64s = NDArray[np.int64]
@@ -126,24 +124,6 @@ class SlicedCodes(PlaneSource):
         out = np.empty((len(slots), -(-self.bits // 64)), np.uint64)
         over_slices(len(slots), _CODES_PER_SLICE, lambda rows: join_rows(self.planes, slots[rows], out[rows]))
         return out
-
-    def valid_codes(self, threads: int | None = None) -> tuple[Words, Int64s]:
-        """Return the codes (n, W) that may be found, and their slots (n,), ascending."""
-        counts = np.add.reduceat(
-            np.bitwise_count(self.valid).ravel(),
-            np.arange(0, self.valid.size, _BLOCKS_PER_SLICE * WIDE_WORDS),
-            dtype=np.int64,
-        )
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        codes, slots = np.empty((starts[-1], -(-self.bits // 64)), np.uint64), np.empty(starts[-1], np.int64)
-
-        def read(blocks: slice) -> None:
-            number = blocks.start // _BLOCKS_PER_SLICE
-            mine = slice(starts[number], starts[number + 1])
-            join_masked(self.planes[blocks], self.valid[blocks], blocks.start, codes[mine], slots[mine])
-
-        over_slices(self.num_blocks, _BLOCKS_PER_SLICE, read, threads)
-        return codes, slots
 
     def all_codes(self) -> Words:
         """Return the codes of all slots (W, slots), those that hold none included."""

@@ -30,14 +30,14 @@ class ItemIds(NamedTuple):
         """Return the ids where `mask` (N,) is True."""
         return ItemIds(self.low[mask], self.high[mask])
 
-    def take(self, slots: Int64s, threads: int | None = None) -> "ItemIds":
+    def take(self, slots: Int64s) -> "ItemIds":
         """Return the ids in some slots (n,); they are read by compiled code, because most of them are not in the cache."""
         out = ItemIds(np.empty(len(slots), self.low.dtype), np.empty(len(slots), self.high.dtype))
 
         def copy(rows: slice) -> None:
             _copy_ids(self, slots[rows], ItemIds(out.low[rows], out.high[rows]))
 
-        over_slices(len(slots), _IDS_PER_SLICE, copy, threads)
+        over_slices(len(slots), _IDS_PER_SLICE, copy)
         return out
 
 

@@ -101,7 +101,7 @@ class Segment(ABC):
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment without the item ids of ascending ranges, low to high inclusive."""
 
-    def select(self, mask: SlotMask, threads: int | None = None) -> "Segment":  # noqa: ARG002
+    def select(self, mask: SlotMask) -> "Segment":
         """Return a compact segment with only the codes in some slots."""
         return self.take(mask.slots())
 
@@ -190,16 +190,11 @@ class FlatSegment(Segment):
         dropped = len(self) - sliced.num_valid
         return replace(self, sliced=sliced, tombstones=self.tombstones + dropped) if dropped else self
 
-    def select(self, mask: SlotMask, threads: int | None = None) -> "FlatSegment":
-        """Return the codes in some slots: all blocks are read, which is faster than to read code by code."""
-        codes, slots = self.sliced.only(mask).valid_codes(threads)
-        return FlatSegment(slice_codes(codes, self.sliced.bits), self.item_ids.take(slots, threads))
-
     def take(self, slots: Int64s) -> "FlatSegment":
         """Return some of the codes."""
         chosen = slots[self.held.at(slots)] if self.tombstones else slots
         sliced = slice_codes(self.codes(chosen), self.sliced.bits)
-        return FlatSegment(sliced, pack_item_ids(self.item_ids.at(chosen)))
+        return FlatSegment(sliced, self.item_ids.take(chosen))
 
     def append(self, words: Words, item_ids: UInt32s) -> "FlatSegment":
         """Return a segment with more codes (W, n) of new item ids (n,)."""

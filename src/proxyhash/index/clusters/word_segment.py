@@ -106,7 +106,7 @@ class WordSegment(Segment):
         """Return the codes that are in no range."""
         return self._keep(~in_ranges(self.item_ids, low, high))
 
-    def select(self, mask: SlotMask, threads: int | None = None) -> Self:  # noqa: ARG002
+    def select(self, mask: SlotMask) -> Self:
         """Return the codes in some slots."""
         return self._keep(unpack_bits(mask.words, len(self)))
 

@@ -19,8 +19,7 @@ CLUSTER_NS = 0.1  # to compare one query with 64 bits of a code of a cluster, on
 STEP_NS = 250.0  # to begin a step of multi-index hashing: the first bucket is waited for
 LOOKUP_NS = (4.0, 40.0)  # to read a bucket, if the tables are in the cache, and if not
 ENTRY_NS = (1.5, 4.0)  # to compare an entry of a bucket
-COPY_SLOT_NS, COPY_NS = 0.3, 20.0  # to pass a slot of 64 bits when the codes of few slots are copied, and to copy one
-COPY_CLUSTERED_NS = 150.0  # to copy a code of a cluster to a smaller one
+COPY_NS, COPY_CLUSTERED_NS = 40.0, 150.0  # to copy 64 bits of a code from a scan's planes, or from a cluster's
 BUILD_NS = 45.0  # to sort a code into a table
 CACHE_BYTES = 2**25
 
@@ -60,12 +59,9 @@ def cluster_seconds(compared: float, parts: int, queries: int, threads: int) -> 
     return 1e-9 * compared * parts * queries * CLUSTER_NS / min(threads, queries)
 
 
-def copy_seconds(segment: Segment, kept: int, threads: int) -> float:
-    """Return the seconds of copying the codes in a few slots of a segment: flat ones are read block by block."""
-    parts = segment.storage.shape[1] // 64
-    if segment.plan == "scan":
-        return 1e-9 * parts * (COPY_SLOT_NS * segment.num_slots + COPY_NS * kept) / threads
-    return 1e-9 * parts * COPY_CLUSTERED_NS * kept
+def copy_seconds(segment: Segment, kept: int, parts: int) -> float:
+    """Return the seconds of copying some codes of `parts` words of a segment to a smaller one."""
+    return 1e-9 * parts * kept * (COPY_CLUSTERED_NS if segment.plan == "clusters" else COPY_NS)
 
 
 def build_seconds(count: int, substrings: Substrings) -> float:

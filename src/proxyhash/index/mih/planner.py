@@ -22,7 +22,7 @@ from proxyhash.utils.errors import InputError
 if TYPE_CHECKING:
     from proxyhash.index.mih.multi_index import MultiIndex
 
-MIN_CODES_FOR_TABLES = 65_536  # fewer codes are scanned in the time that the choice takes
+MIN_WORDS_FOR_TABLES = 1 << 19  # of 64 bits of all codes; fewer are scanned in the time that the choice takes
 _FIRST_PIECE = 32  # queries of a batch that are searched before the radius to try is chosen again
 _PIECE_GROWTH = 4
 
@@ -87,7 +87,7 @@ class Planner:
                 "This index has no clusters, because it is small or its codes do not cluster: search it with plan "
                 "'scan' or 'mih', or leave the plan out."
             )
-        if plan is not None or len(segment) < MIN_CODES_FOR_TABLES or not len(request):
+        if plan is not None or len(segment) * -(-self._bits // 64) < MIN_WORDS_FOR_TABLES or not len(request):
             return request.search_base(segment)
         return self._choose(segment, request)
 

@@ -21,7 +21,7 @@ Rows = slice | Int64s
 Span = tuple[Any, Any]
 """The least and the largest value of a type that are meant."""
 
-_ROWS_PER_STEP = 1 << 17  # a multiple of 64; what is computed for them stays in the cache
+_ROWS_PER_STEP = 1 << 19  # a multiple of 64; what is computed for them stays in the cache
 MAX_SPANS = 3  # that are compared one by one; more are searched for in order
 _NUMPY_SECONDS = 1e-9  # that numpy takes to compare a value
 
