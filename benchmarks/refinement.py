@@ -14,7 +14,7 @@ codes are random bits.
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ def data() -> Data:
     return Data(segment, np.ascontiguousarray(centers[chosen]), chosen)
 
 
-def random_rows(width: int, dtype: type[np.uint8 | np.int8]) -> tuple[Rows, Rows]:
+def random_rows(width: int, dtype: Any) -> tuple[Rows, Rows]:
     """Return uniformly random rows of all slots and of the queries."""
     random = np.random.default_rng(1)
     rows: Rows = random.integers(0, 256, (data().segment.num_slots, width), np.uint8).view(dtype)
