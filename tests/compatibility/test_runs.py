@@ -7,7 +7,7 @@ import pytest
 
 from helpers.release_0_1 import FILES, StepCounter, assert_floats, copy_of, read_arrays, read_json, same_processor
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.legacy_names import METHOD_DEFAULTS
+from proxyhash.utils.legacy_names import FORMS_0_1
 
 RUNS = ("learned", "adsh", "bhc", "csq", "drsch", "dsdh", "hashnet", "mdsh", "softmax-pq")
 
@@ -24,7 +24,7 @@ def resumed(name: str, photos: Path, run: Path, settings: dict[str, Any] | None 
         ema = 0.5 if name == "learned" else 0.0
         optim = OptimConfig.frozen(epochs=3, batch_size=20, hidden_dim=0, lr=0.05, dropout=0.1, ema_decay=ema)
         if settings is None:
-            settings = {"tau": 4.0} if name == "learned" else METHOD_DEFAULTS.get(name, {})
+            settings = {"tau": 4.0} if name == "learned" else dict(FORMS_0_1.get(name, {}))
         own = {"bits": (8,), "method": name, "settings": settings}
     config = TrainConfig(**own, backbone="convnet", image_size=16, optim=optim)
     dataset, steps = load_dataset(photos), StepCounter()

@@ -24,7 +24,7 @@ class BhcSettings(MethodSettings):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if not self.classifier_lr > 0 or not (self.classifier_std or 1) > 0:
+        if not self.classifier_lr > 0 or not (self.classifier_std is None or self.classifier_std > 0):
             raise InputError("classifier_lr and classifier_std must be above 0.")
 
 
