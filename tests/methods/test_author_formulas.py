@@ -40,12 +40,14 @@ def array(tensor: Tensor | nn.Module | None) -> Doubles:
 
 
 def unit(rows: Doubles) -> Doubles:
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    found: Doubles = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return found
 
 
 def softmax(logits: Doubles) -> Doubles:
     powers = np.exp(logits)
-    return powers / powers.sum(1, keepdims=True)
+    found: Doubles = powers / powers.sum(1, keepdims=True)
+    return found
 
 
 def sigmoid(x: Doubles) -> Doubles:
@@ -151,8 +153,9 @@ def test_csq_is_a_cross_entropy_plus_pairs_of_two_halves_plus_quantization(tags:
 
 
 def distances(centers: NDArray[np.float32]) -> Doubles:
-    found = (centers.shape[1] - centers @ centers.T) / 2
-    return found[np.triu_indices(len(centers), 1)].astype(np.float64)
+    products = (centers @ centers.T).astype(np.float64)
+    found: Doubles = (centers.shape[1] - products[np.triu_indices(len(centers), 1)]) / 2
+    return found
 
 
 @pytest.mark.parametrize(("bits", "least"), [(16, 2), (32, 8)])
@@ -194,7 +197,7 @@ def test_head_of_orthohash_normalizes_a_linear_map_without_bias() -> None:
     features = np.random.default_rng(0).standard_normal((IMAGES, 3))
     linear, norm = head.layers
     assert isinstance(linear, nn.Linear)
-    assert linear.bias is None
+    assert {name for name, _ in linear.named_parameters()} == {"weight"}
     assert isinstance(norm, nn.BatchNorm1d)
     projected = features @ array(linear.weight).T
     expected = (projected - projected.mean(0)) / np.sqrt(projected.var(0) + norm.eps)
