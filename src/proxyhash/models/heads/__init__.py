@@ -2,10 +2,20 @@
 
 from proxyhash.models.heads.base import Head, HeadConfig, Queries, create_head, describe_head, register_head
 from proxyhash.models.heads.kernel import KernelHead
-from proxyhash.models.heads.linear import ConcatHeads, DividedHead, HashHead, LinearHead, WeightedHead
+from proxyhash.models.heads.linear import (
+    BatchNormHashHead,
+    BatchNormHead,
+    ConcatHeads,
+    DividedHead,
+    HashHead,
+    LinearHead,
+    WeightedHead,
+)
 from proxyhash.models.heads.quantized import BlockHead, QuantizedHead, SoftmaxQuantizedHead, UnitQuantizedHead
 
 __all__ = [
+    "BatchNormHashHead",
+    "BatchNormHead",
     "BlockHead",
     "ConcatHeads",
     "DividedHead",
