@@ -1,7 +1,7 @@
 """Heads between features and codes, by name."""
 
 from proxyhash.models.heads.base import Head, HeadConfig, Queries, create_head, describe_head, register_head
-from proxyhash.models.heads.kernel import KernelHead
+from proxyhash.models.heads.kernel import KernelHead, UnitKernelHead
 from proxyhash.models.heads.linear import ConcatHeads, DividedHead, HashHead, LinearHead, WeightedHead
 from proxyhash.models.heads.quantized import BlockHead, QuantizedHead, SoftmaxQuantizedHead, UnitQuantizedHead
 
@@ -17,6 +17,7 @@ __all__ = [
     "QuantizedHead",
     "Queries",
     "SoftmaxQuantizedHead",
+    "UnitKernelHead",
     "UnitQuantizedHead",
     "WeightedHead",
     "create_head",

@@ -92,7 +92,7 @@ def _check_config(in_features: int, bits: int | None, hidden_dim: int, dropout: 
 
 @register_head("weighted")
 class WeightedHead(LinearHead):
-    """u = L'q + b with signs as codes, compared by sum_k w_k [bits differ] with `weights` w (bits,) >= 0."""
+    """u = L'q + b with signs as codes, compared by sum_k w_k [bits differ] with `weights` w (bits,)."""
 
     metric = "weighted hamming"
     weights: Tensor
