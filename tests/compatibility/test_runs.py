@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from helpers.release_0_1 import FILES, StepCounter, assert_floats, copy_of, read_arrays, read_json, same_processor
+from proxyhash.utils.legacy_names import FORMS_0_1
 
 RUNS = ("learned", "adsh", "bhc", "csq", "drsch", "dsdh", "hashnet", "mdsh", "softmax-pq")
 
@@ -21,7 +22,8 @@ def resumed(name: str, photos: Path, run: Path) -> tuple[list[Any], int]:
     else:
         ema = 0.5 if name == "learned" else 0.0
         optim = OptimConfig.frozen(epochs=3, batch_size=20, hidden_dim=0, lr=0.05, dropout=0.1, ema_decay=ema)
-        own = {"bits": (8,), "method": name, "settings": {"tau": 4.0} if name == "learned" else {}}
+        settings = {"tau": 4.0} if name == "learned" else dict(FORMS_0_1.get(name, {}))
+        own = {"bits": (8,), "method": name, "settings": settings}
     config = TrainConfig(**own, backbone="convnet", image_size=16, optim=optim)
     dataset, steps = load_dataset(photos), StepCounter()
     return train_hashers(dataset, make_split(dataset), config, run, resume=True, progress=steps), steps.count

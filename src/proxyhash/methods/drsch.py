@@ -13,7 +13,6 @@ from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, T
 from proxyhash.methods.registry import register_method
 from proxyhash.models.heads import Head, HeadConfig, WeightedHead
 
-
 MARGIN = 5 / 64  # the authors' 5 of 64 bits
 ACROSS = 0.001  # affinity of images of different classes, the authors'
 
@@ -62,10 +61,10 @@ class Drsch(HashingMethod):
 
     Checked against ruixuejianfei/BitScalableDeepHash (`prototxt/triplet/triplet_train.prototxt`, `loss_layer.cu`,
     `data_layer.cpp`): the margin of 5 of 64 bits, which grows by 0.1 every 10,000 steps there and is constant here;
-    beta = 0.001, of a sum over pairs divided by the number of triplets there, of a mean over pairs here; the affinity. Their
-    distance is that of squares of sigmoids times unbounded weights; at saturated codes it is this one. The diagonal of their
-    Laplacian has the opposite sign; here it has that of the paper's formula. They cut bits of small weight to shorten a code;
-    here the length is given.
+    beta = 0.001, of a sum over pairs divided by the number of triplets there, of a mean over pairs here; the affinity.
+    Their distance is that of squares of sigmoids times unbounded weights; at saturated codes it is this one. The diagonal of
+    their Laplacian has the opposite sign; here it has that of the formula. They cut bits of small weight to shorten a
+    code; here the length is given.
     """
 
     settings: DrschSettings

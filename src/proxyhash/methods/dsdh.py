@@ -12,7 +12,7 @@ from torch.nn.functional import one_hot
 
 from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.coordinate_descent import cyclic_descent
-from proxyhash.methods.pair_bank import BatchPairs, PairBank
+from proxyhash.methods.pair_bank import pair_loss
 from proxyhash.methods.registry import register_method
 from proxyhash.models.heads import HashHead, Head, HeadConfig, LinearHead
 
@@ -22,14 +22,15 @@ ETA = 55.0  # the authors' weight of sum ||b - u||^2 beside the sum over pairs
 
 @dataclass(frozen=True)
 class DsdhSettings(MethodSettings):
-    """Settings of DSDH: by default the authors'; None stands for what `codes` needs.
+    """Settings of DSDH: by default the authors', for random batches; None stands for what `codes` needs.
 
-    `codes=epoch` is ours: codes of all images that are updated once an epoch, with eta = 0.1 of a mean over bits both in the
-    loss and in the update, so that labels count 550 times as much in it; pairs of a batch; tanh.
+    `codes=epoch` is our earlier form: codes of all images that are updated once an epoch, with eta = 0.1 of a mean over bits
+    both in the loss and in the update, so that labels count 550 times as much in it; 8 images of a class in a batch; tanh.
     """
 
-    SEARCH_SPACE: ClassVar[SearchSpace] = ({}, {"regression": 100.0}, {"samples_per_class": 8})
+    SEARCH_SPACE: ClassVar[SearchSpace] = ({}, {"quantization": 0.1}, {"samples_per_class": 16})
 
+    pairs: Literal["batch", "all"] = "batch"  # of a batch, or with all training images, as for DPSH
     codes: Literal["batch", "epoch"] = "batch"  # updated for every batch, or for all images after every epoch
     regression: float = 1.0  # mu, of the labels' regression from the codes
     ridge: float = 0.1  # nu, of the regression's weights
@@ -59,13 +60,13 @@ class DsdhSettings(MethodSettings):
 class Dsdh(HashingMethod):
     """Deep supervised discrete hashing, Li et al. 2017.
 
-    The loss is that of DPSH with other codes B than the signs of u: pairs with all training images, plus (eta / n) mean
-    ||b - u||^2, u (N, K) not bounded. For every batch W is regressed from sign(U), (B'B + (nu / mu) I) W = B'Y for one-hot
+    The loss is that of DPSH with other codes B than the signs of u: pairs, plus (eta / n) mean ||b - u||^2, with u (N, K)
+    not bounded and n training images. For every batch W is regressed from sign(U), (B'B + (nu / mu) I) W = B'Y for one-hot
     classes or tags Y (N, C), and B is found from zero by sweeps over the bits, each bit exactly, for mu ||Y - B W||^2 +
     eta ||B - U||^2. With eta = 55 the codes are nearly sign(U).
 
-    Checked against liqi-casia/DSDH-HashingCode (`train.m`, `RRC.m`, `main.m`): eta, mu, nu, the sweeps, the batches. The
-    form `codes=epoch` is nearer to the paper's algorithm, which updates B for all images, but its weights are ours.
+    Checked against liqi-casia/DSDH-HashingCode (`train.m`, `RRC.m`, `main.m`): eta, mu, nu, the sweeps, the batches. Its
+    pairs are those with all training images; for ours see DPSH.
     """
 
     settings: DsdhSettings
@@ -77,7 +78,7 @@ class Dsdh(HashingMethod):
         self.classes, self.per_epoch = data.num_classes, settings.codes == "epoch"
         scale = data.bits / len(labels)
         self.quantization = ETA * scale if settings.quantization is None else settings.quantization
-        self.pairs = BatchPairs() if self.per_epoch else PairBank(labels, data.bits)
+        self.pairs = pair_loss(settings.pairs, labels, data.bits)
         self.eta = self.quantization if self.per_epoch else self.quantization / scale  # beside mu
         if self.per_epoch:
             self.labels = labels.one_hot()

@@ -1,6 +1,6 @@
 """Pairs of a batch with all training images, at the embeddings that these had last."""
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,10 @@ class PairBank(nn.Module):
     embeddings u (N, K) first. The gradient is that of -(1 / n^2) sum_ij [s theta - log(1 + e^theta)], theta = u_i.u_j / 2,
     over all ordered pairs of training images, by u of the batch, times n / N: (1 / nN) sum_j (sigmoid(theta_ij) - s_ij) u_j.
     Pairs with images outside the batch count twice in the value, as both orders do in that sum.
+
+    Embeddings in the bank are up to an epoch old. With the optimizer of this package the network moves far in that time: a
+    common part of all embeddings is corrected too late and oscillates, and codes retrieve worse than those of ITQ. With the
+    small steps of the authors it does not.
 
     Parameters
     ----------
@@ -51,6 +55,11 @@ class BatchPairs(PairwiseLoss):
     def forward(self, embeddings: Tensor, labels: Tensor, indices: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
         return super().forward(embeddings, labels)
+
+
+def pair_loss(pairs: Literal["batch", "all"], labels: Labels, bits: int) -> PairBank | BatchPairs:
+    """Return the loss of the pairs of a batch, or with all training images."""
+    return BatchPairs() if pairs == "batch" else PairBank(labels, bits)
 
 
 class _PairsWithBank(torch.autograd.Function):
