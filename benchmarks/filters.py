@@ -39,7 +39,7 @@ def add_columns(index: LocalIndex, values: NDArray[np.int64]) -> None:
 def nearest(index: LocalIndex, queries: Packed, where: str | None = None) -> Hits:
     """Search the codes in memory that a filter keeps, without reading items."""
     snapshot, expression = index.snapshots.latest(), make_filter(None, where)
-    chosen = snapshot if expression is None else index.filters.get(snapshot, expression)
+    chosen = snapshot if expression is None else index.filters.get(snapshot, expression, queries=len(queries))
     assert chosen is not None
     return chosen.nearest(np.ascontiguousarray(to_words(queries).T), K, with_codes=True)[0]
 

@@ -16,6 +16,7 @@ from proxyhash.codes.bits import to_words
 from proxyhash.codes.bitsliced import histograms, slicing, sums
 from proxyhash.codes.bitsliced import kernels as bitsliced
 from proxyhash.codes.bitsliced.llvm_ops import WIDE_BLOCK, WIDE_WORDS
+from proxyhash.codes.slot_mask import SlotMask
 from proxyhash.utils.jit import cold_start
 
 MANY = 60  # queries: enough for tables
@@ -93,7 +94,7 @@ def test_codes_that_are_appended_in_parts_are_those_of_one_array(parts: list[int
 def test_only_valid_slots_are_found(queries: int, width: int) -> None:
     q, db = some_codes(queries, width, 0, tied=True), some_codes(2000, width, 1, tied=True)
     allowed = np.random.default_rng(2).random(2000) < 0.1
-    source = sources.slice_codes(slicing.code_rows(db), 8 * width).only(allowed)
+    source = sources.slice_codes(slicing.code_rows(db), 8 * width).only(SlotMask.of(allowed))
     kept = np.flatnonzero(allowed)
     near, position = hamming_reference.top_k(q, db[kept], 2000)
     distances, slots = scan.nearest(source, q, 2000)
@@ -103,7 +104,9 @@ def test_only_valid_slots_are_found(queries: int, width: int) -> None:
 
 
 def test_no_valid_slot_gives_no_result() -> None:
-    source = sources.slice_codes(slicing.code_rows(some_codes(700, 8, 0, tied=False))).only(np.zeros(700, np.bool_))
+    source = sources.slice_codes(slicing.code_rows(some_codes(700, 8, 0, tied=False))).only(
+        SlotMask.of(np.zeros(700, np.bool_))
+    )
     distances, slots = scan.nearest(source, some_codes(3, 8, 1, tied=False), 5)
     assert distances.shape == slots.shape == (3, 0)
     starts, distances, slots = scan.collect(source, some_codes(3, 8, 1, tied=False), np.full(3, 64))

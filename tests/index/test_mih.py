@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from helpers import hamming_reference
 from proxyhash.codes.bits import Packed, Words, to_words
+from proxyhash.codes.slot_mask import SlotMask
 from proxyhash.index.clusters.segment import FlatSegment, flat_segment
 from proxyhash.index.hits import Hits
 from proxyhash.index.mih.costs import expected_entries
@@ -34,6 +35,10 @@ def multi_index(codes: Packed, bits: int, item_ids: np.ndarray | None = None) ->
     return build_multi_index(as_segment(codes, np.arange(len(codes)) if item_ids is None else item_ids), bits)
 
 
+def slot_mask(mask: np.ndarray | None) -> SlotMask | None:
+    return None if mask is None else SlotMask.of(mask)
+
+
 def assert_equal_rows(hits: Hits, expected: list[tuple[np.ndarray, np.ndarray]], item_ids: np.ndarray) -> None:
     for row, (near, index) in enumerate(expected):
         mine = slice(hits.offsets[row], hits.offsets[row + 1])
@@ -61,7 +66,9 @@ def test_nearest_equals_the_reference(
     item_ids = np.sort(random.choice(3 * count, count, replace=False))
     mask = None if allowed is None else random.random(count) < allowed
     kept = np.arange(count) if mask is None else np.flatnonzero(mask)
-    found = multi_index(codes, bits, item_ids).nearest(as_words(asked), k, threads, allowed=mask)
+    found = multi_index(codes, bits, item_ids).nearest(
+        as_words(asked), k, threads, allowed=None if mask is None else SlotMask.of(mask)
+    )
     near, index = hamming_reference.top_k(asked, codes[kept], k)
     assert found.is_complete.all()
     assert_equal_rows(found.hits, list(zip(near, kept[index], strict=True)), item_ids)
@@ -75,7 +82,9 @@ def test_range_search_equals_the_reference(
     codes, asked = random_codes(count, bits, seed, flips), random_codes(queries, bits, seed, flips)
     mask = None if allowed is None else np.random.default_rng(seed).random(count) < allowed
     kept = np.arange(count) if mask is None else np.flatnonzero(mask)
-    found = multi_index(codes, bits).range_search(as_words(asked), radius, threads, allowed=mask)
+    found = multi_index(codes, bits).range_search(
+        as_words(asked), radius, threads, allowed=None if mask is None else SlotMask.of(mask)
+    )
     expected = [(near, kept[index]) for near, index in hamming_reference.range_search(asked, codes[kept], radius)]
     assert found.is_complete.all()
     assert_equal_rows(found.hits, expected, np.arange(count))

@@ -20,6 +20,11 @@ from proxyhash.utils.errors import InputError
 COUNT = 70_000
 
 
+@pytest.fixture(autouse=True)
+def _few_codes_have_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "MIN_WORDS_FOR_TABLES", 65_536)
+
+
 def uniform(count: int, seed: int) -> Packed:
     return np.random.default_rng(seed).integers(0, 256, (count, 8), dtype=np.uint8)
 
@@ -240,7 +245,7 @@ def test_tables_of_a_segment_out_of_use_are_freed() -> None:
 
 def test_small_segments_are_searched_without_a_choice() -> None:
     chooser = Planner(64)
-    hits = chooser.search(as_segment(uniform(planner.MIN_CODES_FOR_TABLES - 1, 0)), nearest(uniform(2, 1)))
+    hits = chooser.search(as_segment(uniform(planner.MIN_WORDS_FOR_TABLES - 1, 0)), nearest(uniform(2, 1)))
     assert plans(hits) == {"scan"}
     assert chooser._ledger is None
 

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from helpers import hamming_reference
 from proxyhash.codes.bits import Packed, to_words
+from proxyhash.codes.slot_mask import SlotMask
 from proxyhash.index.clusters.centroids import assign_clusters, choose_centroids, scan_fraction
 from proxyhash.index.clusters.clustered import build_clustered_segment
 from proxyhash.index.clusters.segment import Segment, build_flat_segment
@@ -82,7 +83,7 @@ def test_only_allowed_slots_are_found(
         numbers, zeros = item_ids.astype(np.uint32), np.zeros(items, np.uint16)
         segment = build_word_segment(words.shape[1], items, lambda sink: sink(to_words(db), numbers, zeros))
     allowed_ids = item_ids[np.random.default_rng(seed).random(items) < density]
-    allowed = np.isin(segment.slot_ids(), allowed_ids)
+    allowed = SlotMask.of(np.isin(segment.slot_ids(), allowed_ids))
     kept = np.isin(item_ids, allowed_ids)
     radii = np.arange(queries) % 9
     for searched, mask in ((segment, allowed), (segment.select(allowed), None)):

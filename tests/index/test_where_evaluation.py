@@ -11,12 +11,20 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from helpers.filters import COMPARE, NUMBERS, TEXTS, expressions, keeps, to_text
+from proxyhash.codes.slot_mask import unpack_bits
 from proxyhash.columns import ColumnType, to_microseconds
-from proxyhash.index.where import evaluation
+from proxyhash.index.where import conditions
 from proxyhash.index.where.binding import bind_expression
-from proxyhash.index.where.evaluation import CodedValues, ColumnValues, KeyValues, LabelSets, NumberValues, evaluate
+from proxyhash.index.where.evaluation import (
+    CodedValues,
+    ColumnValues,
+    KeyValues,
+    LabelSets,
+    NumberValues,
+    compile_expression,
+)
 from proxyhash.index.where.expression import Expression, parse_expression
-from proxyhash.index.where.mask_kernels import list_true
+from proxyhash.index.where.mask_kernels import mark_span
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.jit import cold_start
 
@@ -57,15 +65,29 @@ def numbers(values: list[Any], dtype: np.dtype[Any]) -> NumberValues:
     return NumberValues(array, None if known.all() else known)
 
 
+def evaluate(expression: Expression, columns: Mapping[str, ColumnValues], count: int) -> NDArray[np.bool_]:
+    """Return which rows an expression keeps, by a mask of all rows and by a test of each row, in any order."""
+    condition = compile_expression(expression, columns)
+    mask, order = condition.mask(count, threads=2), np.random.default_rng(count).permutation(count)
+    tested = np.zeros(count, np.bool_)
+    tested[order] = condition.test(order)
+    np.testing.assert_array_equal(unpack_bits(mask.words, count), tested)
+    assert mask.count == np.count_nonzero(tested)  # no bit beyond the rows
+    return tested
+
+
 @given(
-    rows=st.lists(ROWS, max_size=25), expression=expressions(TYPES), step=st.sampled_from([1, 7, 1000]), warm=st.booleans()
+    rows=st.lists(ROWS, max_size=150),
+    expression=expressions(TYPES),
+    step=st.sampled_from([64, 128, 1 << 17]),
+    warm=st.booleans(),
 )
 def test_evaluation_equals_the_reference(rows: list[dict[str, Any]], expression: Expression, step: int, warm: bool) -> None:
     bound = bind_expression(parse_expression(to_text(expression)), TYPES)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation, "_ROWS_PER_STEP", step)
+        patch.setattr(conditions, "_ROWS_PER_STEP", step)
         patch.setattr(cold_start, "seconds", 0.0 if warm else 1e9)
-        mask = evaluate(bound, columns_in_memory(rows), len(rows), threads=2)
+        mask = evaluate(bound, columns_in_memory(rows), len(rows))
     assert mask.tolist() == [keeps(expression, row["label"], row, TYPES) for row in rows]
 
 
@@ -117,8 +139,15 @@ def test_wrong_names_and_types_are_refused(text: str, sentence: str) -> None:
         bind_expression(parse_expression(text), {"year": "number", "title": "text", "day": "date"})
 
 
-@given(rows=st.lists(st.booleans(), max_size=70), density=st.sampled_from([0.0, 0.02, 0.9]), count=st.integers(0, 3000))
-def test_listed_rows_are_those_that_are_true(rows: list[bool], density: float, count: int) -> None:
-    mask = np.concatenate([np.array(rows, np.bool_), np.random.default_rng(count).random(count) < density])
-    numbers = np.empty(len(mask) + 1, np.int64)
-    np.testing.assert_array_equal(numbers[: list_true(mask, numbers)], np.flatnonzero(mask))
+@given(
+    dtype=st.sampled_from([np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.float32, np.float64]),
+    count=st.integers(0, 300),
+    ends=st.tuples(st.integers(0, 120), st.integers(0, 120)).map(sorted),
+)
+def test_marked_values_are_those_in_the_span(dtype: type, count: int, ends: list[int]) -> None:
+    values: NDArray[Any] = np.random.default_rng(count).integers(0, 121, count).astype(dtype)
+    if dtype in (np.int8, np.int16, np.int32, np.int64):
+        values[::3] *= -1
+    words = np.zeros(-(-count // 64), np.uint64)
+    mark_span(values, values.dtype.type(ends[0]), values.dtype.type(ends[1]), words)
+    np.testing.assert_array_equal(unpack_bits(words, count), (values >= ends[0]) & (values <= ends[1]))

@@ -14,6 +14,7 @@ from proxyhash.codes.bitsliced.llvm_ops import WIDE_BLOCK, WIDE_WORDS
 from proxyhash.codes.bitsliced.slicing import CodeRows, code_rows, join_all, join_rows, slice_rows
 from proxyhash.codes.bitsliced.sums import PATTERN_WORDS, TRIPLE_WORDS
 from proxyhash.codes.row_kernels import collect_rows, nearest_rows
+from proxyhash.codes.slot_mask import SlotMask, pack_bits
 from proxyhash.utils.parallel import over_slices
 
 _MIN_TABLE_QUERIES = 16  # with fewer queries, tables of a block cost more than they save
@@ -110,11 +111,9 @@ class SlicedCodes(PlaneSource):
         """Return the number of items that may be found."""
         return int(np.bitwise_count(self.valid).sum())
 
-    def only(self, allowed: NDArray[np.bool_]) -> "SlicedCodes":
-        """Return the same codes, of which only those in allowed slots (n,) may be found."""
-        mask = np.zeros(self.num_slots, np.bool_)
-        mask[: len(allowed)] = allowed
-        return SlicedCodes(self.planes, self.valid & pack_slots(mask))
+    def only(self, allowed: SlotMask) -> "SlicedCodes":
+        """Return the same codes, of which only those in allowed slots may be found."""
+        return SlicedCodes(self.planes, self.valid & allowed.blocks(*self.valid.shape))
 
     def chunks(self, first: int, last: int) -> Iterator[tuple[int, Words, Words]]:
         """Yield a range of blocks at once: nothing is converted."""
@@ -239,12 +238,7 @@ def valid_slots(items: int, blocks: int) -> Words:
 
 def pack_slots(mask: NDArray[np.bool_]) -> Words:
     """Return a mask of slots (64 L B,) as bits (B, L)."""
-    return np.packbits(mask, bitorder="little").view("<u8").reshape(-1, WIDE_WORDS)
-
-
-def unpack_slots(mask: Words) -> NDArray[np.bool_]:
-    """Return bits (B, L) as a mask of slots (64 L B,)."""
-    return np.unpackbits(np.ascontiguousarray(mask).view(np.uint8).ravel(), bitorder="little").view(np.bool_)
+    return pack_bits(mask, len(mask) // 64).reshape(-1, WIDE_WORDS)
 
 
 def prepare_queries(codes: Packed, *, by_tables: bool | None = None) -> SlicedQueries:

@@ -6,11 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.utils.jit import jit
+from proxyhash.utils.parallel import over_slices
 
 Int = int | np.integer[Any]
 Int64s = NDArray[np.int64]
 UInt32s = NDArray[np.uint32]
 ClusterIds = NDArray[np.uint16]
+
+_IDS_PER_SLICE = 1 << 14  # that a thread copies at a time
 
 
 class ItemIds(NamedTuple):
@@ -26,6 +29,16 @@ class ItemIds(NamedTuple):
     def select(self, mask: NDArray[np.bool_]) -> "ItemIds":
         """Return the ids where `mask` (N,) is True."""
         return ItemIds(self.low[mask], self.high[mask])
+
+    def take(self, slots: Int64s) -> "ItemIds":
+        """Return the ids in some slots (n,); they are read by compiled code, because most of them are not in the cache."""
+        out = ItemIds(np.empty(len(slots), self.low.dtype), np.empty(len(slots), self.high.dtype))
+
+        def copy(rows: slice) -> None:
+            _copy_ids(self, slots[rows], ItemIds(out.low[rows], out.high[rows]))
+
+        over_slices(len(slots), _IDS_PER_SLICE, copy)
+        return out
 
 
 def empty_item_ids(count: int, below: int) -> ItemIds:
@@ -45,6 +58,13 @@ def pack_item_ids(numbers: NDArray[np.integer[Any]]) -> ItemIds:
 def item_id_at(item_ids: ItemIds, slot: Int) -> Int:
     """Return the id in a slot."""
     return np.uint64(item_ids.low[slot]) | (np.uint64(item_ids.high[slot]) << np.uint64(16))
+
+
+@jit(nogil=True, skip_refcounts=True)
+def _copy_ids(item_ids: ItemIds, slots: Int64s, out: ItemIds) -> None:
+    """Copy the ids in some slots (n,) to `out` (n,)."""
+    for row in range(len(slots)):
+        out.low[row], out.high[row] = item_ids.low[slots[row]], item_ids.high[slots[row]]
 
 
 @jit(nogil=True, skip_refcounts=True, inline="always")

@@ -15,6 +15,7 @@ from proxyhash.codes.bitsliced.sums import (
     add_differences,
     add_sums,
     any_below,
+    any_near,
     select_below,
     start_differences,
     start_sums,
@@ -156,6 +157,10 @@ def _scan_directly(
     """Compare a block with queries `begin` to `end`; each reads all planes. Return the number of hits."""
     hits = 0
     for q in range(begin, end):
+        if planes.shape[1] == 32 and not any_near(planes, block, queries.bits, q, limit_bits, valid, _THIRTY_TWO):
+            continue
+        if planes.shape[1] == 64 and not any_near(planes, block, queries.bits, q, limit_bits, valid, _SIXTY_FOUR):
+            continue
         _sum_directly(planes, block, queries, q, scratch.sums, hits)
         if select_below(scratch.sums, hits, limit_bits, q, valid, block, scratch.masks, hits, queries.levels):
             scratch.queries[hits], scratch.rows[hits] = q, hits

@@ -121,14 +121,6 @@ def store_plane(builder: Any, plane: Any, words: Any, first: int) -> None:
     builder.store(plane, builder.bitcast(builder.gep(words, [WORD(first)]), plane.type.as_pointer())).align = 8
 
 
-def prefetch(builder: Any, pointer: Any) -> None:
-    """Begin to load what a pointer points to, which need not be valid, into the first-level cache."""
-    number, address = ir.IntType(32), ir.IntType(8).as_pointer()
-    kind = ir.FunctionType(ir.VoidType(), [address, number, number, number])
-    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    builder.call(function, [builder.bitcast(pointer, address), number(0), number(3), number(1)])
-
-
 def broadcast(builder: Any, word: Any, kind: Any = PLANE) -> Any:
     """Return a plane that repeats one word."""
     lane, nothing = ir.IntType(32), ir.Constant(kind, ir.Undefined)

@@ -28,7 +28,6 @@ from proxyhash.codes.bitsliced.llvm_ops import (
     broadcast,
     load_plane,
     mark_below,
-    prefetch,
     row_pointer,
     store_plane,
 )
@@ -36,7 +35,6 @@ from proxyhash.codes.bitsliced.llvm_ops import (
 PATTERN_WORDS = 2 * WIDE_WORDS  # of a table: a plane of ones and a plane of twos
 TRIPLE_WORDS = 8 * PATTERN_WORDS
 BLOCKS_PER_STACK = 16  # blocks that are counted together
-PREFETCHED_WORDS = 1024  # distance of prefetching, 8 KB: processors do not prefetch beyond a page of 4 KB by themselves
 
 
 @intrinsic
@@ -111,6 +109,28 @@ def _any_below(
 
 any_below: Any = _any_below
 """(table, offsets (Q, T), q, limits (Q, levels), valid (B, L), block, triples): whether a valid item is below q's limit."""
+
+
+@intrinsic
+def _any_near(typing_context: Any, planes: Any, block: Any, bits: Any, q: Any, limits: Any, valid: Any, count: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        planes, block, bits, q, limits, valid, _ = arguments
+        kinds = signature.args
+        source = row_pointer(context, builder, kinds[0], planes, block)
+        query = row_pointer(context, builder, kinds[2], bits, q)
+        sums = add_planes(builder, _differences(builder, source, query, kinds[6].count))
+        limit = _limit(builder, row_pointer(context, builder, kinds[4], limits, q), len(sums))
+        held = load_plane(builder, row_pointer(context, builder, kinds[5], valid, block), 0, WIDE_PLANE)
+        return any_bit(builder, builder.and_(held, mark_below(builder, sums, limit)))
+
+    return types.boolean(planes, types.int64, bits, types.int64, limits, valid, count), generate
+
+
+any_near: Any = _any_near
+"""(planes (B, P, L), block, bits (Q, P), q, limits (Q, levels), valid (B, L), count): whether an item is below q's limit.
+
+Only valid items count. The distance is that of the first `count` bits, a tuple of that length. No sum leaves the registers.
+"""
 
 
 def _adding(has_sums: bool) -> Any:
@@ -195,9 +215,8 @@ def _adding_differences(has_sums: bool) -> Any:
 
 
 def _differences(builder: Any, planes: Any, bits: Any, count: int) -> Iterable[tuple[int, Any]]:
-    """Yield planes that mark the items whose bit differs from a query's; the planes that are needed next are prefetched."""
+    """Yield planes that mark the items whose bit differs from a query's."""
     for i in range(count):
-        prefetch(builder, builder.gep(planes, [WORD(WIDE_WORDS * i + PREFETCHED_WORDS)]))
         bit = broadcast(builder, builder.load(builder.gep(bits, [WORD(i)])), WIDE_PLANE)
         yield 0, builder.xor(load_plane(builder, planes, WIDE_WORDS * i, WIDE_PLANE), bit)
 

@@ -4,15 +4,15 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
 from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.codes.search import check_radii, parallel_over_queries
+from proxyhash.codes.slot_mask import SlotMask, pack_bits, unpack_bits
 from proxyhash.index.clusters import layout_kernels, search_kernels
 from proxyhash.index.clusters.centroids import MIN_CODES_FOR_CLUSTERS
 from proxyhash.index.clusters.layout import NO_SPAN, Clusters
-from proxyhash.index.clusters.segment import Feed, FlatSegment, Segment, Sink, SlotMask, flat_segment, in_ranges
+from proxyhash.index.clusters.segment import Feed, FlatSegment, Segment, Sink, flat_segment, in_ranges
 from proxyhash.index.clusters.topk import empty_topk
 from proxyhash.index.hits import Hits, SearchStats, rectangular_hits
 from proxyhash.index.item_ids import Int64s, empty_item_ids
@@ -70,7 +70,7 @@ class ClusteredSegment(Segment):
         """Return the clusters, of which only allowed slots are found."""
         if allowed is None:
             return self.clusters
-        return self.clusters._replace(hidden=self.clusters.hidden | _pack(~allowed))
+        return self.clusters._replace(hidden=self.clusters.hidden | ~allowed.blocks(*self.clusters.hidden.shape))
 
     def range_search(
         self, queries: Words, radius: int | Int64s, threads: int | None = None, allowed: SlotMask | None = None
@@ -112,13 +112,14 @@ class ClusteredSegment(Segment):
         layout_kernels.read_all(self.clusters, words)
         return words[:, self.slots()], self.all_ids()
 
-    def slots(self) -> Int64s:
-        """Return the slots that hold a code (N,)."""
-        return np.flatnonzero(_unpack(self.clusters.hidden) == 0)
+    @property
+    def held(self) -> SlotMask:
+        """Return which slots hold a code."""
+        return SlotMask(~self.clusters.hidden.ravel())
 
     def slot_ids(self) -> Int64s:
         """Return the item id of each slot (256 B,); -1 of an empty one."""
-        return np.where(_unpack(self.clusters.hidden) == 0, self.clusters.item_ids.at(slice(None)), -1)
+        return np.where(unpack_bits(self.held.words, self.num_slots), self.clusters.item_ids.at(slice(None)), -1)
 
     @property
     def num_slots(self) -> int:
@@ -132,17 +133,17 @@ class ClusteredSegment(Segment):
 
     def drop_ranges(self, low: Int64s, high: Int64s) -> Self:
         """Return the segment with the slots of these codes hidden."""
-        dropped = in_ranges(self.clusters.item_ids, low, high) & (_unpack(self.clusters.hidden) == 0)
+        dropped = in_ranges(self.clusters.item_ids, low, high) & unpack_bits(self.held.words, self.num_slots)
         count = int(np.count_nonzero(dropped))
         if not count:
             return self
-        clusters = self.clusters._replace(hidden=self.clusters.hidden | _pack(dropped))
+        hidden = self.clusters.hidden | pack_bits(dropped, self.num_slots // 64).reshape(-1, BLOCK // 64)
+        clusters = self.clusters._replace(hidden=hidden)
         return replace(self, clusters=clusters, count=self.count - count, tombstones=self.tombstones + count)
 
     def take(self, slots: Int64s) -> "FlatSegment | ClusteredSegment":
         """Return some of the codes in the same clusters, or flat if they are few."""
-        hidden = self.clusters.hidden.ravel()
-        slots = slots[(hidden[slots >> 6] >> (slots & 63).astype(np.uint64) & np.uint64(1)) == 0]
+        slots = slots[self.held.at(slots)]
         words, numbers = np.ascontiguousarray(self.codes(slots).T), self.clusters.item_ids.at(slots)
         if len(numbers) < MIN_CODES_FOR_CLUSTERS:
             return flat_segment(words, numbers, 64 * len(words))
@@ -161,16 +162,6 @@ class ClusteredSegment(Segment):
         nearest = np.empty(len(queries), np.uint16)
         layout_kernels.nearest_centroids(np.ascontiguousarray(queries.T), self.clusters.centroids, nearest)
         return np.argsort(nearest, kind="stable")
-
-
-def _unpack(plane: Words) -> NDArray[np.uint8]:
-    """Return bits (B, 4) as a byte for each slot (256 B,)."""
-    return np.unpackbits(np.ascontiguousarray(plane).view(np.uint8).ravel(), bitorder="little")
-
-
-def _pack(mask: NDArray[np.bool_]) -> Words:
-    """Return a mask of slots (256 B,) as bits (B, 4)."""
-    return np.packbits(mask, bitorder="little").view("<u8").reshape(-1, BLOCK // 64)
 
 
 def build_clustered_segment(

@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 from proxyhash.codes import scan
 from proxyhash.codes.bits import Packed, Words
 from proxyhash.codes.search import check_radii
-from proxyhash.codes.sources import SlicedCodes, SlicedCodesBuilder, pack_slots, slice_codes, unpack_slots
+from proxyhash.codes.slot_mask import SlotMask, unpack_bits
+from proxyhash.codes.sources import SlicedCodes, SlicedCodesBuilder, pack_slots, slice_codes
 from proxyhash.index.hits import Hits, pack_ranks, rectangular_hits
 from proxyhash.index.item_ids import ClusterIds, Int64s, ItemIds, UInt32s, empty_item_ids, pack_item_ids
 from proxyhash.index.plans import Plan
 from proxyhash.index.refinement.distances import RefinedRows
 from proxyhash.index.refinement.ties import refine_ties
-
-SlotMask = NDArray[np.bool_]
-"""A mask of slots (num_slots,): only these may be found."""
 
 
 class Segment(ABC):
@@ -76,9 +74,14 @@ class Segment(ABC):
         ids = self.slot_ids()
         return ids[ids >= 0]
 
-    @abstractmethod
     def slots(self) -> Int64s:
-        """Return the slots that hold a code (N,), in the order of `all_codes`."""
+        """Return the slots that hold a code (N,), ascending: the order of `all_codes`."""
+        return self.held.slots()
+
+    @property
+    @abstractmethod
+    def held(self) -> SlotMask:
+        """Return which slots hold a code."""
 
     @abstractmethod
     def slot_ids(self) -> Int64s:
@@ -100,7 +103,7 @@ class Segment(ABC):
 
     def select(self, mask: SlotMask) -> "Segment":
         """Return a compact segment with only the codes in some slots."""
-        return self.take(np.flatnonzero(mask))
+        return self.take(mask.slots())
 
     @abstractmethod
     def take(self, slots: Int64s) -> "Segment":
@@ -159,13 +162,14 @@ class FlatSegment(Segment):
         slots = self.slots()
         return self.sliced.all_codes()[:, slots], self.item_ids.at(slots)
 
-    def slots(self) -> Int64s:
-        """Return the slots that hold a code (N,)."""
-        return np.flatnonzero(unpack_slots(self.sliced.valid))
+    @property
+    def held(self) -> SlotMask:
+        """Return which slots hold a code."""
+        return SlotMask(self.sliced.valid.ravel()[: -(-self.num_slots // 64)])
 
     def slot_ids(self) -> Int64s:
         """Return the item id of each slot (num_slots,); -1 of an empty one."""
-        held = unpack_slots(self.sliced.valid)[: self.num_slots]
+        held = unpack_bits(self.sliced.valid, self.num_slots)
         return np.where(held, self.item_ids.at(slice(None)), -1)
 
     @property
@@ -188,11 +192,9 @@ class FlatSegment(Segment):
 
     def take(self, slots: Int64s) -> "FlatSegment":
         """Return some of the codes."""
-        valid, chosen = self.sliced.valid.ravel(), slots
-        if self.tombstones:
-            chosen = slots[(valid[slots >> 6] >> (slots & 63).astype(np.uint64) & np.uint64(1)).astype(np.bool_)]
+        chosen = slots[self.held.at(slots)] if self.tombstones else slots
         sliced = slice_codes(self.codes(chosen), self.sliced.bits)
-        return FlatSegment(sliced, pack_item_ids(self.item_ids.at(chosen)))
+        return FlatSegment(sliced, self.item_ids.take(chosen))
 
     def append(self, words: Words, item_ids: UInt32s) -> "FlatSegment":
         """Return a segment with more codes (W, n) of new item ids (n,)."""

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
 from proxyhash.codes.search import check_radii, sort_by_distance, use_numpy
+from proxyhash.codes.slot_mask import SlotMask, unpack_bits
 from proxyhash.codes.sources import slice_codes
-from proxyhash.index.clusters.segment import Feed, FlatSegment, Segment, SlotMask, in_ranges
+from proxyhash.index.clusters.segment import Feed, FlatSegment, Segment, in_ranges
 from proxyhash.index.hits import Hits, pack_ranks
 from proxyhash.index.item_ids import ClusterIds, Int64s, ItemIds, UInt32s, empty_item_ids, pack_item_ids
 from proxyhash.index.refinement.distances import RefinedRows
@@ -60,7 +61,7 @@ class WordSegment(Segment):
 
     def _sorted(self, queries: Words, allowed: SlotMask | None) -> list[tuple[NDArray[np.int16], Int64s]]:
         """Return distances and slots of all allowed codes for each query, nearest first."""
-        chosen = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
+        chosen = np.arange(len(self)) if allowed is None else np.flatnonzero(unpack_bits(allowed.words, len(self)))
         rows = self.rows if allowed is None else self.rows[chosen]
         found = (sort_by_distance(query, rows) for query in queries)
         return [(near, chosen[order]) for near, order in found]
@@ -82,6 +83,11 @@ class WordSegment(Segment):
         """Return the slots that hold a code (N,): all of them."""
         return np.arange(len(self))
 
+    @property
+    def held(self) -> SlotMask:
+        """Return which slots hold a code: all of them."""
+        return SlotMask.of(np.ones(len(self), np.bool_))
+
     def slot_ids(self) -> Int64s:
         """Return the item id of each slot (N,)."""
         return self.item_ids.at(slice(None))
@@ -100,13 +106,17 @@ class WordSegment(Segment):
         """Return the codes that are in no range."""
         return self._keep(~in_ranges(self.item_ids, low, high))
 
+    def select(self, mask: SlotMask) -> Self:
+        """Return the codes in some slots."""
+        return self._keep(unpack_bits(mask.words, len(self)))
+
     def take(self, slots: Int64s) -> Self:
         """Return some of the codes."""
         mask = np.zeros(self.num_slots, np.bool_)
         mask[slots] = True
         return self._keep(mask)
 
-    def _keep(self, mask: SlotMask) -> Self:
+    def _keep(self, mask: NDArray[np.bool_]) -> Self:
         return self if mask.all() else replace(self, rows=self.rows[mask], item_ids=self.item_ids.select(mask))
 
     def append(self, words: Words, item_ids: UInt32s) -> "WordSegment":

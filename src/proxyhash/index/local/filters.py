@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyhash.codes.slot_mask import SlotMask
 from proxyhash.index.clusters.segment import Segment
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.aligned_arrays import AlignedArray, AlignedArrays
@@ -19,22 +20,15 @@ from proxyhash.index.local.late_filter import LateFilter, estimate_share
 from proxyhash.index.local.snapshots import Snapshot, SnapshotCache
 from proxyhash.index.local.store import Store
 from proxyhash.index.local.texts import find_codes, find_texts
+from proxyhash.index.mih.costs import copy_seconds
 from proxyhash.index.mih.planner import Planner
 from proxyhash.index.where.binding import KEY, LABEL, bind_expression
-from proxyhash.index.where.evaluation import (
-    CodedValues,
-    ColumnValues,
-    KeyValues,
-    Mask,
-    NumberValues,
-    Test,
-    compile_expression,
-    find_rows,
-    run_test,
-)
+from proxyhash.index.where.conditions import Condition, Mask
+from proxyhash.index.where.evaluation import CodedValues, ColumnValues, KeyValues, NumberValues, compile_expression
 from proxyhash.index.where.expression import Expression, columns_of
+from proxyhash.utils.parallel import available_threads
 
-MAX_SELECTED = 0.05  # share of the slots that are copied to a compact segment; if more are kept, others are masked
+MAX_SELECTED = 0.05  # share of the slots whose codes may be copied to a compact segment; if more are kept, others are masked
 MIN_CODES_FOR_LATE = 1 << 18  # an expression is evaluated for fewer in less than a millisecond
 MIN_LATE_SHARE = 0.5  # that an expression keeps, if it is evaluated after the search
 MAX_FILTERS = 1000  # that are cached
@@ -43,15 +37,17 @@ MIN_CAPACITY = 1 << 24  # bytes of filtered codes and masks that may be cached, 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What an expression keeps of a segment: a compact segment with its planner, or a mask (slots,).
+    """What an expression keeps of a segment: a compact segment with its planner, or a mask of its slots.
 
-    With neither, the expression is evaluated after the search. The segment itself is not kept in memory.
+    With neither, the expression is evaluated after the search. The segment itself is not kept in memory. `spent` is the
+    expected time of all searches with the mask: codes are copied as soon as that would have taken less.
     """
 
     of: "weakref.ref[Segment]"
     compact: tuple[Segment, Planner] | None = None
-    mask: Mask | None = None
+    mask: SlotMask | None = None
     nbytes: int = 0
+    spent: float = 0.0
 
     @property
     def is_late(self) -> bool:
@@ -93,11 +89,18 @@ class FilterCache:
         return sum(found.nbytes for found in self._filtered.values())
 
     def get(
-        self, snapshot: Snapshot, expression: Expression, threads: int | None = None, *, only_masks: bool = False
+        self,
+        snapshot: Snapshot,
+        expression: Expression,
+        threads: int | None = None,
+        *,
+        queries: int = 1,
+        only_masks: bool = False,
     ) -> Snapshot | None:
-        """Return only the items for which an expression is true; None if the snapshot is not the latest any more.
+        """Return only the items for which an expression is true, for a search with so many queries.
 
-        With `only_masks`, the segments stay as they are, so that every plan of the search is possible.
+        With `only_masks`, the segments stay as they are, so that every plan of the search is possible. The result is None
+        if the snapshot is not the latest any more.
 
         Raises
         ------
@@ -115,10 +118,11 @@ class FilterCache:
             before = self._filtered.get(key)
             late = self._late_filter(snapshot, bound) if before is None and not only_masks else None
             olds = (None, None) if before is None else (before.main, before.delta)
+            size = queries, available_threads() if threads is None else threads
             main = _Part(weakref.ref(snapshot.main))
             if late is None:
-                main = self._part(snapshot, snapshot.main, bound, olds[0], key, threads)
-            delta = self._part(snapshot, snapshot.delta, bound, olds[1], key, threads)
+                main = self._part(snapshot, snapshot.main, bound, olds[0], size, only_masks=only_masks)
+            delta = self._part(snapshot, snapshot.delta, bound, olds[1], size, only_masks=only_masks)
             self._filtered[key] = _Filtered(main, delta)
             self._filtered.move_to_end(key)
             self._forget(len(snapshot) * _bytes_per_code(snapshot))
@@ -133,9 +137,9 @@ class FilterCache:
         """Return a filter that is evaluated after the first search with it, if it keeps most items; later, a mask pays."""
         if len(snapshot.main) < MIN_CODES_FOR_LATE:
             return None
-        test = self._compile(snapshot, snapshot.main, bound)
-        share = estimate_share(test, snapshot.main.num_slots)
-        return LateFilter(snapshot.main, test, share) if share >= MIN_LATE_SHARE else None
+        condition = self._compile(snapshot, snapshot.main, bound)
+        share = estimate_share(condition, snapshot.main.num_slots)
+        return LateFilter(snapshot.main, condition, share) if share >= MIN_LATE_SHARE else None
 
     def _part(
         self,
@@ -143,21 +147,26 @@ class FilterCache:
         segment: Segment,
         bound: Expression,
         old: _Part | None,
-        key: tuple[Expression, bool],
-        threads: int | None,
+        size: tuple[int, int],
+        *,
+        only_masks: bool,
     ) -> _Part:
-        """Return what an expression keeps of a segment."""
-        if old is not None and old.of() is segment and not old.is_late:
+        """Return what an expression keeps of a segment, for a search with so many queries and threads."""
+        old = old if old is not None and old.of() is segment else None
+        if old is not None and old.compact is not None:
             return old
-        test = self._compile(snapshot, segment, bound)
-        if key[1] or estimate_share(test, segment.num_slots) > MAX_SELECTED:
-            mask = run_test(test, segment.num_slots, threads)
-            return _Part(weakref.ref(segment), mask=mask, nbytes=mask.nbytes)
-        chosen = segment.take(find_rows(test, segment.num_slots, threads))
-        compact = chosen, Planner(snapshot.bits)  # its tables would replace those of the snapshot
-        return _Part(weakref.ref(segment), compact, nbytes=len(chosen) * _bytes_per_code(snapshot))
+        mask = None if old is None else old.mask
+        if mask is None:
+            mask = self._compile(snapshot, segment, bound).mask(segment.num_slots, size[1])
+        spent = (0.0 if old is None else old.spent) + snapshot.planner.base_seconds(segment, *size)
+        is_selected = not only_masks and mask.count <= MAX_SELECTED * segment.num_slots
+        if is_selected and spent > copy_seconds(segment, mask.count):
+            chosen = segment.select(mask)
+            compact = chosen, Planner(snapshot.bits)  # its tables would replace those of the snapshot
+            return _Part(weakref.ref(segment), compact, nbytes=len(chosen) * _bytes_per_code(snapshot))
+        return _Part(weakref.ref(segment), mask=mask, nbytes=mask.nbytes, spent=spent)
 
-    def _compile(self, snapshot: Snapshot, segment: Segment, bound: Expression) -> Test:
+    def _compile(self, snapshot: Snapshot, segment: Segment, bound: Expression) -> Condition:
         return compile_expression(bound, {one.name: self._values(snapshot, segment, one.name) for one in columns_of(bound)})
 
     def _values(self, snapshot: Snapshot, segment: Segment, name: str) -> ColumnValues:

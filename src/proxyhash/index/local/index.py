@@ -334,13 +334,13 @@ class LocalIndex(Index):
     def _search(self, queries: QueriesLike, params: SearchParams) -> list[Matches]:
         """Return the matches of each query, all of one state of the index.
 
-        Codes are compared outside of a transaction, so that threads do not wait for each other. If the index changed
-        meanwhile, they are compared again, the last time inside.
+        Codes of the snapshot that was read last are compared outside of a transaction, so that threads do not wait for each
+        other. If the index has changed since, the latest are compared, the last time inside.
         """
         if params.nprobe is not None or params.plan is not None:
             cold_start.end()  # clusters or tables are needed
         for attempt in range(_ATTEMPTS + 1):
-            encoded, snapshot = self._encode(queries, params)
+            encoded, snapshot = self._encode(queries, params, is_first=attempt == 0)
             check_rerank(params, has_embeddings=encoded.embeddings is not None)
             found = None if attempt == _ATTEMPTS else self._find(encoded, snapshot, params)
             with self.store.reading():
@@ -364,10 +364,11 @@ class LocalIndex(Index):
             queries.names, hits, found, calibration, params.threshold, width=width, exact=exact, refined=refined
         )
 
-    def _encode(self, queries: QueriesLike, params: SearchParams) -> tuple[EncodedQueries, Snapshot]:
+    def _encode(self, queries: QueriesLike, params: SearchParams, *, is_first: bool) -> tuple[EncodedQueries, Snapshot]:
         """Return queries and the codes to search, both of one version, even if an upgrade ends at this moment."""
         while True:
-            snapshot = self.snapshots.latest()
+            snapshot = self.snapshots.recent() if is_first else self.snapshots.latest()
+            is_first = False
             try:
                 refines = params.refine is not False and self.refinements.get(snapshot) is not None
                 load = partial(feature_encoder, self, required=params.refine is True) if refines else lambda: self.encoder
@@ -386,7 +387,8 @@ class LocalIndex(Index):
         """
         snapshot: Snapshot | None = latest
         if params.where is not None:
-            snapshot = self.filters.get(latest, params.where, params.threads, only_masks=params.plan is not None)
+            only_masks, count = params.plan is not None, len(queries.words)
+            snapshot = self.filters.get(latest, params.where, params.threads, queries=count, only_masks=only_masks)
         if snapshot is None:
             return None
         rows = None if params.refine is False else self.refinements.rows_of(snapshot, queries)

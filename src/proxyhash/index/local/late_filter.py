@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from proxyhash.codes.slot_mask import SlotMask
 from proxyhash.index.clusters.segment import Segment
 from proxyhash.index.hits import Hits, keep_best
 from proxyhash.index.mih.request import Request
-from proxyhash.index.where.evaluation import Mask, Test, run_test
+from proxyhash.index.where.conditions import Condition
 
 _SAMPLE = 2048  # slots by which the share is estimated
 _DEVIATIONS = 4.0  # standard deviations more than the share suggests, so that seldom too few are left
@@ -17,10 +18,10 @@ _DEVIATIONS = 4.0  # standard deviations more than the share suggests, so that s
 
 @dataclass(frozen=True, eq=False)
 class LateFilter:
-    """A filter of a segment that keeps about a `share` of its slots; `test` returns which of some slots it keeps."""
+    """A filter of a segment that keeps about a `share` of its slots: those that meet a `condition`."""
 
     segment: Segment
-    test: Test
+    condition: Condition
     share: float
 
     def search(self, request: Request, search: Callable[[Request], Hits]) -> Hits:
@@ -39,15 +40,15 @@ class LateFilter:
             return search(replace(request, allowed=self.mask(request.threads)))
         return keep_best(kept, request.k)
 
-    def mask(self, threads: int | None = None) -> Mask:
-        """Return which of all slots the filter keeps (slots,)."""
-        return run_test(self.test, self.segment.num_slots, threads)
+    def mask(self, threads: int | None = None) -> SlotMask:
+        """Return which of all slots the filter keeps."""
+        return self.condition.mask(self.segment.num_slots, threads)
 
     def _keep(self, hits: Hits) -> Hits:
-        return hits.take(np.flatnonzero(self.test(hits.slots)))
+        return hits.take(np.flatnonzero(self.condition.test(hits.slots)))
 
 
-def estimate_share(test: Test, num_slots: int) -> float:
-    """Return about which share of so many slots a test keeps."""
+def estimate_share(condition: Condition, num_slots: int) -> float:
+    """Return about which share of so many slots meets a condition."""
     slots = np.linspace(0, num_slots - 1, min(_SAMPLE, num_slots)).astype(np.int64)
-    return float(np.mean(test(slots))) if num_slots else 0.0
+    return float(np.mean(condition.test(slots))) if num_slots else 0.0

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from proxyhash.codes.bits import Words, to_words
-from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, SlotMask, build_flat_segment
+from proxyhash.codes.slot_mask import SlotMask
+from proxyhash.index.clusters.segment import FlatSegment, Segment, Sink, build_flat_segment
 from proxyhash.index.clusters.word_segment import WordSegment, build_word_segment
 from proxyhash.index.hits import Hits, merge_hits, merge_stats
 from proxyhash.index.item_ids import Int64s
@@ -159,12 +160,17 @@ class SnapshotCache:
         """Return the snapshot that was read last; None before the first search."""
         return self._snapshot
 
+    def recent(self) -> Snapshot:
+        """Return the snapshot that was read last, without asking the file for a later one; the latest if there is none."""
+        snapshot = self._snapshot
+        return self.latest() if snapshot is None or _is_outdated(snapshot) else snapshot
+
     def latest(self) -> Snapshot:
         """Return the last state that was committed, by whatever process."""
         with self._store.reading():
             if self._snapshot is not None and self._snapshot.times_opened != self._store.times_opened:
                 self._snapshot = None  # the file was replaced by another one
-            if self._snapshot is not None and self._snapshot.is_cold and cold_start.is_over:
+            if self._snapshot is not None and _is_outdated(self._snapshot):
                 self._snapshot = None
             if self._snapshot is None or not self.is_latest(self._snapshot):
                 meta = self._store.meta()
@@ -194,6 +200,11 @@ class SnapshotCache:
             block = concat_blocks(list(read_blocks(self._store, version, changed)))
             delta = delta.append(block.words(), block.item_ids)
         return replace(last, main=main, delta=delta, generation=generation, blocks=now)
+
+
+def _is_outdated(snapshot: Snapshot) -> bool:
+    """Return whether a snapshot needs no compiled functions, though they are loaded by now."""
+    return snapshot.is_cold and cold_start.is_over
 
 
 def _max_changes(segment: Segment) -> int:

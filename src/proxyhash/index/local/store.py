@@ -80,6 +80,8 @@ class Store:
         self.times_opened = 0
         self._wait = wait
         self._lock = threading.RLock()
+        self._is_reading = False  # in a transaction that sees one state, whose description is read once
+        self._meta: Meta | None = None
         with self._translate_errors():
             self._connect()
 
@@ -151,6 +153,12 @@ class Store:
 
     def meta(self) -> Meta:
         """Return the numbers that describe the index."""
+        with self._lock:
+            if self._meta is None or not self._is_reading:
+                self._meta = self._read_meta()
+            return self._meta
+
+    def _read_meta(self) -> Meta:
         values = dict(self.rows("SELECT name, value FROM meta"))
         if not {*META, "checksum"} <= values.keys() or meta_checksum(values) != values["checksum"]:
             self.raise_damaged("the table meta does not match its checksum")
@@ -158,7 +166,7 @@ class Store:
 
     def set_meta(self, **values: int) -> None:
         """Change some of these numbers, in a transaction."""
-        changed = {**self.meta()._asdict(), **values}
+        changed, self._is_reading = {**self.meta()._asdict(), **values}, False
         self.run_many("UPDATE meta SET value = ? WHERE name = ?", [(changed[name], name) for name in values])
         self.run("UPDATE meta SET value = ? WHERE name = 'checksum'", meta_checksum(changed))
 
@@ -292,9 +300,11 @@ class Store:
                 return
             self._reconnect_if_replaced()
             self._connection.execute("BEGIN")
+            self._is_reading, self._meta = True, None
             try:
                 yield
             finally:
+                self._is_reading = False
                 if self._in_transaction():
                     self._connection.execute("COMMIT")
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
+from proxyhash.index.clusters.segment import Segment
 from proxyhash.index.mih.substrings import Substrings
 
 # Nanoseconds, measured by `benchmarks/mih.py --only constants` on two cores of an AMD EPYC with AVX-512 and 32 MB of L3
@@ -18,6 +19,7 @@ CLUSTER_NS = 0.1  # to compare one query with 64 bits of a code of a cluster, on
 STEP_NS = 250.0  # to begin a step of multi-index hashing: the first bucket is waited for
 LOOKUP_NS = (4.0, 40.0)  # to read a bucket, if the tables are in the cache, and if not
 ENTRY_NS = (1.5, 4.0)  # to compare an entry of a bucket
+COPY_NS, COPY_CLUSTERED_NS = 40.0, 150.0  # to copy 64 bits of a code from a scan's planes, or from a cluster's
 BUILD_NS = 45.0  # to sort a code into a table
 CACHE_BYTES = 2**25
 
@@ -55,6 +57,11 @@ def scan_seconds(count: int, parts: int, queries: int, threads: int) -> float:
 def cluster_seconds(compared: float, parts: int, queries: int, threads: int) -> float:
     """Return the seconds of queries that are each compared with so many codes of clusters, of `parts` words."""
     return 1e-9 * compared * parts * queries * CLUSTER_NS / min(threads, queries)
+
+
+def copy_seconds(segment: Segment, kept: int) -> float:
+    """Return the seconds of copying some codes of a segment to a smaller one."""
+    return 1e-9 * (segment.storage.shape[1] // 64) * kept * (COPY_NS if segment.plan == "scan" else COPY_CLUSTERED_NS)
 
 
 def build_seconds(count: int, substrings: Substrings) -> float:

@@ -5,7 +5,7 @@ was seen: with r = m a + b, a code that no step has seen differs in at least a +
 the others, which is more than r. Only the first step that sees a code reports it, so that no list of seen codes is needed.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,17 @@ from proxyhash.index.item_ids import Int, Int64s
 from proxyhash.index.mih.tables import Tables, substring_value
 from proxyhash.utils.jit import jit
 
-Mask = NDArray[np.bool_]
+Slots = NDArray[np.uint32]
 
 _BUCKETS = 64  # whose offsets are read before their entries: the processor fetches them at the same time
+
+
+class Allowed(NamedTuple):
+    """Codes that may be found: those whose slot is set in the bits of `words` (M,); all if M is 0."""
+
+    words: Words
+    slots: Slots
+    """(N,): the slot of each position; (0,): a position is the slot"""
 
 
 class Limits(NamedTuple):
@@ -32,13 +40,12 @@ class Limits(NamedTuple):
 
 @jit(nogil=True)
 def search(
-    queries: Words, tables: Tables, allowed: Mask, limits: Limits, top: TopK, compared: Int64s, reached: Int64s
+    queries: Words, tables: Tables, allowed: Allowed, limits: Limits, top: TopK, compared: Int64s, reached: Int64s
 ) -> None:
     """Fill `top` with the nearest codes of each of `queries` (Q, W), nearest first, among those within `top.limit` (Q,).
 
-    `allowed` (N,) tells which positions may be found; (0,): all. `compared` (Q,) counts the codes that were compared. All
-    codes within `reached` (Q,) bits were seen; -1 if even equal codes may be missing. A search ends when the k-th code is
-    within that distance, or at a limit.
+    `compared` (Q,) counts the codes that were compared. All codes within `reached` (Q,) bits were seen; -1 if even equal
+    codes may be missing. A search ends when the k-th code is within that distance, or at a limit.
     """
     begins, ends = np.empty(_BUCKETS, np.int64), np.empty(_BUCKETS, np.int64)
     for q in range(len(queries)):
@@ -52,7 +59,7 @@ def _search_steps(
     queries: Words,
     q: Int,
     tables: Tables,
-    allowed: Mask,
+    allowed: Allowed,
     limits: Limits,
     top: TopK,
     compared: Int64s,
@@ -81,7 +88,7 @@ def _visit(
     tables: Tables,
     table: Int,
     distance: Int,
-    allowed: Mask,
+    allowed: Allowed,
     max_compared: Int,
     top: TopK,
     compared: Int64s,
@@ -127,9 +134,18 @@ def _next_flips(flips: Int, end: Int) -> Int:
     return carried | (((flips ^ carried) >> 2) >> np.int64(lowest_bit(np.uint64(flips))))
 
 
+@jit(nogil=True, skip_refcounts=True, inline="always")
+def _is_allowed(allowed: Allowed, position: Int) -> Any:
+    """Return whether the code at a position may be found."""
+    if len(allowed.words) == 0:
+        return True
+    slot = np.int64(allowed.slots[position]) if len(allowed.slots) > 0 else np.int64(position)
+    return allowed.words[slot >> 6] >> np.uint64(slot & 63) & np.uint64(1) != 0
+
+
 @jit(nogil=True, skip_refcounts=True)
 def _push_entry(
-    queries: Words, q: Int, tables: Tables, table: Int, distance: Int, entry: Int, allowed: Mask, top: TopK
+    queries: Words, q: Int, tables: Tables, table: Int, distance: Int, entry: Int, allowed: Allowed, top: TopK
 ) -> None:
     """Keep the code of an entry if it is near enough, allowed, and was not reported by an earlier step."""
     position, parts, number = tables.positions[table, entry], queries.shape[1], len(tables.starts)
@@ -137,7 +153,7 @@ def _push_entry(
     total = np.int64(0)
     for part in range(parts):
         total += np.int64(popcount(queries[q, part] ^ codes[row, part]))
-    if total > top.limit[q] or (len(allowed) > 0 and not allowed[position]):
+    if total > top.limit[q] or not _is_allowed(allowed, position):
         return
     for other in range(number):
         start = tables.starts[other]

@@ -7,12 +7,13 @@ from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
 from proxyhash.codes.search import parallel_over_queries
+from proxyhash.codes.slot_mask import SlotMask
 from proxyhash.index.clusters.segment import Segment
 from proxyhash.index.clusters.topk import empty_topk
 from proxyhash.index.hits import Hits, merge_hits, spread_hits
 from proxyhash.index.item_ids import Int64s, UInt32s
 from proxyhash.index.mih import kernels
-from proxyhash.index.mih.kernels import Limits, Mask
+from proxyhash.index.mih.kernels import Allowed, Limits
 from proxyhash.index.mih.partial_hits import NO_LIMIT, PartialHits
 from proxyhash.index.mih.substrings import choose_substrings
 from proxyhash.index.mih.tables import Tables, build_tables
@@ -26,13 +27,13 @@ _GROWTH = 16  # of the room of those that find more
 class MultiIndex:
     """Tables of the codes of a segment of `bits` bits, and the slots (N,) of these codes; None: slots 0 to N - 1.
 
-    `is_kept` (N,) is False for codes that were removed since the tables were built; None: nothing was removed.
+    `held` are the slots that hold a code, without those removed since the tables were built; None: all slots.
     """
 
     tables: Tables
     slots: UInt32s | None
     bits: int
-    is_kept: Mask | None = None
+    held: SlotMask | None = None
 
     def __len__(self) -> int:
         """Return N."""
@@ -49,17 +50,17 @@ class MultiIndex:
         k: int,
         threads: int | None = None,
         *,
-        allowed: Mask | None = None,
+        allowed: SlotMask | None = None,
         max_radius: int | None = None,
         max_compared: int = NO_LIMIT,
     ) -> PartialHits:
         """Return the k nearest codes of each of `queries` (Q, W), nearest first, ties by item id.
 
-        Only slots that are True in `allowed` (slots,) are found. A query whose k-th code is farther than `max_radius`, or
-        that compares more than `max_compared` codes, is given up.
+        Only `allowed` slots are found. A query whose k-th code is farther than `max_radius`, or that compares more than
+        `max_compared` codes, is given up.
         """
-        mask = self._positions(allowed)
-        k = min(k, int(np.count_nonzero(mask)) if len(mask) else len(self))
+        kept = self._held(allowed)
+        k = min(k, len(self) if kept is None else kept.count)
         last_step = self.bits if max_radius is None else max_radius
         hits, compared, reached = self._search(queries, k, self.bits, (last_step, max_compared), allowed, threads)
         is_complete = np.diff(hits.offsets) == k
@@ -73,7 +74,7 @@ class MultiIndex:
         radius: int,
         threads: int | None = None,
         *,
-        allowed: Mask | None = None,
+        allowed: SlotMask | None = None,
         max_compared: int = NO_LIMIT,
     ) -> PartialHits:
         """Return all codes within a radius of each of `queries` (Q, W); a query is given up as in `nearest`.
@@ -93,14 +94,15 @@ class MultiIndex:
         return PartialHits(merge_hits(parts, len(queries)), compared, is_complete)
 
     def _search(
-        self, queries: Words, k: int, radius: int, limits: tuple[int, int], allowed: Mask | None, threads: int | None
+        self, queries: Words, k: int, radius: int, limits: tuple[int, int], allowed: SlotMask | None, threads: int | None
     ) -> tuple[Hits, Int64s, Int64s]:
         """Return the k nearest codes within a radius, and arrays (Q,): codes compared, and the radius that was reached.
 
         `limits` are the last step and the number of codes to compare.
         """
         compared, reached, counts = np.zeros((3, len(queries)), np.int64)
-        mask = self._positions(allowed)
+        kept, slots = self._held(allowed), np.empty(0, np.uint32) if self.slots is None else self.slots
+        mask = Allowed(np.empty(0, np.uint64) if kept is None else kept.words, slots)
         parts: dict[int, tuple[Words, Int64s]] = {}
 
         def search(rows: slice) -> None:
@@ -118,17 +120,15 @@ class MultiIndex:
 
     def keep(self, segment: Segment) -> "MultiIndex | None":
         """Return the multi-index for a segment with fewer codes in the same slots; None if it has codes that it lacks."""
-        is_held = np.zeros(segment.num_slots, np.bool_)
-        is_held[segment.slots()] = True
-        is_kept = is_held[: len(self)] if self.slots is None else is_held[self.slots]
-        return replace(self, is_kept=is_kept) if np.count_nonzero(is_kept) == len(segment) else None
+        held = segment.held
+        known = held.at(np.arange(len(self)) if self.slots is None else self.slots)
+        return replace(self, held=held) if np.count_nonzero(known) == len(segment) else None
 
-    def _positions(self, allowed: Mask | None) -> Mask:
-        """Return a mask over slots as one over positions (N,), without codes that were removed; (0,): all positions."""
-        if allowed is None:
-            return np.empty(0, np.bool_) if self.is_kept is None else self.is_kept
-        mask = allowed[: len(self)] if self.slots is None else allowed[self.slots]
-        return mask if self.is_kept is None else mask & self.is_kept
+    def _held(self, allowed: SlotMask | None) -> SlotMask | None:
+        """Return the allowed slots whose codes were not removed; None: all slots."""
+        if allowed is None or self.held is None:
+            return self.held if allowed is None else allowed
+        return allowed & self.held
 
 
 def build_multi_index(segment: Segment, bits: int, threads: int | None = None) -> MultiIndex:
@@ -136,7 +136,9 @@ def build_multi_index(segment: Segment, bits: int, threads: int | None = None) -
     words, item_ids = segment.all_codes()
     slots = segment.slots().astype(np.uint32)
     tables = build_tables(words, item_ids, bits, choose_substrings(bits, len(item_ids)), threads)
-    return MultiIndex(tables, None if np.array_equal(slots, np.arange(len(slots))) else slots, bits)
+    if len(slots) == segment.num_slots:  # every slot holds a code
+        return MultiIndex(tables, None, bits)
+    return MultiIndex(tables, slots, bits, segment.held)
 
 
 def _drop_incomplete(hits: Hits, compared: Int64s, is_complete: NDArray[np.bool_]) -> PartialHits:

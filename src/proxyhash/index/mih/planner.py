@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proxyhash.codes.bits import Words
+from proxyhash.codes.slot_mask import SlotMask
 from proxyhash.index.clusters.segment import Segment
 from proxyhash.index.hits import Hits, SearchStats, merge_hits, spread_hits
+from proxyhash.index.mih.costs import cluster_seconds, scan_seconds
 from proxyhash.index.mih.ledger import Ledger
 from proxyhash.index.mih.partial_hits import PartialHits, join_parts
 from proxyhash.index.mih.request import Request, last_distances
@@ -20,7 +22,7 @@ from proxyhash.utils.errors import InputError
 if TYPE_CHECKING:
     from proxyhash.index.mih.multi_index import MultiIndex
 
-MIN_CODES_FOR_TABLES = 65_536  # fewer codes are scanned in the time that the choice takes
+MIN_WORDS_FOR_TABLES = 1 << 19  # of 64 bits of all codes; fewer are scanned in the time that the choice takes
 _FIRST_PIECE = 32  # queries of a batch that are searched before the radius to try is chosen again
 _PIECE_GROWTH = 4
 
@@ -42,6 +44,13 @@ class Planner:
     def mean_compared(self) -> float | None:
         """Return the mean number of codes that a query was compared with; None before the first one."""
         return self._compared / self._queries if self._queries else None
+
+    def base_seconds(self, segment: Segment, queries: int, threads: int) -> float:
+        """Return the expected seconds of so many queries by a scan, or by clusters like earlier ones."""
+        parts = -(-self._bits // 64)
+        if segment.plan == "scan":
+            return scan_seconds(len(segment), parts, queries, threads)
+        return cluster_seconds(self.mean_compared or 0.0, parts, queries, min(threads, queries))
 
     def search(self, segment: Segment, request: Request, plan: Plan | None = None) -> Hits:
         """Return the hits of a request with their stats; an InputError if the plan is not possible."""
@@ -78,14 +87,14 @@ class Planner:
                 "This index has no clusters, because it is small or its codes do not cluster: search it with plan "
                 "'scan' or 'mih', or leave the plan out."
             )
-        if plan is not None or len(segment) < MIN_CODES_FOR_TABLES or not len(request):
+        if plan is not None or len(segment) * -(-self._bits // 64) < MIN_WORDS_FOR_TABLES or not len(request):
             return request.search_base(segment)
         return self._choose(segment, request)
 
     def _scan_copy(self, segment: Segment, request: Request) -> Hits:
         """Return the hits by a scan of a clustered segment, whose codes are copied."""
         copy = self.tables.flat(segment)
-        allowed = None if request.allowed is None else request.allowed[copy.slots]
+        allowed = None if request.allowed is None else SlotMask.of(request.allowed.at(copy.slots))
         hits = replace(request, allowed=allowed).search_base(copy.segment)
         return replace(hits, slots=copy.slots[hits.slots])
 

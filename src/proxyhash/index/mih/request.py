@@ -5,9 +5,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Words
+from proxyhash.codes.slot_mask import SlotMask
 from proxyhash.index.clusters.segment import Segment
 from proxyhash.index.hits import Hits, SearchStats
 from proxyhash.index.item_ids import Int64s
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """The k nearest codes of `queries` (Q, W), or all within `radius` if k is None; only slots in `allowed` (slots,).
+    """The k nearest codes of `queries` (Q, W), or all within `radius` if k is None; only `allowed` slots.
 
     Ties in distance are ordered by `rows`, if they are given.
     """
@@ -30,7 +30,7 @@ class Request:
     threads: int
     k: int | None = None
     radius: int = 0
-    allowed: NDArray[np.bool_] | None = None
+    allowed: SlotMask | None = None
     rows: RefinedRows | None = None
 
     def __len__(self) -> int:
@@ -45,7 +45,7 @@ class Request:
     @cached_property
     def kind(self) -> tuple[int, int, int]:
         """Return what similar requests share: about the same k and as many allowed codes, or the same radius."""
-        size = -1 if self.allowed is None else int(np.count_nonzero(self.allowed)).bit_length()
+        size = -1 if self.allowed is None else self.allowed.count.bit_length()
         return (-1, self.radius, size) if self.k is None else (self.k.bit_length(), 0, size)
 
     def take(self, rows: Int64s | slice) -> "Request":

@@ -23,7 +23,7 @@ from proxyhash.index.milvus.location import is_milvus
 from proxyhash.index.queries import EncodedQueries, from_embeddings
 from proxyhash.index.refinement.refiner import StoredRows
 from proxyhash.index.results import Match, Matches
-from proxyhash.index.where.evaluation import find_rows
+from proxyhash.index.where.conditions import SpanCondition
 from proxyhash.serve.workers.channel import Channel, Failure
 from proxyhash.serve.workers.process import report_ready
 from proxyhash.utils.errors import DamagedError, InputError
@@ -203,10 +203,11 @@ def _warm_up(index: Index) -> None:
     for queries in (2, 64 * available_threads()):
         codes = np.zeros((queries, (index.bits + 7) // 8), np.uint8)
         index.search(codes, 1, with_codes=True)
-        # Items that are added are in a flat segment, which grows, and whose rows are listed by filters.
+        # Items that are added are in a flat segment, which grows, and of which filters select some.
         empty, item_ids = build_flat_segment(8 * codes.shape[1], 0, lambda _: None), np.arange(queries, dtype=np.uint32)
-        empty.append(to_words(codes), item_ids).nearest(np.ascontiguousarray(to_words(codes).T), 1)
-        find_rows(lambda rows: np.ones(1, np.bool_)[rows], 1)
+        added = empty.append(to_words(codes), item_ids)
+        kept = SpanCondition(np.zeros(queries, np.uint8), [(0, 0)], None).mask(queries)
+        added.select(kept).nearest(np.ascontiguousarray(to_words(codes).T), 1)
 
 
 def _response(query: SearchQuery, code: bytes, bits: int, matches: Matches) -> _Response:
