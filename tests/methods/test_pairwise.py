@@ -101,8 +101,8 @@ def test_codes_of_a_batch_in_dsdh_are_those_of_the_authors(seed: int, eta: float
     labels = np.eye(3, dtype=np.float32)[random.integers(0, 3, 20)]
     u = random.standard_normal((20, 5)).astype(np.float32)
     start = np.sign(u)
-    weights = np.linalg.inv(start.T @ start + 0.1 * np.eye(5)) @ start.T @ labels
-    target, codes, values = eta * u + labels @ weights.T, np.zeros((20, 5)), []
+    weights = (np.linalg.inv(start.T @ start + 0.1 * np.eye(5)) @ start.T @ labels).astype(np.float32)
+    target, codes, values = eta * u + labels @ weights.T, np.zeros((20, 5), np.float32), []
     for _ in range(10):
         for k in range(5):
             rest = np.delete(codes, k, 1) @ np.delete(weights, k, 0) @ weights[k]

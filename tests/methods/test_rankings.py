@@ -79,7 +79,8 @@ def authors_mutual_information(x: np.ndarray, labels: np.ndarray, bins: int, slo
     prior = similar.sum(1) / (count - 1)
 
     def entropy(p: np.ndarray) -> np.ndarray:
-        return -(p * np.log(np.where(p > 0, p, 1))).sum(1)
+        found: np.ndarray = -(p * np.log(np.where(p > 0, p, 1))).sum(1)
+        return found
 
     within = prior * entropy(positive / positive.sum(1, keepdims=True))
     within += (1 - prior) * entropy(negative / negative.sum(1, keepdims=True))

@@ -9,6 +9,7 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import generator
 
 Floats = NDArray[np.float32]
+MIN_SIGMA = 0.1  # below it, kernels of vectors of length 1 vanish in single precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +40,8 @@ def choose_anchors(features: Floats, count: int, seed: int, sigma: float | None 
     random = generator(seed, "anchors")
     points = np.array(features[np.sort(random.choice(len(features), count, replace=False))], np.float32)
     if sigma is not None:
-        if not sigma > 0:
-            raise InputError(f"sigma must be above 0, not {sigma}.")
+        if not sigma >= MIN_SIGMA:
+            raise InputError(f"sigma must be at least {MIN_SIGMA}, not {sigma}.")
         return Anchors(scale_to_unit_norm(points), sigma**2, unit_norm=True)
     sample = np.array(features[np.sort(random.choice(len(features), min(2_000, len(features)), replace=False))], np.float32)
     bandwidth = float(squared_distances(sample, points).mean())

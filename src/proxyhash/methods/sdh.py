@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from proxyhash.methods.base import MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.coordinate_descent import cyclic_descent
 from proxyhash.methods.encoders import LinearEncoder
-from proxyhash.methods.kernel import choose_anchors
+from proxyhash.methods.kernel import Anchors, choose_anchors
 from proxyhash.methods.registry import register_method
 from proxyhash.utils.random import generator
 
@@ -86,7 +86,9 @@ def fit(data: TrainingData, settings: SdhSettings) -> LinearEncoder:
         codes = cyclic_descent(codes, target, weights @ weights.T, settings.sweeps)
         projection, constant = regress(codes)
     data.progress("SDH", 1.0)
-    return LinearEncoder("sdh", _shifted(mean, projection, constant), projection, anchors, settings)
+    if unit:
+        anchors, mean, projection = _with_constant(anchors, mean, projection, constant)
+    return LinearEncoder("sdh", mean, projection, anchors, settings)
 
 
 def _regression(phi: Floats, ridge: float) -> Regression:
@@ -124,10 +126,11 @@ def _factor(phi: Floats, ridge: float | None) -> tuple[Doubles, bool]:
     return factor
 
 
-def _shifted(mean: Floats, projection: Floats, constant: Floats) -> Floats:
-    """Return m with P'(phi - m) = P'(phi - mean) + constant: an encoder has no constant of its own."""
-    if not constant.any():
-        return mean
-    shift = np.linalg.lstsq(projection.T.astype(np.float64), constant.astype(np.float64), rcond=None)[0]
-    shifted: Floats = (mean - shift).astype(np.float32)
-    return shifted
+def _with_constant(anchors: Anchors, mean: Floats, projection: Floats, constant: Floats) -> tuple[Anchors, Floats, Floats]:
+    """Return the kernel with a further anchor at zero, and the mean and P for it.
+
+    Features of length 1 have the distance 1 to that anchor, so that its kernel is a constant.
+    """
+    points = np.concatenate([anchors.points, np.zeros((1, anchors.points.shape[1]), np.float32)])
+    weight = constant * np.float32(np.exp(0.5 / anchors.bandwidth))
+    return replace(anchors, points=points), np.append(mean, np.float32(0)), np.concatenate([projection, weight[None]])
