@@ -30,7 +30,7 @@ PUBLIC = {
         "(classes, bits, kind, similarity, seed, *, tammes_restarts, rotation_restarts, solver, min_distance, "
         "distance_share, threads, progress)"
     ),
-    "evaluate": "(hasher, data, *, protocol, fold, ks, detailed, data_dir, progress)",
+    "evaluate": "(hasher, data, *, protocol, fold, top, denominator, ks, detailed, data_dir, progress)",
     "fit_vectors": "(vectors, bits, *, labels, method, settings, optim, normalize, seed, device, progress)",
     "list_kinds": "()",
     "losses": None,

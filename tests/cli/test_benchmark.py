@@ -62,6 +62,13 @@ def test_options_override_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture
     assert {record["protocol"]["eval_on"] for record in records} == {"validation"}
 
 
+def test_table_names_the_cutoff_and_the_denominator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(f"{DIGITS} --methods lsh --top 20 --denominator capped --no-pretrained -o {tmp_path}/records".split())
+    said = capsys.readouterr()
+    assert said.out.startswith("mAP@20[capped] in %, digits: holdout@1, convnet frozen at random weights")
+    assert "lsh, 8 bits, seed 0: mAP@20[capped] 0." in said.err
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -70,6 +77,7 @@ def test_options_override_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture
         ("--dataset digits --methods itp", "There is no method 'itp'; did you mean itq?"),
         ("--dataset nowhere --methods itq", "nowhere"),
         ("--dataset digits --methods itq --folds 2", "has no folds"),
+        ("--dataset digits --methods itq --denominator capped", "The denominator capped needs a cutoff"),
         ("--recipe nowhere.toml", "Cannot read nowhere.toml: No such file or directory."),
     ],
 )

@@ -48,9 +48,30 @@ def test_the_table_names_the_protocol_and_queries_without_relevant_items(
     np.savez("db.npz", codes=db, labels=db_labels)
     main("evaluate codes --query q.npz --database db.npz --legacy talr".split())
     out = capsys.readouterr().out
-    for text in ("15 queries, 200 items", "mAP [ties expected, over relevant]", "mAP [legacy talr]", "95 % interval"):
+    for text in ("15 queries, 200 items", "mAP [ties expected]", "mAP [legacy talr]", "95 % interval"):
         assert text in out
     assert f"{(q_labels == 4).sum()} queries have no relevant item and count 0." in out
+
+
+def test_denominator_is_chosen_and_the_others_are_shown_too(
+    search: tuple[np.ndarray, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    q, q_labels, db, db_labels = search
+    np.savez("q.npz", codes=q, labels=q_labels)
+    np.savez("db.npz", codes=db, labels=db_labels)
+    main("evaluate codes --query q.npz --database db.npz --top 20 --denominator retrieved --json".split())
+    found = {metric["name"]: metric["value"] for metric in json.loads(capsys.readouterr().out)}
+    assert next(iter(found)) == "mAP@20[retrieved] [ties expected]"
+    for denominator in ("relevant", "capped", "retrieved"):
+        expected = mean_average_precision(codes.pack(q), q_labels, codes.pack(db), db_labels, 20, denominator=denominator)
+        assert found[expected.name] == pytest.approx(expected.value)
+    for options, sentence in (
+        ("--denominator capped", "The denominator capped needs a cutoff: give top too, such as 5000."),
+        ("--top 20 --denominator hits", "There is no denominator 'hits'; choose from relevant, capped, retrieved."),
+    ):
+        with pytest.raises(SystemExit):
+            main(f"evaluate codes --query q.npz --database db.npz {options}".split())
+        assert sentence in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers.release_0_1 import FILES, StepCounter, copy_of, read_json, run_command, same_processor
-from proxyhash.utils.legacy_names import upgrade_label, upgrade_trial
+from proxyhash.utils.legacy_names import upgrade_label, upgrade_map_name, upgrade_trial
 
 
 def test_records_are_read(tmp_path: Path) -> None:
@@ -19,7 +19,10 @@ def test_records_are_read(tmp_path: Path) -> None:
         stored = json.loads(path.read_text())
         assert (record.bits, record.trial["label"]) == (stored["bits"], upgrade_label(stored["trial"]["label"]))
         assert record.metrics["map"] == stored["metrics"]["map"]
-        assert record.metrics["all"] == stored["metrics"]["all"]
+        assert list(record.metrics["all"].values()) == list(stored["metrics"]["all"].values())
+        assert list(record.metrics["all"]) == list(map(upgrade_map_name, stored["metrics"]["all"]))
+        first = next(iter(record.metrics["all"]))
+        assert (record.map_name, first.replace("real distances, ", "")) == ("mAP", "mAP [ties expected]")
 
 
 def test_records_are_reported(tmp_path: Path) -> None:

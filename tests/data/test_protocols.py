@@ -103,6 +103,36 @@ def test_published_sizes_are_what_the_summaries_say(
     assert inside(split.train, split.database) != name.endswith("apart")
 
 
+def test_cutoff_and_denominator_of_a_protocol_are_part_of_its_metric() -> None:
+    names = {name: get_protocol(name, data.name).map_name for data, name in CASES}
+    assert {name: found for name, found in names.items() if found != "mAP"} == {
+        "ilsvrc2012-paper": "mAP@50000[retrieved]",
+        "ilsvrc2012-transfer": "mAP@50000[retrieved]",
+        "nuswide-paper": "mAP@50000[retrieved]",
+        "nuswide-t10500": "mAP@5000[retrieved]",
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "name"),
+    [
+        (FOLDER, {}, "mAP"),
+        (FOLDER, {"top": 50}, "mAP@50[relevant]"),
+        (FOLDER, {"top": 50, "denominator": "capped"}, "mAP@50[capped]"),
+        (FOLDER, {"denominator": "relevant"}, "mAP"),
+        (NUSWIDE, {}, "mAP@50000[retrieved]"),
+        (NUSWIDE, {"denominator": "relevant"}, "mAP@50000[relevant]"),
+        (NUSWIDE, {"top": 100}, "mAP@100[retrieved]"),
+    ],
+)
+def test_cutoff_and_denominator_can_be_chosen_for_any_data_set(data: Dataset, options: dict[str, Any], name: str) -> None:
+    split = make_split(data, **options)
+    assert split.map_name == name
+    assert repr(split).endswith(f"; {name})")
+    assert (split.as_dict()["top"], split.as_dict()["denominator"]) == (split.top, split.denominator)
+    assert split.fingerprint() == make_split(data).fingerprint(), "the same images"
+
+
 PINNED = {
     "cifar10 holdout": "2d2bc461ce55344d",
     "cifar10 cifar10-paper": "2d2bc461ce55344d",
@@ -280,6 +310,9 @@ def test_short_names_and_defaults() -> None:
         (FOLDER, {"fold": 1}, "The protocol holdout has no folds."),
         (FOLDER, {"fold": -1}, "The fold must be at least 0, not -1."),
         (FOLDER, {"seed": -1}, "The seed must be at least 0, not -1."),
+        (FOLDER, {"denominator": "retrieved"}, "The denominator retrieved needs a cutoff: give top too, such as 5000."),
+        (FOLDER, {"top": 9, "denominator": "hits"}, "no denominator 'hits'; choose from relevant, capped, retrieved."),
+        (FOLDER, {"top": 0}, "top must be at least 1, not 0."),
         (labeled_dataset("photos", np.arange(70) % 7), {"protocol": "transfer"}, "has 7 classes; transfer needs at least 8"),
         (labeled_dataset("photos", np.arange(30) % 3), {"validation": "classes"}, "trains on 3 classes: too few"),
         (Dataset("photos", FOLDER.images), {}, "photos has no labels: nothing says which images are alike"),

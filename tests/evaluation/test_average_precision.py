@@ -2,12 +2,15 @@ from itertools import chain, permutations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import hypergeom
 from sklearn.metrics import average_precision_score
 
 from proxyhash import InputError, codes
-from proxyhash.evaluation.average_precision import DENOMINATORS, average_precision
+from proxyhash.cutoff import DENOMINATORS
+from proxyhash.evaluation import evaluate, mean_average_precision
+from proxyhash.evaluation.average_precision import average_precision
 from proxyhash.evaluation.counts import TieCounts, count_ties
 
 
@@ -52,6 +55,75 @@ def test_average_precision_is_the_mean_best_and_worst_of_all_orders(
     if denominator != "retrieved":  # dividing by the hits can reward having fewer of them
         assert ours("best") == pytest.approx(max(scores), abs=1e-12)
         assert ours("worst") == pytest.approx(min(scores), abs=1e-12)
+
+
+@given(
+    database=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2)), min_size=1, max_size=6),
+    query=st.tuples(st.integers(0, 7), st.integers(0, 2)),
+    top=st.integers(1, 7),
+    denominator=st.sampled_from(DENOMINATORS),
+    tagged=st.booleans(),
+    queries=st.sampled_from([1, 40]),  # compared word by word, and bit-sliced
+)
+@settings(deadline=None)
+def test_map_of_codes_is_the_mean_over_all_orders_of_tied_items(
+    database: list[tuple[int, int]],
+    query: tuple[int, int],
+    top: int,
+    denominator: str,
+    tagged: bool,
+    queries: int,
+) -> None:
+    distances = [(code ^ query[0]).bit_count() for code, _ in database]
+    hits = [int(label == query[1]) for _, label in database]
+    groups = [[hit for hit, near in zip(hits, distances, strict=True) if near == distance] for distance in range(4)]
+    expected = np.mean([literal(order, sum(hits), top, denominator) for order in all_orders(groups)])
+
+    def search(items: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+        bits = [[code >> bit & 1 for bit in range(3)] for code, _ in items]
+        classes = np.array([label for _, label in items])
+        return codes.pack(bits), np.eye(3, dtype=int)[classes] if tagged else classes
+
+    found = mean_average_precision(*search([query] * queries), *search(database), top, denominator=denominator)
+    np.testing.assert_allclose(found.per_query, expected, atol=1e-12)
+    metrics = {metric.name: metric.value for metric in evaluate(*search([query]), *search(database), top)}
+    assert metrics[f"mAP@{top}[{denominator}] [ties expected]"] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("groups", "top"),
+    [
+        ([(60_000, 20_000)], 31_000),
+        ([(900, 30), (60_000, 20_000), (400, 400)], 31_000),
+        ([(50, 0), (100_000, 3)], 2_000),
+        ([(1_000_000, 999_000)], 999_500),
+        ([(10, 10), (70_000, 70_000)], 50_000),
+    ],
+)
+def test_denominator_of_a_large_cut_group_is_hypergeometric(groups: list[tuple[int, int]], top: int) -> None:
+    counts = TieCounts(*(np.array([column]) for column in zip(*groups, strict=True)))
+    before = next(number for number in range(len(groups)) if sum(n for n, _ in groups[: number + 1]) > top)
+    whole, (n, r) = groups[:before], groups[before]
+    N, R = sum(n for n, _ in whole), sum(r for _, r in whole)
+
+    def sum_of_precisions(*parts: tuple[int, int]) -> float:
+        found = TieCounts(*(np.array([column]) for column in zip(*parts, strict=True)))
+        return float(average_precision(found)[0] * found.total_relevant[0])
+
+    inside = np.arange(max(0, top - N - (n - r)), min(r, top - N) + 1)
+    chances = hypergeom(n, r, top - N).pmf(inside)
+    likely = [number for number in range(len(inside)) if chances[number] > 1e-6 * chances.max()]
+    ratios = [sum_of_precisions(*whole, (top - N, int(inside[k]))) / max(1, R + inside[k]) for k in likely]
+    expected = (chances[likely] * ratios).sum() / chances[likely].sum()
+    assert average_precision(counts, top, denominator="retrieved")[0] == pytest.approx(expected, rel=1e-7)
+
+
+def test_a_group_that_the_cutoff_does_not_reach_changes_nothing() -> None:
+    near, far = TieCounts(np.array([[3, 7]]), np.array([[1, 2]])), TieCounts(np.array([[3, 7, 90]]), np.array([[1, 2, 80]]))
+    for top in (3, 8, 10):
+        for ties in ("expected", "best", "worst"):
+            one, two = (average_precision(counts, top, ties, "retrieved") for counts in (near, far))
+            np.testing.assert_array_equal(one, two)
 
 
 def test_without_ties_average_precision_equals_that_of_scikit_learn() -> None:

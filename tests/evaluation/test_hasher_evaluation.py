@@ -5,7 +5,8 @@ from shutil import copytree
 import numpy as np
 import pytest
 
-from proxyhash import Hasher
+import proxyhash
+from proxyhash import Hasher, InputError
 from proxyhash.codes import pack
 from proxyhash.data import load_dataset, make_split
 from proxyhash.evaluation import EncodedSplit, evaluate, evaluate_hasher
@@ -54,3 +55,19 @@ def test_saved_report_is_shown_by_the_card(hasher: Hasher) -> None:
     expected = {"format": "proxyhash.metrics/2", "requires": "0.2", **json.loads(json.dumps(report.as_dict()))}
     assert saved == expected
     assert f"| mAP | {report.map:.4f} |" in (hasher.folder / "README.md").read_text()
+
+
+def test_cutoff_of_the_protocol_can_be_replaced(hasher: Hasher) -> None:
+    plain = proxyhash.evaluate(hasher, "digits")
+    report = proxyhash.evaluate(hasher, "digits", top=20, denominator="capped")
+    assert report.metrics[0].name == "mAP@20[capped] [ties expected]"
+    assert report.as_dict()["protocol"] | {"top": None, "denominator": "relevant"} == plain.as_dict()["protocol"]
+    assert report.map == report.metrics[0].value != plain.map
+    with pytest.raises(InputError, match="The denominator retrieved needs a cutoff"):
+        proxyhash.evaluate(hasher, "digits", denominator="retrieved")
+
+
+def test_card_names_the_cutoff_of_the_saved_report(hasher: Hasher) -> None:
+    assert hasher.folder is not None
+    proxyhash.evaluate(hasher, "digits", top=20, denominator="capped").save(hasher.folder)
+    assert r"held-out queries, mAP@20\[capped\] |" in (hasher.folder / "README.md").read_text()

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from proxyhash import InputError, codes, evaluation
+from proxyhash.cutoff import DENOMINATORS
 from proxyhash.evaluation import precision
 from proxyhash.evaluation.counts import TieCounts, count_ties
 
@@ -86,11 +87,34 @@ def test_one_pass_gives_the_same_as_single_metrics(search: Search) -> None:
     )
 
 
+def test_one_pass_has_every_denominator_of_a_cutoff(search: Search) -> None:
+    for first in DENOMINATORS:
+        results = evaluation.evaluate(*search, top=50, denominator=first)
+        assert results[0].name == f"mAP@50[{first}] [ties expected]"
+        by_name = {metric.name: metric for metric in results}
+        assert len(by_name) == len(results)
+        for denominator in DENOMINATORS:
+            single = evaluation.mean_average_precision(*search, top=50, denominator=denominator)
+            np.testing.assert_array_equal(by_name[single.name].per_query, single.per_query)
+    names = [metric.name for metric in evaluation.evaluate(*search)]
+    assert [name for name in names if name.startswith("mAP")] == [
+        *(f"mAP [ties {ties}]" for ties in ("expected", "worst", "best")),
+        "mAP within radius 2",
+    ]
+
+
+def test_denominators_are_one_without_a_cutoff(search: Search) -> None:
+    every = [evaluation.mean_average_precision(*search, denominator=denominator) for denominator in DENOMINATORS]
+    for other in every[1:]:
+        assert other.name == every[0].name == "mAP [ties expected]"
+        np.testing.assert_allclose(other.per_query, every[0].per_query, rtol=1e-12)
+
+
 def test_the_name_carries_the_protocol_and_queries_without_relevant_items_are_reported() -> None:
     packed = codes.pack([[1, -1], [1, 1]])
     metric = evaluation.mean_average_precision(packed, [0, 9], packed, [0, 0], top=2, denominator="capped")
     assert repr(metric) == (
-        "mAP@2 [ties expected, over capped] = 0.5000 (mean of 2 queries; 1 have no relevant item and count 0)"
+        "mAP@2[capped] [ties expected] = 0.5000 (mean of 2 queries; 1 have no relevant item and count 0)"
     )
     assert metric.as_dict() == {"name": metric.name, "value": 0.5, "queries": 2, "without_relevant": 1}
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from proxyhash import InputError, codes
 from proxyhash.codes.adc import pack_subcodes, table_scorer
+from proxyhash.cutoff import DENOMINATORS
 from proxyhash.evaluation import mean_average_precision, ndcg, precision_at, real_distances, recall_at
-from proxyhash.evaluation.average_precision import DENOMINATORS, TIES, average_precision
+from proxyhash.evaluation.average_precision import TIES, average_precision
 from proxyhash.evaluation.counts import TieCounts
 from proxyhash.evaluation.precision import expected_hits
 from proxyhash.evaluation.real_distances import count_real_ties

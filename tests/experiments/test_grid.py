@@ -33,6 +33,8 @@ def test_finetuned_network_has_all_code_lengths() -> None:
         ({"seeds": 0}, "seeds must be at least 1, not 0."),
         ({"folds": (-1,)}, "folds must be at least 0, not -1."),
         ({"eval_on": "train"}, "A grid is evaluated on test or validation, not 'train'."),
+        ({"top": 0}, "top must be at least 1, not 0."),
+        ({"denominator": "hits"}, "There is no denominator 'hits'; choose from relevant, capped, retrieved."),
         ({"finetune": True}, "LSH trains no network and cannot be fine-tuned."),
         ({"optim": {"epoch": 3}}, "OptimConfig has no setting 'epoch'; did you mean epochs?"),
         ({"settings": {"shclm": {"tua": 3.0}}}, "has no setting 'tua'; did you mean tau?"),
@@ -97,6 +99,12 @@ def test_invalid_recipe_is_refused_in_one_sentence(tmp_path: Path, text: str, se
     with pytest.raises(InputError) as error:
         Grid.from_toml(recipe)
     assert sentence in str(error.value)
+
+
+def test_recipe_of_the_transfer_to_unseen_classes_of_imagenet_trains_from_scratch() -> None:
+    grid = read_recipe("transfer-ilsvrc2012")
+    assert (grid.backbone, grid.pretrained, grid.finetune) == ("alexnet", False, True)
+    assert all(trial.optim.backbone_lr > 0 for trial in grid.trials())
 
 
 def test_missing_recipe_is_reported() -> None:

@@ -24,7 +24,9 @@ def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reproduced(name: str, folder: Path) -> tuple[Grid, Path]:
     """Run a recipe with everything but its network and its code lengths as it is, and write its report."""
-    grid = replace(read_recipe(name), backbone="convnet", image_size=16, bits=(16,), optim=SMALL)
+    recipe = read_recipe(name)
+    optim = {**SMALL, "progressive_resize": 1.0} if recipe.finetune else SMALL
+    grid = replace(recipe, backbone="convnet", image_size=16, bits=(16,), optim=optim)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so few images are not worth some words
         records = run_grid(grid, folder / "results", data_dir=folder)

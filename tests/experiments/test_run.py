@@ -10,11 +10,14 @@ import pytest
 import torch
 from PIL import Image
 
+from proxyhash.cutoff import DENOMINATORS
 from proxyhash.experiments import Grid, Record, read_records, run_grid, runner
 from proxyhash.experiments.records import RECORDS_FILE, RecordStore
 from proxyhash.experiments.runner import TrialRunner
 from proxyhash.experiments.trial import Trial
+from proxyhash.models.backbones import create_backbone
 from proxyhash.models.hasher import Hasher
+from proxyhash.report import compare
 from proxyhash.training.checkpoint import CHECKPOINT
 from proxyhash.training.train import train_hashers
 from proxyhash.utils.errors import InputError, ProxyhashWarning
@@ -81,6 +84,60 @@ def test_incomplete_last_record_is_computed_again(finished: tuple[Path, list[Rec
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read_records(folder) == again
+
+
+def test_cutoff_and_denominator_of_a_grid_make_other_records(finished: tuple[Path, list[Record]], tmp_path: Path) -> None:
+    plain = finished[1][0]
+    found = {}
+    for denominator in DENOMINATORS:
+        (record,) = run_grid(replace(GRID, methods=("lsh",), top=5, denominator=denominator), tmp_path)
+        assert (record.protocol["top"], record.protocol["denominator"]) == (5, denominator)
+        assert record.map_name == f"mAP@5[{denominator}]"
+        found[denominator] = record
+    assert len({record.key for record in (plain, *found.values())}) == 4
+    assert len({record.metrics["map"] for record in (plain, *found.values())}) == 4
+    for record in found.values():  # each holds all three
+        for denominator, other in found.items():
+            assert record.metrics["all"][f"mAP@5[{denominator}] [ties expected]"] == other.metrics["map"]
+    assert (plain.map_name, plain.metrics["all"]["mAP [ties expected]"]) == ("mAP", plain.metrics["map"])
+    with pytest.raises(InputError, match="The denominator capped needs a cutoff"):
+        run_grid(replace(GRID, denominator="capped"), tmp_path)
+
+
+def test_denominator_without_a_cutoff_is_not_part_of_the_settings(finished: tuple[Path, list[Record]]) -> None:
+    record = finished[1][0]
+    before = {name: value for name, value in record.protocol.items() if name not in ("top", "denominator")}
+    assert replace(record, protocol=before).key == record.key, "records of earlier grids are found"
+
+
+def test_network_starts_from_random_weights_if_the_grid_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def create(name: str, *, pretrained: bool) -> Any:
+        asked.append((name, pretrained))
+        return create_backbone("convnet", pretrained=False)
+
+    monkeypatch.setattr(runner, "create_backbone", create)
+    small = replace(GRID, backbone="alexnet", methods=("lsh",))
+    (pretrained,), (random,) = (run_grid(replace(small, pretrained=each), tmp_path) for each in (True, False))
+    assert asked == [("alexnet", True), ("alexnet", False)]
+    assert "pretrained" not in pretrained.data, "records of earlier grids are found"
+    assert random.data["pretrained"] is False
+    titles = [comparison.title for comparison in compare([pretrained, random])]
+    assert titles == ["digits: holdout@1, alexnet frozen at random weights", "digits: holdout@1, frozen alexnet"]
+
+
+def test_training_takes_pretrained_from_the_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class SeenError(Exception):
+        pass
+
+    def train(_: Any, __: Any, config: Any, *___: Any, **____: Any) -> list[Hasher]:
+        raise SeenError(config.pretrained)
+
+    monkeypatch.setattr(runner, "train_hashers", train)
+    for pretrained in (True, False):
+        with pytest.raises(SeenError, match=str(pretrained)):
+            run_grid(replace(GRID, methods=("shclm",), pretrained=pretrained, finetune=True, optim={}), tmp_path)
 
 
 def test_stale_record_is_used_with_a_warning_and_computed_again_if_asked(tmp_path: Path) -> None:

@@ -42,6 +42,16 @@ def test_rows_name_their_metric_if_there_are_several(folder: Path) -> None:
     assert "lsh: binarization error" not in text
 
 
+def test_table_shows_the_denominator_that_is_asked_for(folder: Path) -> None:
+    protocol = {"protocol": "holdout", "version": 1, "eval_on": "test", "top": 9, "denominator": "capped"}
+    every = {f"mAP@9[{name}] [ties expected]": value for name, value in (("capped", 0.5), ("relevant", 0.25))}
+    RecordStore(folder / "cut").append(make_record("itq", 16, 0.5, protocol=protocol, metrics={"all": every}))
+    assert "| mAP@9\\[capped\\], % | 16 bits |" in fill_tables(asked("cut"), folder)
+    assert "| itq | 25.0 |" in fill_tables(asked("cut metrics=map@9[relevant]"), folder)
+    with pytest.raises(InputError, match=r"no metric 'map'; .*map@9\[capped\]"):
+        fill_tables(asked("cut metrics=map"), folder)
+
+
 def test_best_of_the_shown_rows_is_bold(folder: Path) -> None:
     RecordStore(folder / "mine").append(make_record("itq", 16, 0.9))
     assert "| shclm | **71.0" in fill_tables(asked("mine rows=lsh,shclm"), folder)

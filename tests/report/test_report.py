@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from helpers.records import RECORDS, make_record
+from proxyhash.data import get_protocol
+from proxyhash.experiments import Record
 from proxyhash.methods import list_methods
 from proxyhash.report import compare, to_csv, to_markdown, write_page
 from proxyhash.report.comparison import paper_row
@@ -49,6 +51,50 @@ def test_records_of_other_protocols_or_networks_are_other_comparisons() -> None:
     assert cell.paper is None, "the paper took the test"
 
 
+def nuswide(
+    label: str, value: float, denominator: str | None, others: dict[str, float] | None = None, seed: int = 0
+) -> Record:
+    """Return a record of NUS-WIDE; without a denominator, one that was made before there were several."""
+    protocol = {"protocol": "nuswide-paper", "version": 1, "eval_on": "test", "top": 50_000}
+    protocol |= {} if denominator is None else {"denominator": denominator}
+    recorded = {f"mAP@50000[{name}] [ties expected]": other for name, other in (others or {}).items()}
+    recorded |= {"mAP@50000[retrieved] [ties worst]": 0.01}
+    data = {**RECORDS[0].data, "name": "nuswide", "tags": 21}
+    return make_record(label, 16, value, seed, data=data, protocol=protocol, metrics={"all": recorded})
+
+
+def test_each_denominator_is_a_metric_of_its_own() -> None:
+    old = nuswide("shclm", 0.60, None)
+    new = nuswide("shclm", 0.80, "retrieved", {"retrieved": 0.80, "relevant": 0.61, "capped": 0.66}, seed=1)
+    (comparison,) = compare([old, new])
+    assert comparison.main_metric == "map@50000[retrieved]"
+    assert comparison.metrics == [f"map@50000[{name}]" for name in ("retrieved", "relevant", "capped")]
+    cells = [comparison.cell("shclm", 16, metric) for metric in comparison.metrics]
+    assert [(round(cell.mean, 6), cell.count) for cell in cells if cell] == [(80.0, 1), (60.5, 2), (66.0, 1)]
+    assert [cell.paper for cell in cells if cell] == [79.3, None, None], "the paper is read as retrieved"
+    text = to_markdown([comparison])
+    assert r"mAP@50000\[relevant\], %" in text
+    assert comparison.cell("shclm", 16, "map") is None, "without a cutoff there is no record"
+
+
+def test_old_records_with_a_cutoff_are_reported_as_relevant() -> None:
+    (comparison,) = compare([nuswide("itq", 0.40, None), nuswide("lsh", 0.30, None)])
+    assert comparison.metrics == ["map@50000[relevant]"]
+    assert list(comparison.rows) == ["lsh", "itq"]
+    assert "map@50000[relevant]" in to_csv([comparison])
+
+
+def test_trial_that_was_evaluated_by_two_denominators_counts_once() -> None:
+    values = {"retrieved": 0.80, "relevant": 0.61, "capped": 0.66}
+    both = [nuswide("shclm", values[name], name, values) for name in ("relevant", "retrieved")]
+    (comparison,) = compare(both)
+    for name, value in values.items():
+        cell = comparison.cell("shclm", 16, f"map@50000[{name}]")
+        assert cell is not None
+        assert cell.mean == pytest.approx(100 * value)
+        assert (cell.std, cell.count) == (None, 1)
+
+
 def test_differing_settings_make_several_rows() -> None:
     short, long = (
         {**make_record("shclm", 32, 0.5).trial, "optim": {"epochs": epochs, "seed": epochs}} for epochs in (3, 12)
@@ -73,10 +119,16 @@ def test_the_papers_numbers() -> None:
     assert paper_value("cifar100", "cifar100-paper", "map", "shclm", 64) == 78.0
     assert paper_value("cifar100", "transfer", "classification", "shclm+triplet", 16) == 44.9
     assert paper_value("cifar10", "cifar10-paper", "map", "dqn", 16) is None
+    assert paper_value("cifar10", "cifar10-paper", "map", "hbmp-regress", 48) == 94.6, "by weighted Hamming distances"
+    assert paper_value("cifar10", "cifar10-paper", "map", "hbmp", 48) is None
+    assert paper_value("nuswide", "nuswide-paper", "map@50000[retrieved]", "hbmp", 16) == 74.6
     assert paper_value("mine", "transfer", "map", "shclm", 16) is None, "any set has the protocol, the paper has one"
     assert paper_value("cifar100", "cifar100-paper", "map", "shclm", 24) is None
     for table in paper_tables():
         assert all(len(row) == len(table.bits) for row in table.rows.values())
+        if table.metric.startswith("map"):
+            protocol = get_protocol(table.protocol, table.data or table.protocol.partition("-")[0])
+            assert table.metric == protocol.map_name.replace("mAP", "map")
     ours = {row.removesuffix("+triplet") for table in paper_tables() for row in table.rows}
     assert {"lsh", "itq", "shclm"} <= ours & set(list_methods())
 

@@ -28,7 +28,10 @@ def benchmark(
     protocol: str | None = None,
     folds: str | None = None,
     tags: Int | None = None,
+    top: Int | None = None,
+    denominator: str | None = None,
     backbone: str | None = None,
+    pretrained: bool | None = None,
     image_size: Int | None = None,
     finetune: Annotated[bool, Flag] = False,
     eval_on: Literal["test", "validation"] | None = None,
@@ -67,8 +70,14 @@ def benchmark(
         The folds of a transfer protocol, with commas; by default the first, 0.
     tags
         Keep only this many of the most frequent tags.
+    top
+        Rank only this many items for mAP; by default as many as the protocol says.
+    denominator
+        What divides the sum of precisions: relevant, capped or retrieved; by default as the protocol says.
     backbone
         The network that all methods share.
+    pretrained
+        Start from pretrained weights (the default), or from random ones.
     image_size
         Input size in pixels; by default that of the backbone.
     finetune
@@ -103,7 +112,8 @@ def benchmark(
         "seeds": seeds,
     }
     given |= {"protocol": protocol, "folds": split_ints("folds", folds), "tags": tags, "backbone": backbone}
-    given |= {"image_size": image_size, "finetune": finetune or None, "eval_on": eval_on}
+    given |= {"top": top, "denominator": denominator, "pretrained": pretrained, "image_size": image_size}
+    given |= {"finetune": finetune or None, "eval_on": eval_on}
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs, batch_size)
     run: dict[str, Any] = {
         "tuned": tuned,
@@ -238,21 +248,22 @@ def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None, batch_
 def _line(record: "Record") -> str:
     number = f", fold {record.trial['fold']}" if record.trial["fold"] else ""
     who = f"{record.trial['label']}, {record.bits} bits, seed {record.trial['seed']}{number}"
-    return f"{who}: mAP {record.metrics['map']:.4f} in {record.seconds['all']:.0f} s"
+    return f"{who}: {record.map_name} {record.metrics['map']:.4f} in {record.seconds['all']:.0f} s"
 
 
 def print_table(records: "list[Record]") -> None:
     """Print mAP in percent, methods by code lengths: mean and standard deviation over seeds and folds."""
     from proxyhash.report import compare
+    from proxyhash.report.comparison import metric_name
     from proxyhash.report.export import format_cell
 
     (comparison,) = compare(records)
-    print_line(f"mAP in %, {comparison.title}")
+    print_line(f"{metric_name(comparison.main_metric)} in %, {comparison.title}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("method")
     for bits in comparison.code_lengths:
         table.add_column(f"{bits} bits", justify="right")
     for label in dict.fromkeys(record.trial["label"] for record in records):
-        cells = [comparison.cell(label, bits, "map") for bits in comparison.code_lengths]
-        table.add_row(cell(label), *(format_cell(result, "map") if result else "" for result in cells))
+        cells = [comparison.cell(label, bits, comparison.main_metric) for bits in comparison.code_lengths]
+        table.add_row(cell(label), *(format_cell(result, comparison.main_metric) if result else "" for result in cells))
     SafeConsole(highlight=False).print(table)

@@ -80,17 +80,17 @@ def protocols(dataset: str | None = None, /, *, json_: Json = False) -> None:
     known = set(list_datasets())
     found = [get_protocol(name, _home(name, known)) for name in list_protocols(dataset)]
     if json_:
-        fields = ("name", "version", "summary", "datasets", "kind", "top", "validation")
+        fields = ("name", "version", "summary", "datasets", "kind", "top", "denominator", "validation")
         print(json.dumps([{field: getattr(p, field) for field in fields} for p in found], indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("protocol", "for", "mAP over", "what it does"):
+    for heading in ("protocol", "for", "metric", "what it does"):
         table.add_column(heading)
     for p in found:
         table.add_row(
             f"{p.name}@{p.version}",
             ", ".join(p.datasets) or f"any {p.kind}",
-            f"top {p.top:,}" if p.top else "all",
+            cell(p.map_name),
             p.summary,
         )
     SafeConsole().print(table)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 from rich.table import Table
@@ -28,15 +28,16 @@ def codes(
     query: Path,
     database: Path,
     top: Int | None = None,
+    denominator: str = "relevant",
     legacy: str | None = None,
     threads: Int | None = None,
     json_: Json = False,
 ) -> None:
     """Evaluate codes from files: mAP (expected over ties, worst and best case), precision and recall.
 
-    For example, with the cutoff that the paper uses on ImageNet:
+    For example, with the cutoff and the denominator of the paper's protocol on ImageNet:
 
-      proxyhash evaluate codes --query q.npz --database db.npz --top 50000
+      proxyhash evaluate codes --query q.npz --database db.npz --top 50000 --denominator retrieved
 
     Under torchrun, processes share the queries, and the first prints; the numbers are the same to the last digit.
 
@@ -49,6 +50,9 @@ def codes(
         The same for the database.
     top
         Rank only this many items for mAP; by default all.
+    denominator
+        What divides the sum of precisions of the first mAP: all R relevant items (relevant), min(R, top) (capped) or the
+        relevant items among the top (retrieved). The others are shown too.
     legacy
         Also print the mAP of a well-known script: deephash-pytorch, hashnet or talr.
     threads
@@ -57,16 +61,19 @@ def codes(
         Print JSON instead of a table.
     """
     from proxyhash.codes.files import read_code_file
+    from proxyhash.cutoff import check_cutoff
     from proxyhash.evaluation import bootstrap_interval, mean_average_precision
     from proxyhash.evaluation.distributed import evaluate_distributed
 
+    check_cutoff(top, denominator)
     queries, items = (read_code_file(path, required=("codes", "labels")) for path in (query, database))
     assert queries.labels is not None
     assert items.labels is not None
     search = (queries.codes, queries.labels, items.codes, items.labels)
     rank, context = get_process_rank(), _init_distributed()
     with progress_bars(enabled=rank.rank == 0) as progress:
-        metrics = evaluate_distributed(*search, top, context=context, threads=threads, progress=progress)
+        options: dict[str, Any] = {"denominator": denominator, "threads": threads, "progress": progress}
+        metrics = evaluate_distributed(*search, top, context=context, **options)
     if rank.rank:
         return
     if legacy is not None:
@@ -100,6 +107,8 @@ def model(
     data: str | None = None,
     protocol: str | None = None,
     fold: Int | None = None,
+    top: Int | None = None,
+    denominator: str | None = None,
     data_dir: Path | None = None,
     device: Device = "auto",
     save: Annotated[bool, Flag] = False,
@@ -119,6 +128,10 @@ def model(
         Another protocol.
     fold
         Another fold of a transfer protocol.
+    top
+        Rank only this many items for mAP; by default as many as the protocol says.
+    denominator
+        What divides the sum of precisions of the first mAP: relevant, capped or retrieved; by default as the protocol says.
     data_dir
         Folder to look for a named data set first.
     device
@@ -136,7 +149,8 @@ def model(
     if save and hasher.folder != model_:
         raise InputError(f"{model_} is the copy of a shared model; save it to a folder of your own to save metrics with it.")
     with progress_bars(enabled=context.is_main_process) as progress:
-        dataset, split = load_eval_data(hasher, data, protocol, fold, data_dir=data_dir, progress=progress)
+        cutoff: dict[str, Any] = {"top": top, "denominator": denominator}
+        dataset, split = load_eval_data(hasher, data, protocol, fold, **cutoff, data_dir=data_dir, progress=progress)
         report = evaluate_hasher(hasher, dataset, split, context=context, progress=progress)
     if not context.is_main_process:
         return

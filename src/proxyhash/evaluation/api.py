@@ -1,6 +1,7 @@
 """`proxyhash.evaluate`: evaluation of a hasher in one call."""
 
 from pathlib import Path
+from typing import Any
 
 from proxyhash.data import DataLike, load_dataset
 from proxyhash.evaluation.hasher import EvalReport, evaluate_hasher, load_eval_data
@@ -15,6 +16,8 @@ def evaluate(
     *,
     protocol: str | None = None,
     fold: int | None = None,
+    top: int | None = None,
+    denominator: str | None = None,
     ks: tuple[int, ...] = DEFAULT_KS,
     detailed: bool = False,
     data_dir: str | Path | None = None,
@@ -36,6 +39,11 @@ def evaluate(
         otherwise the default of the data set.
     fold
         Fold of a transfer protocol; None for that of the training, if the protocol is the same.
+    top
+        Number of nearest items that count for mAP; None for the cutoff of the protocol.
+    denominator
+        Divisor of the sum of precisions: relevant, capped or retrieved, see `proxyhash.evaluation.mean_average_precision`;
+        None for that of the protocol.
     ks
         Numbers of neighbors for precision@k and recall@k.
     detailed
@@ -53,7 +61,7 @@ def evaluate(
     Raises
     ------
     InputError
-        If the data have no labels, or the protocol does not fit them.
+        If the data have no labels, the protocol does not fit them, or a denominator has no cutoff.
 
     Examples
     --------
@@ -61,10 +69,11 @@ def evaluate(
     >>> hasher = proxyhash.train("digits", bits=16, method="itq", backbone="convnet")
     >>> report = proxyhash.evaluate(hasher)
     >>> round(report.map, 1), report.metrics[0].name
-    (0.5, 'mAP [ties expected, over relevant]')
+    (0.5, 'mAP [ties expected]')
     """
     hasher = hasher if isinstance(hasher, Hasher) else Hasher.load(hasher)
     source = None if data_dir is None else Path(data_dir)
     dataset = None if data is None else load_dataset(data, data_dir=source, progress=progress)
-    loaded, split = load_eval_data(hasher, dataset, protocol, fold, data_dir=source, progress=progress)
+    cutoff: dict[str, Any] = {"top": top, "denominator": denominator}
+    loaded, split = load_eval_data(hasher, dataset, protocol, fold, **cutoff, data_dir=source, progress=progress)
     return evaluate_hasher(hasher, loaded, split, ks=ks, detailed=detailed, progress=progress)

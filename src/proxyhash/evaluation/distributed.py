@@ -5,6 +5,7 @@ gathered in the order of the queries, and the mean is taken over the same array 
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,18 +27,20 @@ def evaluate_distributed(
     top: int | None = None,
     ks: tuple[int, ...] = DEFAULT_KS,
     *,
+    denominator: str = "relevant",
     context: "DistributedContext | None" = None,
     threads: int | None = None,
     progress: Progress = no_progress,
 ) -> list[Metric]:
     """Return the metrics of `evaluate` in every process of `context`; each process scores a shard of the queries."""
+    score = partial(evaluate, top=top, ks=ks, denominator=denominator, threads=threads, progress=progress)
     if context is None or context.world_size == 1:
-        return evaluate(query_codes, query_labels, db_codes, db_labels, top, ks, threads=threads, progress=progress)
+        return score(query_codes, query_labels, db_codes, db_labels)
     codes, labels = np.asarray(query_codes), np.asarray(query_labels)
     shard = context.shard(len(codes))
     is_empty = len(codes[shard]) == 0  # with fewer queries than processes; the first query is then scored and ignored
     rows = slice(0, 1) if is_empty else shard
-    metrics = evaluate(codes[rows], labels[rows], db_codes, db_labels, top, ks, threads=threads, progress=progress)
+    metrics = score(codes[rows], labels[rows], db_codes, db_labels)
     scores, no_relevant = np.zeros((len(metrics), len(codes))), np.zeros(1, np.int64)
     if not is_empty:
         scores[:, shard] = [metric.per_query for metric in metrics]

@@ -166,7 +166,9 @@ def evaluate_hasher(
     labels = dataset.require_labels()
     query_labels, database_labels = labels.values[split.query], labels.values[split.database]
     retrieval = (hasher.queries, query_labels, hasher.database_codes, database_labels)
-    metrics = evaluate_distributed(*retrieval, split.top, ks, context=context, progress=progress)
+    metrics = evaluate_distributed(
+        *retrieval, split.top, ks, denominator=split.denominator, context=context, progress=progress
+    )
     curve = classification = None
     if detailed and hasher.is_hamming:
         curve = precision_recall_curve(*retrieval)
@@ -243,6 +245,8 @@ def load_eval_data(
     protocol: str | None = None,
     fold: int | None = None,
     *,
+    top: int | None = None,
+    denominator: str | None = None,
     data_dir: Path | None = None,
     progress: Progress = no_progress,
 ) -> tuple[Dataset, Split]:
@@ -258,6 +262,8 @@ def load_eval_data(
         Another protocol.
     fold
         Another fold of a transfer protocol; None for that of the training, if the protocol is the same.
+    top, denominator
+        Cutoff and denominator of mAP; None for those of the protocol.
     data_dir
         Folder to look for a named data set first.
     progress
@@ -288,4 +294,6 @@ def load_eval_data(
     protocol = protocol or (history["protocol"] if is_same else None)
     if fold is None:
         fold = trained["fold"] if protocol == history["protocol"] else 0
-    return dataset, make_split(dataset, protocol, seed=history["seed"], fold=fold, validation="none")
+    seed = history["seed"]
+    split = make_split(dataset, protocol, seed=seed, fold=fold, validation="none", top=top, denominator=denominator)
+    return dataset, split

@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
+from proxyhash.cutoff import DENOMINATORS, check_denominator, map_name
 from proxyhash.evaluation import precision
 from proxyhash.evaluation.average_precision import TIES, Scores, average_precision
 from proxyhash.evaluation.counts import TieCounts, count_ties, distance_rows
@@ -54,8 +55,8 @@ def mean_average_precision(
     ties
         `expected`, `best`, `worst`, or `stable`: ties in the order of the database, on which the result then depends.
     denominator
-        Divisor of the sum of precisions: `relevant` (all relevant items), `capped` (at most `top` of them) or `retrieved`
-        (the hits among the top, as in many scripts).
+        Divisor of the sum of precisions: `relevant` (all R relevant items), `capped` (min(R, top)) or `retrieved` (the
+        relevant items among the top, as in many scripts). Without `top` they are the same.
     bit_weights
         Weights (bits,) of a weighted Hamming distance.
     legacy
@@ -75,7 +76,9 @@ def mean_average_precision(
     >>> from proxyhash.codes import pack
     >>> q, db = pack([[1, 1, 1]]), pack([[1, 1, 1], [1, 1, -1], [-1, -1, -1]])
     >>> mean_average_precision(q, [0], db, [0, 1, 0])
-    mAP [ties expected, over relevant] = 0.8333 (mean of 1 queries)
+    mAP [ties expected] = 0.8333 (mean of 1 queries)
+    >>> mean_average_precision(q, [0], db, [0, 1, 0], top=2, denominator="retrieved")
+    mAP@2[retrieved] [ties expected] = 1.0000 (mean of 1 queries)
     """
     top = None if top is None else check_int("top", top, minimum=1)
     search = (query_codes, query_labels, db_codes, db_labels)
@@ -83,14 +86,14 @@ def mean_average_precision(
         return legacy_mean_average_precision(legacy, *search, top)
     if ties not in TIES:
         raise InputError(f"There is no way {ties!r} to treat ties; choose from {', '.join(TIES)}.")
+    check_denominator(denominator)
     parts = _rankings(search, ties, bit_weights, threads, progress, beyond_relevant=False)
-    kind = "real distances, " if _is_real(query_codes, bit_weights) else ""
-    name = f"mAP{_cutoff(top)} [{kind}ties {ties}, over {denominator}]"
+    name = _map_name(top, denominator, ties, is_real=_is_real(query_codes, bit_weights))
     return _metric(name, parts, lambda part: average_precision(part, top, ties, denominator))
 
 
-def _cutoff(top: int | None) -> str:
-    return "" if top is None else f"@{top}"
+def _map_name(top: int | None, denominator: str, ties: str, *, is_real: bool) -> str:
+    return f"{map_name(top, denominator)} [{'real distances, ' if is_real else ''}ties {ties}]"
 
 
 def precision_at(
@@ -297,10 +300,13 @@ def evaluate(
     top: int | None = None,
     ks: tuple[int, ...] = DEFAULT_KS,
     *,
+    denominator: str = "relevant",
     threads: int | None = None,
     progress: Progress = no_progress,
 ) -> list[Metric]:
     """Return the usual metrics from one pass over all pairs: mAP and its bounds, precision, recall, and radius 2.
+
+    With a cutoff, mAP by the other denominators follows the bounds.
 
     Parameters
     ----------
@@ -313,6 +319,8 @@ def evaluate(
         Number of nearest items that count for mAP; by default all.
     ks
         Numbers of nearest items for precision and recall.
+    denominator
+        Divisor of the first mAP, see `mean_average_precision`.
     threads
         Number of threads; by default all cores.
     progress
@@ -328,11 +336,11 @@ def evaluate(
     >>> from proxyhash.codes import pack
     >>> q, db = pack([[1, 1, 1]]), pack([[1, 1, 1], [1, 1, -1], [-1, -1, -1]])
     >>> [metric.name for metric in evaluate(q, [0], db, [0, 1, 0])][:2]
-    ['mAP [ties expected, over relevant]', 'mAP [ties worst, over relevant]']
+    ['mAP [ties expected]', 'mAP [ties worst]']
     """
     top = None if top is None else check_int("top", top, minimum=1)
     real = _is_real(query_codes, None)
-    scorers = _usual_scorers(top, ks, real)
+    scorers = _usual_scorers(top, check_denominator(denominator), ks, is_real=real)
     parts = _rankings((query_codes, query_labels, db_codes, db_labels), "expected", None, threads, progress)
     scores: dict[str, list[Scores]] = {name: [] for name in scorers}
     no_relevant = 0
@@ -343,16 +351,19 @@ def evaluate(
     return [Metric(name, np.concatenate(pieces), no_relevant) for name, pieces in scores.items()]
 
 
-def _usual_scorers(top: int | None, ks: tuple[int, ...], real: bool) -> dict[str, Callable[[TieCounts], Scores]]:
-    kind = "real distances, " if real else ""
+def _usual_scorers(
+    top: int | None, denominator: str, ks: tuple[int, ...], *, is_real: bool
+) -> dict[str, Callable[[TieCounts], Scores]]:
+    kinds = [(ties, denominator) for ties in ("expected", "worst", "best")]
+    kinds += [("expected", other) for other in DENOMINATORS if other != denominator and top is not None]
     scorers: dict[str, Callable[[TieCounts], Scores]] = {
-        f"mAP{_cutoff(top)} [{kind}ties {ties}, over relevant]": partial(average_precision, top=top, ties=ties)
-        for ties in ("expected", "worst", "best")
+        _map_name(top, below, ties, is_real=is_real): partial(average_precision, top=top, ties=ties, denominator=below)
+        for ties, below in kinds
     }
     for k in ks:
         scorers[f"precision@{k} [ties expected]"] = partial(precision.precision_at, k=k)
         scorers[f"recall@{k} [ties expected]"] = partial(precision.recall_at, k=k)
-    if not real:
+    if not is_real:
         scorers["precision within radius 2"] = partial(precision.precision_within_radius, radius=2)
         scorers["mAP within radius 2"] = partial(precision.average_precision_within_radius, radius=2)
     return scorers

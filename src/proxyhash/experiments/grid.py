@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from proxyhash.codes.bits import MAX_BITS
+from proxyhash.cutoff import Denominator, check_denominator
 from proxyhash.experiments.trial import Trial
 from proxyhash.methods import get_method, parse_method
 from proxyhash.models.storage import MAX_IMAGE_SIZE
@@ -39,8 +40,12 @@ class Grid:
         Folds of a transfer protocol.
     tags
         Keep only this many of the most frequent tags; None for all.
+    top, denominator
+        Cutoff and denominator of mAP, see `make_split`; None for those of the protocol.
     backbone
         The network that all methods share.
+    pretrained
+        Start from pretrained weights, if there are any, or from random ones.
     image_size
         Input size in pixels; None for that of the backbone.
     finetune
@@ -71,7 +76,10 @@ class Grid:
     protocol: str | None = None
     folds: tuple[int, ...] = (0,)
     tags: int | None = None
+    top: int | None = None
+    denominator: Denominator | None = None
     backbone: str = "efficientnet_lite0"
+    pretrained: bool = True
     image_size: int | None = None
     finetune: bool = False
     eval_on: Literal["test", "validation"] = "test"
@@ -87,10 +95,13 @@ class Grid:
             ("seeds", 1, MAX_TRIALS, (self.seeds,)),
             ("folds", 0, MAX_TRIALS, self.folds),
             ("tags", 1, LARGEST_INT, () if self.tags is None else (self.tags,)),
+            ("top", 1, LARGEST_INT, () if self.top is None else (self.top,)),
             ("image_size", 1, MAX_IMAGE_SIZE, () if self.image_size is None else (self.image_size,)),
         ):
             for value in values:
                 check_int(name, value, least, most)
+        if self.denominator is not None:
+            check_denominator(self.denominator)
         if self.eval_on not in ("test", "validation"):
             raise InputError(f"A grid is evaluated on test or validation, not {self.eval_on!r}.")
         self._check_methods()

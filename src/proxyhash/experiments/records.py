@@ -4,16 +4,17 @@ import hashlib
 import json
 import re
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from proxyhash.cutoff import map_name
 from proxyhash.utils.config import check_table, from_mapping
 from proxyhash.utils.errors import ProxyhashWarning
 from proxyhash.utils.formats import RELEASE, REQUIRES, check_format
 from proxyhash.utils.json_lines import append_json_line, parse_json_line, split_json_lines
-from proxyhash.utils.legacy_names import RECORD_FILE_PATTERN, upgrade_record
+from proxyhash.utils.legacy_names import RECORD_FILE_PATTERN, upgrade_map_name, upgrade_record
 
 FORMAT = "proxyhash.record/2"
 RECORDS_FILE = "records.jsonl"
@@ -27,15 +28,16 @@ class Record:
     Attributes
     ----------
     data
-        Data set, tags, backbone, image size, and whether the backbone was fine-tuned.
+        Data set, tags, backbone, image size, whether the backbone was fine-tuned, and `pretrained` if it is false.
     protocol
-        Name, version, sizes and fingerprint of the split, and `eval_on`: `test` or `validation`.
+        Name, version, sizes and fingerprint of the split, cutoff (`top`) and `denominator` of mAP, and `eval_on`: `test` or
+        `validation`. Without a denominator, mAP is over all relevant items.
     trial
         Label of the row, method, all settings, code lengths trained together, seed, fold, and optimizer settings.
     bits
         Code length.
     metrics
-        Metrics, curves and histograms by name.
+        Metrics, curves and histograms by name. `map` is the mAP of the protocol; `all` has it by each denominator.
     seconds
         Time of the training (`fit`) and of everything (`all`).
     versions, machine
@@ -66,6 +68,11 @@ class Record:
         label = re.sub(r"[^\w.+-]+", "-", self.trial["label"])
         return f"{label}-{self.bits}-seed{self.trial['seed']}{fold}-{self.key}"
 
+    @property
+    def map_name(self) -> str:
+        """Name of the mAP of the protocol, such as `mAP@5000[retrieved]`."""
+        return map_name(*_cutoff(self.protocol))
+
     def as_dict(self) -> dict[str, Any]:
         """Return the record as one JSON object."""
         content = {"format": FORMAT, REQUIRES: RELEASE, **asdict(self)}
@@ -74,7 +81,9 @@ class Record:
 
 def settings_key(data: dict[str, Any], protocol: dict[str, Any], trial: dict[str, Any]) -> str:
     """Return 12 hexadecimal digits of the settings; equal numbers give equal digits, whether int or float."""
-    settings = {"data": data, "protocol": [protocol.get(name) for name in _PROTOCOL_KEYS], "trial": trial}
+    top, denominator = _cutoff(protocol)
+    cutoff = [] if top is None else [top, denominator]  # without one, the denominators are one
+    settings = {"data": data, "protocol": [*(protocol.get(name) for name in _PROTOCOL_KEYS), *cutoff], "trial": trial}
     return hashlib.sha256(json.dumps(_with_floats(settings), sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -162,7 +171,11 @@ def parse_record(content: dict[str, Any]) -> Record:
     check_table("a record", content)
     upgraded = upgrade_record(content, FORMAT)
     check_format(Path("it"), upgraded.pop("format", None), (FORMAT,), upgraded.pop(REQUIRES, None))
-    return from_mapping(Record, upgraded)
+    record = from_mapping(Record, upgraded)
+    if "all" not in record.metrics:
+        return record
+    every = {upgrade_map_name(name): value for name, value in record.metrics["all"].items()}
+    return replace(record, metrics={**record.metrics, "all": every})
 
 
 def _parse(text: bytes, source: str) -> Record | None:
@@ -175,6 +188,11 @@ def _parse(text: bytes, source: str) -> Record | None:
         warnings.warn(f"Left out: {source} is not a record, or damaged: {reason}.", ProxyhashWarning, 2)
         return None
     return record
+
+
+def _cutoff(protocol: dict[str, Any]) -> tuple[int | None, str]:
+    """Return cutoff and denominator of a record's protocol; earlier records do not name theirs, all relevant items."""
+    return protocol.get("top"), protocol.get("denominator", "relevant")
 
 
 def _is_legacy_file(path: Path) -> bool:

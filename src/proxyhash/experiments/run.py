@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -130,6 +131,7 @@ def _check(trials: list[Trial], dataset: Dataset) -> None:
 
 
 def _split(grid: Grid, dataset: Dataset, fold: int) -> Split:
+    cutoff: dict[str, Any] = {"top": grid.top, "denominator": grid.denominator}
     if grid.eval_on == "validation":
-        return validation_split(make_split(dataset, grid.protocol, fold=fold))
-    return make_split(dataset, grid.protocol, fold=fold, validation="none")
+        return validation_split(make_split(dataset, grid.protocol, fold=fold, **cutoff))
+    return make_split(dataset, grid.protocol, fold=fold, validation="none", **cutoff)

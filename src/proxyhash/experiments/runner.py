@@ -101,6 +101,7 @@ class TrialRunner:
             method=trial.method,
             settings=trial.settings,
             backbone=grid.backbone,
+            pretrained=grid.pretrained,
             finetune=grid.finetune,
             image_size=grid.image_size,
             optim=trial.optim,
@@ -164,7 +165,8 @@ class TrialRunner:
 
     def _features(self) -> CachedFeatures:
         name = self.grid.backbone
-        backbone = create_backbone(name, pretrained=pretraining_data(name) is not None).eval().to(self.device)
+        pretrained = self.grid.pretrained and pretraining_data(name) is not None
+        backbone = create_backbone(name, pretrained=pretrained).eval().to(self.device)
         transform = resolve_transform(self.dataset, backbone, self.grid.image_size)
         return cached_features(self.dataset, backbone, transform, progress=self.progress)
 
@@ -173,7 +175,9 @@ class TrialRunner:
 
     def _data(self) -> dict[str, Any]:
         names = ("tags", "backbone", "image_size", "finetune")
-        return {"name": self.dataset.name} | {name: getattr(self.grid, name) for name in names}
+        data = {"name": self.dataset.name} | {name: getattr(self.grid, name) for name in names}
+        # The default is not recorded, so that records of earlier grids are found.
+        return data if self.grid.pretrained else {**data, "pretrained": False}
 
     @cached_property
     def _protocols(self) -> dict[int, dict[str, Any]]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from proxyhash.cutoff import map_name
 from proxyhash.models.storage import CALIBRATION, CARD, METRICS, MODULE_PREFIX, read_config, takes_vectors
 from proxyhash.utils import legacy_names
 from proxyhash.utils.atomic_io import atomic_write
@@ -145,7 +146,8 @@ def _measured(config: Mapping[str, Any], measured: Mapping[str, Any], calibratio
         "validation": legacy_names.upgrade_metric_names(config["metadata"].get("validation") or {}),
         "held-out queries": measured,
     }
-    known = {name: values for name, values in columns.items() if "map" in values}
+    protocols = {"validation": config["metadata"].get("protocol"), "held-out queries": measured.get("protocol")}
+    known = {f"{name}{_cutoff_note(protocols[name] or {})}": values for name, values in columns.items() if "map" in values}
     if known:
         rows = {"map": "mAP", "accuracy": "accuracy by nearest proxy", "binarization_error": "binarization error"}
         yield "| | " + " | ".join(known) + " |"
@@ -161,6 +163,12 @@ def _measured(config: Mapping[str, Any], measured: Mapping[str, Any], calibratio
         yield ""
         reach = "at no distance" if radius < 0 else f"up to {radius} bits"
         yield f"On validation images, a match is more likely right than wrong {reach}."
+
+
+def _cutoff_note(protocol: Mapping[str, Any]) -> str:
+    """Return the name of mAP if it has a cutoff."""
+    top = protocol.get("top")
+    return "" if top is None else f", {escape_markdown(map_name(top, protocol.get('denominator', 'relevant')))}"
 
 
 def _items(config: Mapping[str, Any]) -> str:

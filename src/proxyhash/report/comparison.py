@@ -1,5 +1,6 @@
 """Comparisons: records of the same data, protocol and network, arranged as tables."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,35 @@ METRIC_NAMES = {
     "accuracy": "accuracy by nearest proxy",
     "binarization_error": "binarization error",
 }
-PERCENT_METRICS = ("map", "classification", "accuracy")
+"""Metrics by key. mAP with a cutoff has a key for each cutoff and denominator, such as `map@5000[retrieved]`."""
+
+_PERCENT_METRICS = ("map", "classification", "accuracy")
+_RECORDED_MAP = re.compile(r"(mAP@\d+\[\w+\]) \[(?:real distances, )?ties expected\]")
+
+
+def is_percent(metric: str) -> bool:
+    """Return whether a metric is shown in percent, and a larger value is better."""
+    return metric.partition("@")[0] in _PERCENT_METRICS
+
+
+def metric_name(metric: str) -> str:
+    """Return the name of a metric from its key."""
+    return METRIC_NAMES.get(metric) or metric.replace("map", METRIC_NAMES["map"], 1)
+
+
+def map_metrics(record: Record) -> dict[str, float]:
+    """Return mAP by key, first that of the protocol, then by the other denominators that were recorded."""
+    values = {record.map_name: record.metrics["map"]}
+    for name, value in record.metrics.get("all", {}).items():
+        if found := _RECORDED_MAP.fullmatch(name):
+            values.setdefault(found[1], value)
+    return {name.replace(METRIC_NAMES["map"], "map", 1): value for name, value in values.items()}
+
+
+def metric_value(record: Record, metric: str) -> float | None:
+    """Return a metric of a record by its key, or None."""
+    value = map_metrics(record).get(metric) if metric.startswith("map") else record.metrics.get(metric)
+    return value if isinstance(value, float) else None
 
 
 @dataclass(frozen=True)
@@ -46,6 +75,9 @@ class Comparison:
         data, protocol = first.data, first.protocol
         tags = f", {data['tags']} most frequent tags" if data["tags"] else ""
         network = f"{'fine-tuned' if data['finetune'] else 'frozen'} {data['backbone']}"
+        if not data.get("pretrained", True):
+            state = "trained from scratch" if data["finetune"] else "frozen at random weights"
+            network = f"{data['backbone']} {state}"
         size = f" at {data['image_size']} pixels" if data["image_size"] else ""
         validation = ", evaluated on validation data" if protocol["eval_on"] == "validation" else ""
         return f"{data['name']}{tags}: {protocol['protocol']}@{protocol['version']}, {network}{size}{validation}"
@@ -57,17 +89,28 @@ class Comparison:
 
     @cached_property
     def rows(self) -> dict[str, tuple[Record, ...]]:
-        """Records by row, in the order of their mean mAP over all runs, the best last."""
+        """Records by row, in the order of their mean mAP over all runs, the best last; rows without that mAP come first."""
         found: dict[str, list[Record]] = {}
         for name, record in zip(_row_names(self.records), self.records, strict=True):
             found.setdefault(name, []).append(record)
-        order = sorted(found, key=lambda name: mean(record.metrics["map"] for record in found[name]))
+        order = sorted(found, key=lambda name: self._mean_map(found[name]))
         return {name: tuple(found[name]) for name in order}
+
+    def _mean_map(self, records: Sequence[Record]) -> float:
+        values = [value for record in records if (value := metric_value(record, self.main_metric)) is not None]
+        return mean(values) if values else -1.0
+
+    @cached_property
+    def main_metric(self) -> str:
+        """The mAP of the protocol: a different one for each cutoff and denominator; that of the most recent record."""
+        return next(iter(map_metrics(self.records[-1])))
 
     @property
     def metrics(self) -> list[str]:
-        """Metrics that at least one record has."""
-        return [name for name in METRIC_NAMES if any(isinstance(r.metrics.get(name), float) for r in self.records)]
+        """Keys of the metrics that at least one record has; mAP has one for each cutoff and denominator."""
+        keys = dict.fromkeys([self.main_metric, *(key for record in self.records for key in map_metrics(record))])
+        keys |= dict.fromkeys(name for name in METRIC_NAMES if name != "map")
+        return [key for key in keys if any(metric_value(record, key) is not None for record in self.records)]
 
     def rows_with(self, metric: str) -> list[str]:
         """Return the rows that have a metric."""
@@ -87,11 +130,17 @@ class Comparison:
 
     def cell(self, row: str, bits: int, metric: str) -> Cell | None:
         """Return the cell of a row, a code length and a metric; None without a record."""
-        scale = 100 if metric in PERCENT_METRICS else 1
+        scale = 100 if is_percent(metric) else 1
         records = self.select(row, bits)
-        values = [scale * r.metrics[metric] for r in records if isinstance(r.metrics.get(metric), float)]
-        if not values:
+        # A trial that was evaluated with two cutoffs counts once.
+        found = {
+            (repr(record.trial), record.protocol.get("fingerprint")): scale * value
+            for record in records
+            if (value := metric_value(record, metric)) is not None
+        }
+        if not found:
             return None
+        values = list(found.values())
         first = records[0]
         where = first.data["name"], first.protocol["protocol"], metric, paper_row(first.trial), bits
         paper = paper_value(*where) if first.protocol["eval_on"] == "test" else None
@@ -101,11 +150,13 @@ class Comparison:
         """Return the best mean of a column, the lowest for an error; None if there is only one row."""
         rows = self.rows_with(metric) if rows is None else rows
         means = [cell.mean for row in rows if (cell := self.cell(row, bits, metric))]
-        return (max if metric in PERCENT_METRICS else min)(means) if means and len(rows) > 1 else None
+        return (max if is_percent(metric) else min)(means) if means and len(rows) > 1 else None
 
 
 def compare(records: Iterable[Record]) -> list[Comparison]:
     """Group records by data set, protocol and network.
+
+    Records with another cutoff or denominator of mAP are in the same group: these are other metrics, not other columns.
 
     Parameters
     ----------

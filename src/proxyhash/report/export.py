@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 
-from proxyhash.report.comparison import METRIC_NAMES, PERCENT_METRICS, Cell, Comparison
+from proxyhash.report.comparison import Cell, Comparison, is_percent, metric_name
 from proxyhash.utils.markdown import escape_markdown
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would evaluate such text
@@ -18,7 +18,7 @@ def to_markdown(comparisons: Iterable[Comparison]) -> str:
 def _section(comparison: Comparison) -> Iterator[str]:
     yield f"## {escape_markdown(comparison.title)}\n"
     for metric in comparison.metrics:
-        yield f"{metric_title(metric)}\n"
+        yield f"{escape_markdown(metric_title(metric))}\n"
         yield "| method | " + " | ".join(f"{bits} bits" for bits in comparison.code_lengths) + " |"
         yield "|---|" + "---:|" * len(comparison.code_lengths)
         for row in comparison.rows_with(metric):
@@ -39,13 +39,13 @@ def markdown_cell(comparison: Comparison, row: str, bits: int, metric: str, rows
 
 def format_cell(cell: Cell, metric: str) -> str:
     """Return mean and standard deviation, such as `71.0 ± 1.4`."""
-    digits = 1 if metric in PERCENT_METRICS else 3
+    digits = 1 if is_percent(metric) else 3
     return f"{cell.mean:.{digits}f}" + ("" if cell.std is None else f" ± {cell.std:.{digits}f}")
 
 
 def metric_title(metric: str) -> str:
     """Return the name of a metric with its unit."""
-    return METRIC_NAMES[metric] + (", %" if metric in PERCENT_METRICS else "")
+    return metric_name(metric) + (", %" if is_percent(metric) else "")
 
 
 def to_csv(comparisons: Iterable[Comparison]) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proxyhash.experiments import Record
-from proxyhash.report.comparison import Comparison
+from proxyhash.report.comparison import Comparison, metric_value
+from proxyhash.report.export import metric_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,14 +101,16 @@ def _color(comparison: Comparison, label: str) -> tuple[float, float, float, flo
 
 def _plot_map(axes: "Axes", comparison: Comparison) -> None:
     for label in _drawn_rows(comparison):
-        cells = [(bits, comparison.cell(label, bits, "map")) for bits in comparison.code_lengths]
+        cells = [(bits, comparison.cell(label, bits, comparison.main_metric)) for bits in comparison.code_lengths]
         points = [(bits, cell.mean, cell.std or 0.0) for bits, cell in cells if cell]
+        if not points:
+            continue
         bits, means, spreads = zip(*points, strict=True)
         color = _color(comparison, label)
         axes.errorbar(bits, means, spreads, marker="o", markersize=4, capsize=2, label=label, color=color)
     axes.set_xscale("log", base=2)
     axes.set_xticks(comparison.code_lengths, [str(bits) for bits in comparison.code_lengths])
-    axes.set(xlabel="bits", ylabel="mAP, %")
+    axes.set(xlabel="bits", ylabel=metric_title(comparison.main_metric))
 
 
 def _plot_precision(axes: "Axes", comparison: Comparison, bits: int) -> None:
@@ -174,7 +177,8 @@ def _plot_against(axes: "Axes", comparison: Comparison, geometry: Geometry, what
     for bits, shape in zip(comparison.code_lengths, cycle("os^DvP"), strict=False):
         points = []
         for label in comparison.rows:
-            found = [(value, r.metrics["map"]) for r in comparison.select(label, bits) if (value := geometry(r)) is not None]
+            pairs = [(geometry(r), metric_value(r, comparison.main_metric)) for r in comparison.select(label, bits)]
+            found = [(value, score) for value, score in pairs if value is not None and score is not None]
             if found:
                 across, up = (mean(numbers) for numbers in zip(*found, strict=True))
                 points.append((across, 100 * up))
@@ -183,7 +187,7 @@ def _plot_against(axes: "Axes", comparison: Comparison, geometry: Geometry, what
         if points:
             axes.annotate(f"{bits} bits", max(points), (7, 0), textcoords="offset points", va="center", fontsize=8)
     axes.margins(x=0.12)
-    axes.set(xlabel=what, ylabel="mAP, %")
+    axes.set(xlabel=what, ylabel=metric_title(comparison.main_metric))
 
 
 def _plot_histogram(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxyhash.experiments import read_records
-from proxyhash.report.comparison import METRIC_NAMES, Comparison, compare
+from proxyhash.report.comparison import Comparison, compare
 from proxyhash.report.export import markdown_cell, metric_title
 from proxyhash.utils.config import check_keys
 from proxyhash.utils.errors import InputError
@@ -25,7 +25,7 @@ class TableSpec:
     """The content of one table: metrics and rows of the comparison in a folder whose title contains `title`."""
 
     folder: Path
-    metrics: tuple[str, ...] = ("map",)
+    metrics: tuple[str, ...] = ()  # keys, such as map or map@5000[retrieved]; empty: the mAP of the protocol
     rows: tuple[str, ...] = ()  # in this order; empty: all
     title: str = ""
 
@@ -35,9 +35,7 @@ class TableSpec:
         folder, *words = text.split()
         options = dict(word.partition("=")[::2] for word in words)
         check_keys("A table of records", options, ["metrics", "rows", "title"])
-        metrics = tuple(options.get("metrics", "map").split(","))
-        for metric in metrics:
-            lookup("metric", metric, METRIC_NAMES)
+        metrics = tuple(filter(None, options.get("metrics", "").split(",")))
         rows = tuple(filter(None, options.get("rows", "").split(",")))
         return cls(base / folder, metrics, rows, options.get("title", ""))
 
@@ -55,16 +53,19 @@ def fill_tables(text: str, base: Path) -> str:
 def _table(spec: TableSpec) -> Iterator[str]:
     """Yield the lines of one table; with several metrics, each row names its own."""
     comparison = _find_comparison(spec)
-    has_one_metric = len(spec.metrics) == 1
-    corner = metric_title(spec.metrics[0]) if has_one_metric else ""
+    metrics = spec.metrics or (comparison.main_metric,)
+    for metric in metrics:
+        lookup("metric", metric, dict.fromkeys(comparison.metrics))
+    has_one_metric = len(metrics) == 1
+    corner = escape_markdown(metric_title(metrics[0])) if has_one_metric else ""
     yield f"| {corner} | " + " | ".join(f"{bits} bits" for bits in comparison.code_lengths) + " |"
     yield "|---|" + "---:|" * len(comparison.code_lengths)
-    for metric in spec.metrics:
+    for metric in metrics:
         rows = spec.rows or comparison.rows_with(metric)
         for row in rows:
             cells = " | ".join(markdown_cell(comparison, row, bits, metric, rows) for bits in comparison.code_lengths)
             name = escape_markdown(comparison.row_title(row))
-            yield f"| {name if has_one_metric else f'{name}: {metric_title(metric)}'} | {cells} |"
+            yield f"| {name if has_one_metric else f'{name}: {escape_markdown(metric_title(metric))}'} | {cells} |"
 
 
 def _find_comparison(spec: TableSpec) -> Comparison:

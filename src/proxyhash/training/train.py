@@ -298,5 +298,5 @@ def _build_validator(job: _Job, split: Split, source: InputSource) -> Callable[[
         return EvalSubset(indices, chosen.values, numbers)
 
     queries, database = subset(split.validation), subset(split.validation_database)
-    bits, top = job.config.bits, split.top
-    return lambda model: compute_validation_metrics(model, source, queries, database, bits, top)
+    bits, cutoff = job.config.bits, (split.top, split.denominator)
+    return lambda model: compute_validation_metrics(model, source, queries, database, bits, *cutoff)

@@ -47,6 +47,7 @@ def compute_validation_metrics(
     database: EvalSubset,
     bits: Sequence[int],
     top: int | None = None,
+    denominator: str = "relevant",
 ) -> dict[str, float]:
     """Return mAP (of each code length and the mean), nearest-proxy accuracy and binarization error of the queries."""
     query_embeddings = embed_subset(model, source, queries.indices)
@@ -56,7 +57,7 @@ def compute_validation_metrics(
     rows = zip(bits, query_embeddings, db_embeddings, model.objectives, model.heads, strict=True)
     for length, nu, db_nu, objective, head in rows:
         search = head.encode_queries(nu), queries.relevance, head.encode(db_nu), database.relevance
-        metrics[f"map_{length}"] = mean_average_precision(*search, top).value
+        metrics[f"map_{length}"] = mean_average_precision(*search, top, denominator=denominator).value
         if head.metric == "hamming":
             metrics[f"binarization_error_{length}"] = float(binarization_errors(torch.from_numpy(nu)).mean(1).mean())
         scores = objective.scores(torch.from_numpy(nu).to(device))

@@ -116,6 +116,8 @@ def upgrade_run_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     if "order" in content:
         content["config"] = upgrade_train_config(content.pop("order"))
         content["protocol"] = upgrade_split(content["protocol"])
+    if "protocol" in content:  # before there were others
+        content["protocol"] = {"denominator": "relevant", **content["protocol"]}
     return content
 
 
@@ -205,6 +207,19 @@ def upgrade_method_tensors(state: dict[str, Any], prefix: str) -> None:
 
 METRICS_FILE = "measured.json"
 """Name of metrics.json in the folder of a model."""
+
+
+def upgrade_map_name(name: str) -> str:
+    """Return the name of a metric with today's spelling of mAP: the denominator stood behind the ties.
+
+    >>> upgrade_map_name("mAP@5000 [ties worst, over relevant]"), upgrade_map_name("mAP [ties expected, over relevant]")
+    ('mAP@5000[relevant] [ties worst]', 'mAP [ties expected]')
+    """
+    found = _MAP_NAME.fullmatch(name)
+    return name if found is None else f"mAP{found[1] and f'{found[1]}[{found[3]}]'} [{found[2]}]"
+
+
+_MAP_NAME = re.compile(r"mAP((?:@\d+)?) \[(.+), over (\w+)\]")
 
 
 def upgrade_metric_names(metrics: Mapping[str, Any]) -> dict[str, Any]:

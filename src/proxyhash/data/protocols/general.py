@@ -32,7 +32,15 @@ def own_splits(dataset: Dataset, options: SplitOptions) -> SplitIndices:
 
 
 @register_protocol("transfer", _TRANSFER, validation="classes", folds=FOLDS)
-@register_protocol("ilsvrc2012-transfer", _TRANSFER, datasets=("ilsvrc2012",), validation="classes", top=50_000, folds=FOLDS)
+@register_protocol(
+    "ilsvrc2012-transfer",
+    _TRANSFER,
+    datasets=("ilsvrc2012",),
+    validation="classes",
+    top=50_000,
+    denominator="retrieved",  # as in ilsvrc2012-paper
+    folds=FOLDS,
+)
 def transfer(dataset: Dataset, options: SplitOptions) -> SplitIndices:
     """Train without the classes of one fold, and search among them; without queries of its own, a share is held out."""
     labels = dataset.require_classes()

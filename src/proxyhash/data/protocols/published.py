@@ -1,4 +1,16 @@
-"""Protocols of papers, by data set. Their random choices come from one published seed."""
+"""Protocols of papers, by data set. Their random choices come from one published seed.
+
+Cutoffs below the number of relevant items need a denominator. The paper defines AP by the change in recall, and does not say
+recall of which items. Evaluators that are public divide by the relevant items inside the cutoff (`retrieved`):
+
+- NUS-WIDE at 5,000 and 50,000: kunhe/TALR `+eval/AP.m`, called by `+demo/AP.m`; fcakir/deep-mihash `evaluate_AP.m`. Numbers
+  of both are in the paper's tables. Over `relevant`, a query with R > 50,000 relevant items would score 50,000 / R at most.
+- NUS-WIDE at 5,000 and ImageNet-100 at 1,000: thuml/HashNet `pytorch/src/test.py`, yuanli2333/Hadamard-Matrix-for-hashing
+  `test.py`, swuxyj/DeepHash-pytorch `utils/tools.py`.
+- ILSVRC-2012 at 50,000: no evaluator is public. The paper has one definition for both data sets, so this is `retrieved` too.
+
+mAP by the other denominators is recorded beside it.
+"""
 
 import numpy as np
 
@@ -12,7 +24,13 @@ from proxyhash.data.protocols.split import SplitIndices
 _OWN = "queries: test set; training and database: train set"
 register_protocol("cifar10-paper", _OWN, datasets=("cifar10",))(own_splits)
 register_protocol("cifar100-paper", _OWN, datasets=("cifar100",))(own_splits)
-register_protocol("ilsvrc2012-paper", _OWN.replace("test", "validation"), datasets=("ilsvrc2012",), top=50_000)(own_splits)
+register_protocol(
+    "ilsvrc2012-paper",
+    _OWN.replace("test", "validation"),
+    datasets=("ilsvrc2012",),
+    top=50_000,
+    denominator="retrieved",
+)(own_splits)
 
 
 def _register_cifar10(queries: int, training: int, *, disjoint: bool = False) -> None:
@@ -37,7 +55,12 @@ _register_cifar10(1_000, 500, disjoint=True)
 
 
 @register_protocol(
-    "nuswide-paper", "100 queries a tag; all others train and are searched", datasets=("nuswide",), kind="tags", top=50_000
+    "nuswide-paper",
+    "100 queries a tag; all others train and are searched",
+    datasets=("nuswide",),
+    kind="tags",
+    top=50_000,
+    denominator="retrieved",
 )
 def nuswide_paper(dataset: Dataset, _: SplitOptions) -> SplitIndices:
     """Split NUS-WIDE-21 as the paper does."""
@@ -51,6 +74,7 @@ def nuswide_paper(dataset: Dataset, _: SplitOptions) -> SplitIndices:
     datasets=("nuswide",),
     kind="tags",
     top=5_000,
+    denominator="retrieved",
 )
 def nuswide_10500(dataset: Dataset, _: SplitOptions) -> SplitIndices:
     """Split NUS-WIDE-21 as the pairwise methods do."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from proxyhash.cutoff import Denominator, check_cutoff, check_denominator, map_name
 from proxyhash.data.catalog import DATASETS
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.protocols.split import Split, SplitIndices
@@ -28,7 +29,7 @@ SplitRule = Callable[[Dataset, SplitOptions], SplitIndices]
 
 @dataclass(frozen=True)
 class Protocol:
-    """A named way to split a data set. A protocol whose choices change gets a new version.
+    """A named way to split a data set, and the mAP that scores it. A protocol that chooses other images gets a new version.
 
     Parameters
     ----------
@@ -46,6 +47,8 @@ class Protocol:
         What is held out of the training set by default.
     folds
         The number of folds.
+    denominator
+        The divisor of the sum of precisions, see `proxyhash.cutoff`. Only a cutoff makes a difference.
     """
 
     name: str
@@ -57,6 +60,12 @@ class Protocol:
     top: int | None
     validation: HoldOut
     folds: int = 1
+    denominator: Denominator = "relevant"
+
+    @property
+    def map_name(self) -> str:
+        """Return the name of its mAP, such as `mAP@5000[retrieved]`."""
+        return map_name(self.top, self.denominator)
 
 
 PROTOCOLS: Registry[Protocol] = Registry("protocol")
@@ -72,11 +81,14 @@ def register_protocol(
     top: int | None = None,
     validation: HoldOut = "images",
     folds: int = 1,
+    denominator: Denominator = "relevant",
 ) -> Callable[[SplitRule], SplitRule]:
     """Return a decorator that registers a rule as a `Protocol`."""
 
+    check_cutoff(top, denominator)
+
     def register(rule: SplitRule) -> SplitRule:
-        PROTOCOLS.add(name, Protocol(name, version, summary, rule, datasets, kind, top, validation, folds))
+        PROTOCOLS.add(name, Protocol(name, version, summary, rule, datasets, kind, top, validation, folds, denominator))
         return rule
 
     return register
@@ -125,6 +137,8 @@ def make_split(
     seed: int = 0,
     fold: int = 0,
     validation: HoldOut | None = None,
+    top: int | None = None,
+    denominator: str | None = None,
 ) -> Split:
     """Split a data set into training, validation, queries and database.
 
@@ -140,21 +154,28 @@ def make_split(
         The fold of a transfer protocol, 0 to 3.
     validation
         Hold out "images", "classes" or "none" of the training set; None for the protocol's default.
+    top
+        The cutoff of mAP; None for that of the protocol.
+    denominator
+        The divisor of the sum of precisions: "relevant", "capped" or "retrieved"; None for that of the protocol.
 
     Raises
     ------
     InputError
-        If the protocol does not fit the data set, or if the data set is too small for it.
+        If the protocol does not fit the data set, if the data set is too small for it, or if a denominator has no cutoff.
 
     Examples
     --------
     >>> from proxyhash.data import load_dataset
     >>> make_split(load_dataset("digits"))
-    Split(holdout@1 of digits: 1,458 train, 160 validation, 1,458 validation database, 179 query, 1,618 database; top all)
+    Split(holdout@1 of digits: 1,458 train, 160 validation, 1,458 validation database, 179 query, 1,618 database; mAP)
     """
     chosen = get_protocol(protocol or default_protocol(dataset), dataset.name)
     options = SplitOptions(check_int("The seed", seed, 0), check_int("The fold", fold, 0))
     _check(dataset, chosen, options, validation)
+    top = chosen.top if top is None else top
+    denominator = check_denominator(chosen.denominator if denominator is None else denominator)
+    check_cutoff(top, denominator)
     indices = chosen.rule(dataset, options)
     if not (len(indices.train) and len(indices.query) and len(indices.database)):
         counts = (len(indices.train), len(indices.query), len(indices.database))
@@ -168,9 +189,10 @@ def make_split(
         indices.query,
         indices.database,
         dataset.require_labels().subset(indices.train).present_classes(),
-        chosen.top,
+        top,
         options.seed,
         indices.note,
+        denominator,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyhash.cutoff import Denominator, map_name
 from proxyhash.data.images import Indices
 
 _SETS = ("train", "validation", "validation_database", "query", "database")
@@ -24,7 +25,7 @@ class SplitIndices:
 
 @dataclass(frozen=True)
 class Split:
-    """Index sets into a data set, and the cutoff of mAP.
+    """Index sets into a data set, and the cutoff and the denominator of mAP.
 
     Settings are tuned with `validation` as queries against `validation_database`, both out of the training set; `query` and
     `database` are for the final evaluation. `classes` are the classes (or tags) of the training set.
@@ -42,6 +43,12 @@ class Split:
     top: int | None = None
     seed: int = 0
     note: str = ""
+    denominator: Denominator = "relevant"
+
+    @property
+    def map_name(self) -> str:
+        """Return the name of mAP by the protocol, such as `mAP@5000[retrieved]`."""
+        return map_name(self.top, self.denominator)
 
     @property
     def training_set(self) -> Indices:
@@ -66,9 +73,9 @@ class Split:
         return {**described, "classes": len(self.classes), "sizes": sizes, "fingerprint": self.fingerprint()}
 
     def __repr__(self) -> str:
-        """Show the protocol and the sizes."""
+        """Show the protocol, the sizes and the name of mAP."""
         sizes = ", ".join(f"{len(getattr(self, name)):,} {name.replace('_', ' ')}" for name in _SETS)
-        return f"Split({self.protocol}@{self.version} of {self.dataset}: {sizes}; top {self.top or 'all'})"
+        return f"Split({self.protocol}@{self.version} of {self.dataset}: {sizes}; {self.map_name})"
 
 
 def drop_indices(split: Split, indices: Indices) -> Split:

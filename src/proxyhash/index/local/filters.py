@@ -160,7 +160,7 @@ class FilterCache:
             mask = self._compile(snapshot, segment, bound).mask(segment.num_slots, size[1])
         spent = (0.0 if old is None else old.spent) + snapshot.planner.base_seconds(segment, *size)
         is_selected = not only_masks and mask.count <= MAX_SELECTED * segment.num_slots
-        if is_selected and spent > copy_seconds(segment, mask.count):
+        if is_selected and spent > copy_seconds(segment, mask.count, -(-snapshot.bits // 64)):
             chosen = segment.select(mask)
             compact = chosen, Planner(snapshot.bits)  # its tables would replace those of the snapshot
             return _Part(weakref.ref(segment), compact, nbytes=len(chosen) * _bytes_per_code(snapshot))
