@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
+from helpers.digits import digits, retrieval
 from helpers.method_losses import BITS, COUNT, LABELS, NU, build, embeddings, loss_value, small_data, softplus, targets
 from proxyhash.losses import similar_pairs
 from proxyhash.methods import TrainingData, build_method
@@ -25,8 +26,11 @@ from proxyhash.methods.hbmp import Solver, nonnegative_weights, pursue, regresse
 from proxyhash.methods.label_sets import label_sets
 from proxyhash.methods.pair_bank import PairBank
 from proxyhash.models.heads import HeadConfig, WeightedHead
+from proxyhash.training.config import OptimConfig
+from proxyhash.training.features import fit_method
 
 SEEDS = st.integers(0, 10_000)
+SHORT = OptimConfig.frozen(epochs=8, hidden_dim=128, batch_size=128)
 
 
 def discrete_value(
@@ -401,3 +405,11 @@ def test_drsch_has_the_margin_of_its_authors() -> None:
     objective = build("drsch", bits=64)
     assert isinstance(objective, Drsch)
     assert (objective.margin, objective.adjacency) == (5, 0.001)
+
+
+def test_pairs_of_a_batch_train_better_than_a_bank_of_old_embeddings() -> None:
+    """The numbers of docs/methods.md: 0.92 and 0.67."""
+    data = TrainingData.from_arrays(16, digits().train, digits().labels)
+    quality = {pairs: retrieval(fit_method("dpsh", data, SHORT, pairs=pairs)) for pairs in ("batch", "all")}
+    assert quality["batch"] > 0.9
+    assert quality["all"] < quality["batch"] - 0.1
