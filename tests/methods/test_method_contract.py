@@ -196,7 +196,7 @@ def test_training_codes_of_adsh_are_saved(tmp_path: Path) -> None:
 
 
 def test_unknown_head_in_a_file_is_refused(tmp_path: Path) -> None:
-    encoder = fit_method("dpsh", training_data(), SHORT)
+    encoder = fit_method("dtsh", training_data(), SHORT)
     encoder.save(tmp_path / "good.safetensors")
     content = (tmp_path / "good.safetensors").read_bytes()
     size = int.from_bytes(content[:8], "little")

@@ -163,13 +163,21 @@ _DEFAULT_DISTANCE_SHARE = 0.75  # of joint, where `floor` was 0
 _CLASSIFIER_0_1 = {"classifier_lr": 1.0, "classifier_std": None, "tag_loss": "mean"}
 # Settings that select the form that a method had in release 0.1, where its default has changed since.
 FORMS_0_1: Mapping[str, Mapping[str, Any]] = {
+    "adsh": {"start": "classes"},
     "bhc": _CLASSIFIER_0_1,
     "csq": {"pairs": 0.0, "quantization": 1e-4, "centers": "random"},
     "dpn": {"tag_loss": "vote"},
+    "dpsh": {"tanh": True},
+    "dqn": {"pairs": "balanced"},
+    "drsch": {"affinity": "features"},
+    "dsdh": {"codes": "epoch"},
     "greedyhash": {"bias": True},
     "hashnet": {"growth": 4.0, "samples_per_class": 8},
+    "hbmp-regress": {"nonnegative": True},
     "mdsh": {"loss": "softmax", "pairs": 0.0, "quantization": 0.0, "batch_norm": False},
+    "mihash": {"bins": "bits", "slope": 2.0},
     "orthohash": {"batch_norm": False},
+    "sdh": {"kernel": "raw"},
     "ssdh": {**_CLASSIFIER_0_1, "saturation": 1.0, "balance": 1.0},
 }
 

@@ -1,7 +1,7 @@
 """Heads between features and codes, by name."""
 
 from proxyhash.models.heads.base import Head, HeadConfig, Queries, create_head, describe_head, register_head
-from proxyhash.models.heads.kernel import KernelHead
+from proxyhash.models.heads.kernel import KernelHead, UnitKernelHead
 from proxyhash.models.heads.linear import (
     BatchNormHashHead,
     BatchNormHead,
@@ -27,6 +27,7 @@ __all__ = [
     "QuantizedHead",
     "Queries",
     "SoftmaxQuantizedHead",
+    "UnitKernelHead",
     "UnitQuantizedHead",
     "WeightedHead",
     "create_head",

@@ -112,7 +112,7 @@ class BatchNormHashHead(BatchNormHead):
 
 @register_head("weighted")
 class WeightedHead(LinearHead):
-    """u = L'q + b with signs as codes, compared by sum_k w_k [bits differ] with `weights` w (bits,) >= 0."""
+    """u = L'q + b with signs as codes, compared by sum_k w_k [bits differ] with `weights` w (bits,)."""
 
     metric = "weighted hamming"
     weights: Tensor
