@@ -27,7 +27,7 @@ BATCH = {16: (4, 400), 32: (4, 400), 64: (4, 400), 128: (2, 400), 256: (1, 400),
 SINGLE = {32: 16, 64: 16, 128: 8, 256: 4, 512: 2, 1024: 1}
 """millions of codes: 64 to 128 MB, beyond the caches"""
 BATCH_TARGETS = {16: 37, 32: 12, 64: 12.6, 128: 4, 256: 2, 512: 1.5, 1024: 1.5}  # times faiss, with AVX-512
-TURNS, REPEATS = 5, 3
+TURNS, REPEATS = 5, 10
 HALF = 1.0 if WIDE_WORDS == 8 else 0.5
 
 Search = Callable[[], object]
