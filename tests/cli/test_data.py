@@ -51,7 +51,7 @@ def test_datasets_are_listed_with_where_they_are(photos: Path, capsys: pytest.Ca
 
 def test_protocols_are_listed(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = run(capsys, "protocols")
-    for words in ("cifar10-q1000-t500-apart@1", "nuswide-t10500@1", "top 5,000", "any tags"):
+    for words in ("cifar10-q1000-t500-apart@1", "nuswide-t10500@1", "mAP@5000[retrieved]", "any tags"):
         assert words in out
     assert "nuswide" not in run(capsys, "protocols", "cifar100")[0]
     rows = json.loads(run(capsys, "protocols", str(photos), "--json")[0])

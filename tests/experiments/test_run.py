@@ -15,6 +15,7 @@ from proxyhash.experiments import Grid, Record, read_records, run_grid, runner
 from proxyhash.experiments.records import RECORDS_FILE, RecordStore
 from proxyhash.experiments.runner import TrialRunner
 from proxyhash.experiments.trial import Trial
+from proxyhash.models.backbones import create_backbone
 from proxyhash.models.hasher import Hasher
 from proxyhash.report import compare
 from proxyhash.training.checkpoint import CHECKPOINT
@@ -111,11 +112,10 @@ def test_denominator_without_a_cutoff_is_not_part_of_the_settings(finished: tupl
 
 def test_network_starts_from_random_weights_if_the_grid_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    usual = runner.create_backbone
 
     def create(name: str, *, pretrained: bool) -> Any:
         asked.append((name, pretrained))
-        return usual("convnet", pretrained=False)
+        return create_backbone("convnet", pretrained=False)
 
     monkeypatch.setattr(runner, "create_backbone", create)
     small = replace(GRID, backbone="alexnet", methods=("lsh",))

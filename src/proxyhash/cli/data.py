@@ -90,7 +90,7 @@ def protocols(dataset: str | None = None, /, *, json_: Json = False) -> None:
         table.add_row(
             f"{p.name}@{p.version}",
             ", ".join(p.datasets) or f"any {p.kind}",
-            p.map_name,
+            cell(p.map_name),
             p.summary,
         )
     SafeConsole().print(table)
