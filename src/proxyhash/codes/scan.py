@@ -15,7 +15,7 @@ from proxyhash.utils.validation import check_int
 
 MAX_QUERIES = 512  # that one pass over the database serves
 _MIN_RANGE = 64  # blocks of a range of the database that a thread searches
-_MIN_WORK = 32_768  # planes that a thread reads, or compares with eight queries: to hand work over takes longer than fewer
+_MIN_WORK = 1 << 17  # planes that a thread reads, or compares with eight queries: to hand work over takes longer than fewer
 _MAX_MERGED = 1024  # nearest items of a query that are merged from several ranges
 _MAX_CANDIDATES = 10_000_000  # in the buffers of a thread: 100 MB
 _MAX_LEVELS = 13  # planes of a distance: 4096 is the largest

@@ -269,7 +269,7 @@ def nearest_blocks(planes: Words, valid: Words, first: int, queries: SlicedQueri
 
 
 @jit(nogil=True, skip_refcounts=True)
-def _skip_far_blocks(planes: Words, valid: Words, block: Int, queries: SlicedQueries, limit_bits: Words) -> Int:
+def _skip_far_blocks(planes: Words, valid: Words, block: int, queries: SlicedQueries, limit_bits: Words) -> int:
     """Return the first block from `block` on that may have a hit.
 
     For one query and the shortest codes, the loop is so short that memory is read at full speed; otherwise it is `block`.
