@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from proxyhash.experiments.code_length_settings import ValuesByLength, toml_lines
 from proxyhash.experiments.grid import DEFAULT, Grid
 from proxyhash.methods import get_method, parse_method
+from proxyhash.methods.base import TUNED
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.config import check_keys, check_table, read_toml
 from proxyhash.utils.errors import InputError
@@ -54,8 +56,10 @@ def tuned_grids(grid: Grid, path: Path | None) -> list[Grid]:
     return [_with_tuned(each, _fold_file(path, *each.folds)) for each in folds]
 
 
-def write_tuned(scores: Mapping[str, Mapping[Candidate, float]], path: Path) -> None:
-    """Write the best candidate of each row, with the mAP of every candidate as a comment.
+def write_tuned(
+    scores: Mapping[str, Mapping[Candidate, float]], path: Path, by_length: Mapping[str, ValuesByLength] = {}
+) -> None:
+    """Write the best candidate of each row, with the mAP of every candidate as a comment, and values by code length.
 
     Rows of the file that are not in `scores` stay in it.
     """
@@ -66,6 +70,7 @@ def write_tuned(scores: Mapping[str, Mapping[Candidate, float]], path: Path) -> 
         for table, content in zip(_TABLES, (_settings(row, best), dict(best.optim)), strict=True):
             if content:
                 lines += [f'[{table}."{row}"]', *(f"{name} = {json.dumps(value)}" for name, value in content.items())]
+        lines += toml_lines(row, by_length.get(row, {}))
     for block in _other_rows(path, scores):
         lines += ["", block]
     with atomic_write(path) as temporary:
@@ -116,7 +121,7 @@ def _settings(row: str, best: Candidate) -> dict[str, Any]:
     if row == method:
         return settings
     complete = asdict(get_method(method).settings(**settings))
-    return {name: DEFAULT if value is None else value for name, value in complete.items()}
+    return {name: DEFAULT if value is None else value for name, value in complete.items() if value != TUNED}
 
 
 def _other_rows(path: Path, rows: Container[str]) -> list[str]:

@@ -12,6 +12,7 @@ from statistics import mean
 from typing import Any
 
 from proxyhash.data import Dataset, default_protocol, get_protocol, load_dataset
+from proxyhash.experiments.code_length_settings import ValuesByLength, choose_by_length
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record
 from proxyhash.experiments.run import run_grid
@@ -56,7 +57,8 @@ def tune(
 ) -> dict[Path, dict[str, Candidate]]:
     """Choose the settings of each row of a grid by its mAP on validation data.
 
-    A row with settings of its own, such as shclm:triplet=1, is tuned by itself, and so is each fold of a protocol.
+    A row with settings of its own, such as shclm:triplet=1, is tuned by itself, and so is each fold of a protocol. A setting
+    whose value is the word `tuned` is chosen last, for each code length by itself.
 
     Parameters
     ----------
@@ -83,9 +85,10 @@ def tune(
     best = {}
     for fold in grid.folds:
         path = folder / (TUNED_FOLD_FILE.format(fold) if _has_folds(grid, dataset) else TUNED_FILE)
-        scores = _scores(replace(grid, folds=(fold,)), run, tags=dataset.kind == "tags")
+        one_fold = replace(grid, folds=(fold,))
+        scores = _scores(one_fold, run, tags=dataset.kind == "tags")
         best[path] = {row: best_candidate(candidates) for row, candidates in scores.items()}
-        write_tuned(scores, path)
+        write_tuned(scores, path, {row: _by_length(one_fold, each, run) for row, each in best[path].items()})
     return best
 
 
@@ -111,6 +114,11 @@ def _scores(grid: Grid, run: Callable[[Grid], list[Record]], *, tags: bool) -> d
     further = {row: lr_candidates(candidate) for row, candidate in best.items()}
     scores |= score([each for candidates in further.values() for each in candidates])
     return {row: {each: scores[each] for each in (*candidates, *further[row])} for row, candidates in first.items()}
+
+
+def _by_length(grid: Grid, best: Candidate, run: Callable[[Grid], list[Record]]) -> ValuesByLength:
+    """Return the values by code length of the settings that a row has as `tuned`, with its best candidate otherwise."""
+    return choose_by_length(best.label, lambda labels: run(_candidate_grid(grid, labels, dict(best.optim))))
 
 
 def _candidate_grid(grid: Grid, labels: tuple[str, ...], optim: dict[str, Any]) -> Grid:

@@ -64,6 +64,8 @@ class HashHead(LinearHead):
     (torch.Size([3, 32]), (3, 4))
     """
 
+    is_bounded = True
+
     def __init__(
         self, in_features: int | HeadConfig, bits: int | None = None, *, hidden_dim: int = 0, dropout: float = 0.0
     ) -> None:
@@ -114,6 +116,8 @@ class DividedHead(Head):
     1/2 + epsilon, and s in between. Where g is flat, its gradient is replaced by that of s (our addition): a bit that has
     saturated on the wrong side would not learn otherwise.
     """
+
+    is_bounded = True
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__(config)

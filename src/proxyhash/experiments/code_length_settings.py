@@ -1,0 +1,71 @@
+"""Settings that have a value for each code length, such as the triplet weight of `shclm:triplet=tuned`."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from statistics import mean
+from typing import Any
+
+from proxyhash.experiments.records import Record
+from proxyhash.methods import get_method, parse_method
+from proxyhash.methods.base import TUNED
+from proxyhash.utils.errors import InputError
+
+ValuesByLength = dict[str, dict[int, Any]]
+"""Values by setting and code length."""
+
+
+def settings_at(label: str, table: Mapping[str, Any], code_lengths: tuple[int, ...]) -> dict[str, Any]:
+    """Return the settings of a row at the code lengths of a trial: those of a table, then those of its label.
+
+    A setting that the label has as `tuned` has the value of the table, or the default of those to tune it among. A value of
+    the table may be a table by code length.
+    """
+    name, own = parse_method(label)
+    defaults = {setting: _candidates(name, setting)[0] for setting, value in own.items() if value == TUNED}
+    typed = {setting: value for setting, value in own.items() if value != TUNED}
+    found = {setting: _value_at(setting, value, code_lengths) for setting, value in table.items()}
+    return {**defaults, **found, **typed}
+
+
+def choose_by_length(label: str, run: Callable[[tuple[str, ...]], list[Record]]) -> ValuesByLength:
+    """Return the best value at each code length of every setting that a label has as `tuned`, by validation mAP.
+
+    `run` returns the records of rows. The label stands for the default value, so that its records are found again.
+    """
+    name, own = parse_method(label)
+    chosen: ValuesByLength = {}
+    for setting in [setting for setting, value in own.items() if value == TUNED]:
+        default, *others = _candidates(name, setting)
+        labels = {value: label.replace(f":{setting}={TUNED}", f":{setting}={json.dumps(value)}") for value in others}
+        scores: dict[int, dict[Any, list[float]]] = {}
+        for value, row in {default: label, **labels}.items():
+            for record in run((row,)):
+                scores.setdefault(record.bits, {}).setdefault(value, []).append(record.metrics["map"])
+        chosen[setting] = {bits: max(found, key=lambda value: mean(found[value])) for bits, found in sorted(scores.items())}
+    return chosen
+
+
+def toml_lines(row: str, chosen: ValuesByLength) -> Iterator[str]:
+    """Yield the lines of a file of tuned settings."""
+    for setting, values in chosen.items():
+        yield f'[settings."{row}".{setting}]'
+        yield from (f"{bits} = {json.dumps(value)}" for bits, value in values.items())
+
+
+def _candidates(method: str, setting: str) -> tuple[Any, ...]:
+    known = get_method(method).settings.VALUES_BY_LENGTH
+    if setting not in known:
+        choice = f"choose from {', '.join(known)}" if known else "it has none"
+        raise InputError(f"{setting} of {method} is no setting that is tuned for each code length; {choice}.")
+    return known[setting]
+
+
+def _value_at(setting: str, value: Any, code_lengths: tuple[int, ...]) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    if len(code_lengths) > 1:
+        raise InputError(f"{setting} has a value for each code length, and one network is trained for {code_lengths} bits.")
+    bits = str(code_lengths[0])
+    if bits not in value:
+        raise InputError(f"{setting} has values for {', '.join(value)} bits, not for {bits}; tune it at that length too.")
+    return value[bits]
