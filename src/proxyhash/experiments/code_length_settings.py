@@ -10,8 +10,8 @@ from proxyhash.methods import get_method, parse_method
 from proxyhash.methods.base import TUNED
 from proxyhash.utils.errors import InputError
 
-ValuesByLength = dict[str, dict[int, Any]]
-"""Values by setting and code length."""
+ScoresByLength = dict[str, dict[int, dict[Any, float]]]
+"""Validation mAP by setting, code length and value."""
 
 
 def settings_at(label: str, table: Mapping[str, Any], code_lengths: tuple[int, ...]) -> dict[str, Any]:
@@ -27,29 +27,31 @@ def settings_at(label: str, table: Mapping[str, Any], code_lengths: tuple[int, .
     return {**defaults, **found, **typed}
 
 
-def choose_by_length(label: str, run: Callable[[tuple[str, ...]], list[Record]]) -> ValuesByLength:
-    """Return the best value at each code length of every setting that a label has as `tuned`, by validation mAP.
+def score_by_length(label: str, run: Callable[[tuple[str, ...]], list[Record]]) -> ScoresByLength:
+    """Return the mAP at each code length of every value of the settings that a label has as `tuned`.
 
     `run` returns the records of rows. The label stands for the default value, so that its records are found again.
     """
     name, own = parse_method(label)
-    chosen: ValuesByLength = {}
+    scores: ScoresByLength = {}
     for setting in [setting for setting, value in own.items() if value == TUNED]:
         default, *others = _candidates(name, setting)
         labels = {value: label.replace(f":{setting}={TUNED}", f":{setting}={json.dumps(value)}") for value in others}
-        scores: dict[int, dict[Any, list[float]]] = {}
-        for value, row in {default: label, **labels}.items():
-            for record in run((row,)):
-                scores.setdefault(record.bits, {}).setdefault(value, []).append(record.metrics["map"])
-        chosen[setting] = {bits: max(found, key=lambda value: mean(found[value])) for bits, found in sorted(scores.items())}
-    return chosen
+        records = {value: run((row,)) for value, row in {default: label, **labels}.items()}
+        scores[setting] = {
+            bits: {value: mean(r.metrics["map"] for r in found if r.bits == bits) for value, found in records.items()}
+            for bits in sorted({record.bits for record in records[default]})
+        }
+    return scores
 
 
-def toml_lines(row: str, chosen: ValuesByLength) -> Iterator[str]:
-    """Yield the lines of a file of tuned settings."""
-    for setting, values in chosen.items():
+def toml_lines(row: str, scores: ScoresByLength) -> Iterator[str]:
+    """Yield the lines of a file of tuned settings: the best value at each code length, with the mAP of all as a comment."""
+    for setting, lengths in scores.items():
         yield f'[settings."{row}".{setting}]'
-        yield from (f"{bits} = {json.dumps(value)}" for bits, value in values.items())
+        for bits, found in lengths.items():
+            listed = ", ".join(f"{json.dumps(value)} has mAP {score:.4f}" for value, score in found.items())
+            yield f"{bits} = {json.dumps(max(found, key=lambda value: found[value]))}  # {listed}"
 
 
 def _candidates(method: str, setting: str) -> tuple[Any, ...]:

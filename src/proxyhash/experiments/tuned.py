@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from proxyhash.experiments.code_length_settings import ValuesByLength, toml_lines
+from proxyhash.experiments.code_length_settings import ScoresByLength, toml_lines
 from proxyhash.experiments.grid import DEFAULT, Grid
 from proxyhash.methods import get_method, parse_method
 from proxyhash.methods.base import TUNED
@@ -57,7 +57,7 @@ def tuned_grids(grid: Grid, path: Path | None) -> list[Grid]:
 
 
 def write_tuned(
-    scores: Mapping[str, Mapping[Candidate, float]], path: Path, by_length: Mapping[str, ValuesByLength] = {}
+    scores: Mapping[str, Mapping[Candidate, float]], path: Path, by_length: Mapping[str, ScoresByLength] = {}
 ) -> None:
     """Write the best candidate of each row, with the mAP of every candidate as a comment, and values by code length.
 

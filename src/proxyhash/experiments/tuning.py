@@ -12,7 +12,7 @@ from statistics import mean
 from typing import Any
 
 from proxyhash.data import Dataset, default_protocol, get_protocol, load_dataset
-from proxyhash.experiments.code_length_settings import ValuesByLength, choose_by_length
+from proxyhash.experiments.code_length_settings import ScoresByLength, score_by_length
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record
 from proxyhash.experiments.run import run_grid
@@ -116,9 +116,9 @@ def _scores(grid: Grid, run: Callable[[Grid], list[Record]], *, tags: bool) -> d
     return {row: {each: scores[each] for each in (*candidates, *further[row])} for row, candidates in first.items()}
 
 
-def _by_length(grid: Grid, best: Candidate, run: Callable[[Grid], list[Record]]) -> ValuesByLength:
-    """Return the values by code length of the settings that a row has as `tuned`, with its best candidate otherwise."""
-    return choose_by_length(best.label, lambda labels: run(_candidate_grid(grid, labels, dict(best.optim))))
+def _by_length(grid: Grid, best: Candidate, run: Callable[[Grid], list[Record]]) -> ScoresByLength:
+    """Return the mAP by code length of the settings that a row has as `tuned`, with its best candidate otherwise."""
+    return score_by_length(best.label, lambda labels: run(_candidate_grid(grid, labels, dict(best.optim))))
 
 
 def _candidate_grid(grid: Grid, labels: tuple[str, ...], optim: dict[str, Any]) -> Grid:
