@@ -1,14 +1,18 @@
-"""Precision and recall of copies of photographs that are found as near duplicates, by codes and refinements.
+"""Radii for near duplicates among photographs: chosen on one half of them, tested on the other.
 
 python benchmarks/duplicate_photos.py --model MODEL --photos FOLDER
-    re-encodes, scales and crops 500 photographs of a folder. MODEL encodes images, such as one of
-    proxyhash train FOLDER --bits 64 -o MODEL
+    re-encodes, scales and crops 250 photographs of each half of a folder, and measures precision and recall of the pairs
+    that are near by codes and refinements. MODEL encodes images, such as one of: proxyhash train FOLDER --bits 64 -o MODEL
+
+Photographs whose names differ in the last three digits only are in the same half: in Corel-5K these are the 100 of one CD,
+many of them of one scene. A refinement is fitted on the photographs of a half, as in an index of them.
 """
 
 import argparse
 import tempfile
-from collections.abc import Callable, Iterator
-from io import BytesIO
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +22,39 @@ from PIL import Image
 
 from proxyhash import Hasher
 from proxyhash.codes.bits import to_words
+from proxyhash.data.dataset import Dataset
+from proxyhash.data.images import FileImages
+from proxyhash.data.load import load_dataset
+from proxyhash.index.duplicates.compared import DEFAULT_BITS, DEFAULT_STEPS
 from proxyhash.index.refinement.fitting import fit_refiner
 from proxyhash.index.refinement.refiner import Kind
+from proxyhash.models.feature_cache import cached_features
 from reporting import Row, options_of, run
 
-COPIED = 500  # photographs
-LIMITS: dict[Kind, tuple[int, ...]] = {"code": (2, 4, 10), "code256": (12, 20), "int8": (30, 40, 50, 60)}
+COPIED = 250  # photographs of each half
+CODE_RADIUS = 8
+MIN_PRECISION = 0.99
+RADII: dict[Kind, range] = {"code": range(1, 13), "code256": range(2, 26, 2), "int8": range(20, 75, 5)}
+DEFAULTS: dict[Kind, int] = {"code": DEFAULT_BITS[128], "code256": DEFAULT_BITS[256], "int8": DEFAULT_STEPS}
 
 Copy = Callable[[Image.Image], tuple[Image.Image, int]]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Precision of the pairs that are near, and for each kind of copy the share that is near its photograph."""
+
+    precision: float
+    recall: NDArray[np.float64]
+
+    def row(self, name: str, *, tested: bool = False) -> Row:
+        """Return the row of a report; the precision has a target if the radius was chosen on other photographs."""
+        shares = ", ".join(f"{kind} {share:.2f}" for kind, share in zip(COPIES, self.recall, strict=True))
+        note = f"recall {self.recall.mean():.3f}: {shares}"
+        target = f"at least {MIN_PRECISION}" if tested else ""
+        return Row(
+            f"{name}: precision", self.precision, target, not tested or self.precision >= MIN_PRECISION, 0.0, note=note
+        )
 
 
 def scaled(share: float) -> Copy:
@@ -54,38 +83,77 @@ COPIES: dict[str, Copy] = {
 
 
 def photo_rows(options: argparse.Namespace) -> Iterator[Row]:
-    """Measure precision and recall of pairs of a photograph and its copies, by the distance of refinements."""
-    hasher, paths = Hasher.load(options.model), sorted(options.photos.rglob("*.jp*g"))
-    chosen = np.sort(np.random.default_rng(0).choice(len(paths), COPIED, replace=False))
+    """Choose the radius of each refinement on the first half, and test it on the second."""
+    hasher, photos = Hasher.load(options.model), load_dataset(options.photos)
+    first, second = halves([photos.images.key(index) for index in range(len(photos))])
+    measured = measure(hasher, photos, first)
+    chosen: dict[Kind, int] = {}
+    for kind, radii in RADII.items():
+        chosen[kind] = choose({radius: measured[f"{kind} within {radius}"] for radius in radii})
+        yield from (measured[f"{kind} within {radius}"].row(f"first half, {kind} within {radius}") for radius in radii)
+    for kind, radius in chosen.items():
+        name, default = f"radius of {kind} that the first half chooses", DEFAULTS[kind]
+        yield Row(name, radius, f"the default, {default}", radius == default, 0.0)
+    measured = measure(hasher, photos, second)
+    for kind, radii in RADII.items():
+        for radius in radii:
+            name = f"{kind} within {radius}"
+            yield measured[name].row(f"second half, {name}", tested=radius == chosen[kind])
+    yield measured["codes alone"].row("second half, codes alone")
+
+
+def halves(names: Sequence[str]) -> list[NDArray[np.int64]]:
+    """Return two halves of photographs; those whose names differ in the last three digits only stay together."""
+    series = np.array([Path(name).stem[:-3] for name in names])
+    groups = np.unique(series)
+    in_first = np.isin(series, np.random.default_rng(0).permutation(groups)[: len(groups) // 2])
+    return [np.flatnonzero(in_first), np.flatnonzero(~in_first)]
+
+
+def choose(measured: dict[int, Measurement]) -> int:
+    """Return the largest radius up to which the precision is high enough, or the smallest radius that was measured."""
+    precise = list(takewhile(lambda radius: measured[radius].precision >= MIN_PRECISION, sorted(measured)))
+    return precise[-1] if precise else min(measured)
+
+
+def measure(hasher: Hasher, photos: Dataset, half: NDArray[np.int64]) -> dict[str, Measurement]:
+    """Return the measurements of photographs and their copies, for codes alone and for each radius of a refinement."""
+    copied = np.sort(np.random.default_rng(0).choice(len(half), COPIED, replace=False))
+    network = hasher.network.features.backbone, hasher.transform
     with tempfile.TemporaryDirectory() as folder:
-        copies = [Path(folder) / f"{number}-{kind}.jpg" for number in chosen for kind in range(len(COPIES))]
-        for path in copies:
-            number, kind = map(int, path.stem.split("-"))
-            with Image.open(paths[number]) as image:
-                copy, quality = list(COPIES.values())[kind](image.convert("RGB"))
-            out = BytesIO()
-            copy.save(out, "JPEG", quality=quality)
-            path.write_bytes(out.getvalue())
-        features = hasher.features([*paths, *copies])
-    source = np.r_[np.arange(len(paths)), np.repeat(chosen, len(COPIES))]
-    near_codes = _hamming(hasher.head.encode(hasher.head_forward(features))) <= 8
-    for refinement, limits in LIMITS.items():
-        rows = fit_refiner(features[: len(paths)], refinement).encode(features)
-        distances = _euclidean(rows) if refinement == "int8" else _hamming(rows.view(np.uint8))
-        for limit in limits:
-            yield _photo_row(f"{refinement} within {limit}", (distances <= limit) & near_codes, source, len(paths))
-    yield _photo_row("codes within 8 alone", near_codes, source, len(paths))
+        copies = Dataset("copies", write_copies(photos.subset(half[copied]), Path(folder)))
+        of_copies = np.array(cached_features(copies, *network, folder=Path(folder) / "cache").values)
+    features = np.concatenate([cached_features(photos, *network).values[half], of_copies])
+    source = np.r_[np.arange(len(half)), np.repeat(copied, len(COPIES))]
+    near_codes = _hamming(hasher.head.encode(hasher.head_forward(features))) <= CODE_RADIUS
+    measured = {"codes alone": _measure_pairs(near_codes, source, len(half))}
+    for kind, radii in RADII.items():
+        rows = fit_refiner(features[: len(half)], kind).encode(features)
+        distances = _euclidean(rows) if kind == "int8" else _hamming(rows.view(np.uint8))
+        for radius in radii:
+            near = (distances <= radius) & near_codes
+            measured[f"{kind} within {radius}"] = _measure_pairs(near, source, len(half))
+    return measured
 
 
-def _photo_row(name: str, near: NDArray[np.bool_], source: NDArray[np.int64], photos: int) -> Row:
+def write_copies(photos: Dataset, folder: Path) -> FileImages:
+    """Write the copies of photographs, and return them: all kinds of the first one, then those of the next."""
+    names = []
+    for index in range(len(photos)):
+        image = Image.fromarray(photos.images.read(index))
+        for kind, make in enumerate(COPIES.values()):
+            copy, quality = make(image)
+            names.append(f"{index}-{kind}.jpg")
+            copy.save(folder / names[-1], "JPEG", quality=quality)
+    return FileImages(folder, names)
+
+
+def _measure_pairs(near: NDArray[np.bool_], source: NDArray[np.int64], photos: int) -> Measurement:
     found = np.triu(near, 1)
     same = source[:, None] == source
-    precision = float((found & same).sum() / found.sum())
     copies = np.arange(photos, len(source))
     recall = near[source[copies], copies].reshape(-1, len(COPIES)).mean(0)
-    shares = ", ".join(f"{kind} {share:.2f}" for kind, share in zip(COPIES, recall, strict=True))
-    note = f"recall {recall.mean():.3f}: {shares}"
-    return Row(f"copies of photographs, {name}: precision", precision, "", True, 0.0, note=note)
+    return Measurement(float((found & same).sum() / found.sum()), recall)
 
 
 def _hamming(codes: NDArray[np.uint8]) -> NDArray[np.uint16]:

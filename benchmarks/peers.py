@@ -1,7 +1,7 @@
 """Recall against queries per second: our exact search, and indexes of binary codes of faiss and usearch.
 
-python benchmarks/peers.py                               everything, about half an hour on two cores
-python benchmarks/peers.py --bits 64,256 --items 100000  some code lengths, fewer codes
+python benchmarks/peers.py                               everything, about ten minutes on two cores
+python benchmarks/peers.py --bits 64,256 --items 20000   some code lengths, fewer codes
 python benchmarks/peers.py --json > results/peers.json   the record
 python benchmarks/peers.py --record results/peers.json --plot docs/images/peers.png   the figure of a record
 
@@ -150,23 +150,39 @@ SYSTEMS: dict[str, Callable[[Packed], Iterator[tuple[str, Search]]]] = {
 }
 
 
-def measure(system: str, data: str, bits: int, items: int) -> list[Point]:
-    """Return all points of one system, in a process of its own."""
+@dataclass(frozen=True)
+class Task:
+    """Codes to search, queries, and the distances (Q, 1) of their tenth nearest codes."""
+
+    bits: int
+    data: str
+    stored: Packed
+    queries: Packed
+    limits: NDArray[Any]
+
+
+def make_task(data: str, bits: int, items: int) -> Task:
+    """Return the task that all systems get."""
     stored, queries = make_codes(data, bits, items)
-    limits = codes.top_k(queries, stored, K).distances[:, -1:]
-    points, begin = [], time.perf_counter()
-    for setting, search in SYSTEMS[system](stored):
-        built = time.perf_counter() - begin
-        search(queries[:2])
-        for count, asked in ((1, queries[:ALONE]), (MANY, queries)):
+    return Task(bits, data, stored, queries, codes.top_k(queries, stored, K).distances[:, -1:])
+
+
+def measure(system: str, task: Task) -> list[Point]:
+    """Return all points of one system, in a process of its own."""
+    points, begin, built = [], time.perf_counter(), 0.0
+    for setting, search in SYSTEMS[system](task.stored):
+        built = built or time.perf_counter() - begin  # the settings of an index share its construction
+        search(task.queries[:2])
+        for count, asked in ((1, task.queries[:ALONE]), (MANY, task.queries)):
             batches = [asked[first : first + count] for first in range(0, len(asked), count)]
             best, found = np.inf, []
             for _ in range(REPEATS):
                 start = time.perf_counter()
                 found = [search(batch) for batch in batches]
                 best = min(best, time.perf_counter() - start)
-            recall = float((np.concatenate(found) <= limits[: len(asked)]).sum() / (K * len(asked)))
-            points.append(Point(bits, data, system, setting, count, recall, len(asked) / best, round(built, 2)))
+            recall = float((np.concatenate(found) <= task.limits[: len(asked)]).sum() / (K * len(asked)))
+            where = (task.bits, task.data, system, setting, count)
+            points.append(Point(*where, recall, len(asked) / best, round(built, 2)))
     return points
 
 
@@ -175,9 +191,10 @@ def measure_all(lengths: list[int], items: int) -> list[Point]:
     progress, points = Console(stderr=True), []
     for bits in lengths:
         for data in ("uniform", "clustered"):
+            task = make_task(data, bits, items)
             for system in SYSTEMS:
                 with multiprocessing.get_context("spawn").Pool(1) as pool:
-                    points += (new := pool.apply(measure, (system, data, bits, items)))
+                    points += (new := pool.apply(measure, (system, task)))
                 each = ", ".join(f"{p.setting} ({p.queries}): {p.recall:.2f} {p.per_second:,.0f}/s" for p in new)
                 progress.print(f"[dim]{bits} bits, {data}, {system}: {each}[/dim]", highlight=False)
     return points
@@ -189,15 +206,17 @@ def draw(record: dict[str, Any], path: Path) -> None:
     lengths = sorted({point.bits for point in points})
     columns = [(data, queries) for data in ("uniform", "clustered") for queries in (1, MANY)]
     figure = Figure(figsize=(3.1 * len(columns), 2.5 * len(lengths) + 0.8), layout="constrained")
-    panels = figure.subplots(len(lengths), len(columns), squeeze=False, sharex=True)
+    panels = figure.subplots(len(lengths), len(columns), squeeze=False, sharex="col")
     for row, bits in enumerate(lengths):
         for column, (data, queries) in enumerate(columns):
             mine = [p for p in points if (p.bits, p.data, p.queries) == (bits, data, queries)]
             _draw_panel(panels[row, column], mine)
             panels[row, column].set_title(f"{bits} bits, {data}, {queries:,} in a call", fontsize=9)
         panels[row, 0].set_ylabel("queries per second")
-    for panel in panels[-1]:
-        panel.set_xlabel("recall@10")
+    for column, (data, _) in enumerate(columns):
+        lowest = min(p.recall for p in points if p.data == data)
+        panels[-1, column].set_xlim(lowest - 0.04 * (1 - lowest), 1 + 0.05 * (1 - lowest))
+        panels[-1, column].set_xlabel("recall@10")
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     figure.savefig(path, dpi=110)
@@ -209,7 +228,6 @@ def _draw_panel(panel: Axes, points: list[Point]) -> None:
         style = {"marker": "*", "markersize": 13, "zorder": 3} if system == "proxyhash" else {"marker": "o", "markersize": 4}
         panel.plot([p.recall for p in mine], [p.per_second for p in mine], color=f"C{number}", label=system, **style)  # type: ignore[arg-type]
     panel.set_yscale("log")
-    panel.set_xlim(-0.03, 1.05)
     panel.grid(alpha=0.3)
 
 
@@ -226,7 +244,7 @@ def _table(record: dict[str, Any]) -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bits", default="64,128,256,512,1024", help="code lengths, with commas")
-    parser.add_argument("--items", type=int, default=500_000, help="number of codes")
+    parser.add_argument("--items", type=int, default=200_000, help="number of codes")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--record", type=Path, help="take this record instead of measuring")
     parser.add_argument("--plot", type=Path, help="draw the record")

@@ -33,11 +33,10 @@ SVD_DIMENSIONS = 384
 def cifar100(folder: Path) -> Vectors:
     """Return features (20,000, 1280): all test images and the first 10,000 training images."""
     dataset = load_dataset("cifar100", data_dir=folder, fetch=False)
-    parts = [dataset.split_indices(name)[:IMAGES_PER_SPLIT] for name in ("train", "query")]
-    chosen = dataset.subset(np.concatenate(parts))
+    chosen = np.concatenate([dataset.split_indices(name)[:IMAGES_PER_SPLIT] for name in ("train", "query")])
     backbone = create_backbone("efficientnet_lite0")
-    features = cached_features(chosen, backbone, resolve_transform(dataset, backbone))
-    return np.array(features.values), chosen.require_classes().values
+    features = cached_features(dataset, backbone, resolve_transform(dataset, backbone))  # as `benchmark` caches them
+    return features.values[chosen], dataset.require_classes().values[chosen]
 
 
 def tfidf(folder: Path) -> Vectors:

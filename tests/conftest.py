@@ -61,6 +61,15 @@ def photo_service(tmp_path_factory: pytest.TempPathFactory, model: Path) -> "Ite
         yield running
 
 
+@pytest.fixture(scope="session")
+def column_service(tmp_path_factory: pytest.TempPathFactory, model: Path) -> "Iterator[RunningService]":
+    """Serve the index of some images with columns, for all tests that do not change it."""
+    from helpers.service import make_column_index, serving
+
+    with serving(make_column_index(tmp_path_factory.mktemp("columns"), model), {"token": None}) as running:
+        yield running
+
+
 @pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
     """Open the Chromium of the system; without one, the test is skipped."""

@@ -156,16 +156,21 @@ PROGRAM = """
 import json, sys
 import numpy as np
 from proxyhash import codes
+from proxyhash.codes import scan, sources
 from proxyhash.codes.bitsliced.llvm_ops import WIDE_WORDS
+from proxyhash.codes.bitsliced.slicing import code_rows
+from proxyhash.index.where.conditions import SpanCondition
 from proxyhash.utils.jit import cold_start
 cold_start.end()
 random, found = np.random.default_rng(0), {"words": WIDE_WORDS}
-for width in (2, 8, 24):
+kept = SpanCondition(random.integers(0, 99, 3000).astype(np.int16), [(5, 50)], None).mask(3000)
+for width in (2, 4, 8, 24):
     q, db = (random.integers(0, 8, (count, width), dtype=np.uint8) for count in (40, 3000))
     for queries in (q[:2], q[:10], q):
         top, near = codes.top_k(queries, db, 9), codes.range_search(queries, db, width)
         counts = codes.distance_histograms(queries, db)
-        arrays = top.distances, top.indices, near.starts, near.distances, near.indices, counts
+        masked = scan.nearest(sources.slice_codes(code_rows(db)).only(kept), queries, 9)
+        arrays = top.distances, top.indices, near.starts, near.distances, near.indices, counts, *masked
         found[f"{width} {len(queries)}"] = [int((array.ravel() * np.arange(1, array.size + 1)).sum()) for array in arrays]
 print(json.dumps(found))
 """

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from helpers.release_0_1 import assert_floats, assert_signs, copy_of, read_arrays, read_json, same_processor
+from proxyhash.utils.legacy_names import FORMS_0_1
 
 EIGENVECTORS = ("hbmp", "hbmp-regress")  # signs of eigenvectors depend on the processor
 JOINT = {"distance_share": 0.75}  # the default of release 0.1; today's is 0.5, and 0.75 is rounded in another way
@@ -74,7 +75,7 @@ def test_methods_are_fitted_as_before() -> None:
     optim = OptimConfig.frozen(epochs=3, batch_size=20, hidden_dim=8, lr=0.02)
     for name, score in scores.items():
         settings: dict[str, Any] = {"anchors": 12} if name in ("ksh", "sdh") else {}
-        settings |= JOINT if name == "joint" else {}
+        settings |= JOINT if name == "joint" else FORMS_0_1.get(name, {})
         encoder = fit_method(name, TrainingData.from_arrays(8, features, labels, seed=1), optim, **settings)
         if name in EIGENVECTORS and not same_processor():
             continue

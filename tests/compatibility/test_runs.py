@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from helpers.release_0_1 import FILES, StepCounter, assert_floats, copy_of, read_arrays, read_json, same_processor
+from proxyhash.utils.errors import InputError
+from proxyhash.utils.legacy_names import FORMS_0_1
 
 RUNS = ("learned", "adsh", "bhc", "csq", "drsch", "dsdh", "hashnet", "mdsh", "softmax-pq")
 
 
-def resumed(name: str, photos: Path, run: Path) -> tuple[list[Any], int]:
-    """Go on with a run, and return its hashers and how many steps were left."""
+def resumed(name: str, photos: Path, run: Path, settings: dict[str, Any] | None = None) -> tuple[list[Any], int]:
+    """Go on with a run, by default with the settings of then, and return its hashers and how many steps were left."""
     from proxyhash.data import load_dataset, make_split
     from proxyhash.training import OptimConfig, TrainConfig, train_hashers
 
@@ -21,7 +23,9 @@ def resumed(name: str, photos: Path, run: Path) -> tuple[list[Any], int]:
     else:
         ema = 0.5 if name == "learned" else 0.0
         optim = OptimConfig.frozen(epochs=3, batch_size=20, hidden_dim=0, lr=0.05, dropout=0.1, ema_decay=ema)
-        own = {"bits": (8,), "method": name, "settings": {"tau": 4.0} if name == "learned" else {}}
+        if settings is None:
+            settings = {"tau": 4.0} if name == "learned" else dict(FORMS_0_1.get(name, {}))
+        own = {"bits": (8,), "method": name, "settings": settings}
     config = TrainConfig(**own, backbone="convnet", image_size=16, optim=optim)
     dataset, steps = load_dataset(photos), StepCounter()
     return train_hashers(dataset, make_split(dataset), config, run, resume=True, progress=steps), steps.count
@@ -47,6 +51,14 @@ def test_stopped_run_ends_as_if_nobody_had_stopped_it(name: str, tmp_path: Path,
     (hasher,), steps = resumed(name, photos, copy_of(f"runs/{name}", tmp_path))
     assert steps == read_json("runs/expected.json")["steps_left"][name]
     assert_outcome(name, hasher, photos)
+
+
+def test_run_of_a_method_with_another_default_names_the_setting(tmp_path: Path, photos: Path) -> None:
+    run = copy_of("runs/bhc", tmp_path)
+    with pytest.raises(
+        InputError, match=r"started with settings.classifier_lr = 1.0, not None; resume needs the same settings"
+    ):
+        resumed("bhc", photos, run, {})
 
 
 def test_stopped_run_of_two_lengths_ends_as_if_nobody_had_stopped_it(tmp_path: Path, photos: Path) -> None:

@@ -22,7 +22,7 @@ def test_the_table_has_the_numbers_of_the_record(path: Path) -> None:
         [
             row["name"] if row["bits"] is None else f"{row['name']}, {row['bits']} bits",
             f"{row['bytes_per_item']:,}",
-            *(f"{value:.3f}" for value in (*row["recall"].values(), row["map"])),
+            *("" if value is None else f"{value:.3f}" for value in (*row["recall"].values(), row["map"])),
         ]
         for row in record["rows"]
     ]

@@ -72,6 +72,14 @@ def test_more_candidates_of_a_refinement_keep_more(report: VectorEvalReport) -> 
     assert rescored[-1] > 0.8
 
 
+def test_without_baselines_only_codes_are_compared(report: VectorEvalReport) -> None:
+    vectors, labels = clustered(700, 24)
+    alone = evaluate_vectors(vectors, labels=labels, config=replace(CONFIG, baselines=False))
+    scores = {row.title: (row.recall, row.map) for row in alone.rows}
+    assert scores == {row.title: (row.recall, row.map) for row in report.rows if "bits" in row.title}
+    assert len(scores) == 6
+
+
 def test_held_out_queries_are_neither_in_the_database_nor_fitted_on(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = np.arange(1, 201, dtype=np.float32)[:, None] * np.ones(3, np.float32)
     sample = draw_sample(vectors, None, None, None, VectorEvalConfig(metric="l2", num_queries=30, max_vectors=150))

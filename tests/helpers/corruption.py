@@ -1,13 +1,14 @@
 """Random damage to files of all formats: every answer must stay right, or be an `InputError`.
 
-    python -m helpers.corruption --trials 10000      counts of all formats, in some minutes
+    PYTHONPATH=tests:benchmarks python -m helpers.corruption [OUTPUT] --trials 10000
+
+A run that was stopped goes on where it was, if the commit is the same.
 
 A subject is a folder of files and a function that answers from them. A trial copies the folder, damages one file, and asks
 again. It fails if the answer is another one, if anything but an InputError is raised, or if it takes too long.
 """
 
 import argparse
-import json
 import shutil
 import signal
 import tempfile
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ import numpy as np
 from proxyhash import InputError
 
 MAX_SECONDS = 30
-PAGE = 4096
+PAGES = (4096, 8192)  # of disks, and of SQLite in our files
 
 Damage = Callable[[np.random.Generator, bytearray, bytes], bytes]
 
@@ -71,26 +73,45 @@ def truncate(random: np.random.Generator, content: bytearray, _: bytes) -> bytes
 
 
 def zero_page(random: np.random.Generator, content: bytearray, _: bytes) -> bytes:
-    start = int(random.integers(-(-len(content) // PAGE))) * PAGE
-    end = min(start + PAGE, len(content))
+    start, end = _page(random, len(content))
     content[start:end] = bytes(end - start)
     return bytes(content)
 
 
 def move_page(random: np.random.Generator, content: bytearray, _: bytes) -> bytes:
     """Write one page over another, as a disk does that writes to the wrong place."""
-    source, target = (int(random.integers(-(-len(content) // PAGE))) * PAGE for _ in range(2))
-    page = content[source : source + PAGE]
+    size = _page_size(random)
+    source, target = (int(random.integers(-(-len(content) // size))) * size for _ in range(2))
+    page = content[source : source + size]
     content[target : target + len(page)] = page
     return bytes(content)
 
 
+def swap_pages(random: np.random.Generator, content: bytearray, _: bytes) -> bytes:
+    size = _page_size(random)
+    pages = [content[start : start + size] for start in range(0, len(content), size)]
+    first, second = (int(random.integers(len(pages))) for _ in range(2))
+    pages[first], pages[second] = pages[second], pages[first]
+    return b"".join(pages)
+
+
 def stale_page(random: np.random.Generator, content: bytearray, other: bytes) -> bytes:
     """Take one page from the other file of the same name, as a disk does that loses a write."""
-    start = int(random.integers(-(-len(content) // PAGE))) * PAGE
-    page = other[start : start + PAGE]
+    start, end = _page(random, len(content))
+    page = other[start:end]
     content[start : start + len(page)] = page
     return bytes(content)
+
+
+def _page(random: np.random.Generator, length: int) -> tuple[int, int]:
+    """Return the range of a random page."""
+    size = _page_size(random)
+    start = int(random.integers(-(-length // size))) * size
+    return start, min(start + size, length)
+
+
+def _page_size(random: np.random.Generator) -> int:
+    return int(random.choice(PAGES))
 
 
 def swap_file(_random: np.random.Generator, _content: bytearray, other: bytes) -> bytes:
@@ -103,6 +124,7 @@ DAMAGES: Mapping[str, Damage] = {
     "truncated": truncate,
     "page zeroed": zero_page,
     "page moved": move_page,
+    "pages swapped": swap_pages,
     "page of another file": stale_page,
     "file swapped": swap_file,
 }
@@ -182,31 +204,32 @@ def _time_limit() -> Iterator[None]:
 
 
 def main() -> None:
+    """Write the record."""
     from helpers.corruption_subjects import SUBJECTS
+    from helpers.partial_results import PartialResults
+    from reporting import provenance
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", nargs="?", type=Path, default=Path("results/corruption.json"))
     parser.add_argument("--trials", type=int, default=10_000, help="in total, spread over the formats")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="name of one subject")
-    parser.add_argument("--json", type=Path, help="where to write the counts")
     options = parser.parse_args()
-    chosen = [subject for subject in SUBJECTS if options.only in (None, subject.name)]
+    parts = PartialResults(options.output.with_suffix(".partial"), provenance())
+    count = -(-options.trials // len(SUBJECTS))
     rows = {}
-    for subject in chosen:
-        with tempfile.TemporaryDirectory() as work:
-            found = run_trials(subject, -(-options.trials // len(chosen)), options.seed, Path(work))
-        rows[subject.name] = {
-            "trials": found.trials,
-            "refused": found.refused,
-            "unchanged": found.unchanged,
-            "failures": len(found.failures),
-            "kinds": dict(found.kinds),
-        }
-        print(f"{subject.name:>16} {rows[subject.name]}", flush=True)
-        for failure in found.failures[:5]:
-            print(f"    {failure}", flush=True)
-    if options.json:
-        options.json.write_text(json.dumps({"seed": options.seed, "subjects": rows}, indent=2) + "\n")
+    for subject in SUBJECTS:
+        name = f"{subject.name}, {count} trials, seed {options.seed}"
+        rows[subject.name] = parts.get(name, partial(_counts, subject, count, options.seed))
+        print(f"{subject.name:>20} {rows[subject.name]}", flush=True)
+    totals = {key: sum(row[key] for row in rows.values()) for key in ("trials", "refused", "unchanged")}
+    totals["failures"] = sum(len(row["failures"]) for row in rows.values())
+    parts.finish(options.output, {"seed": options.seed, "total": totals, "subjects": rows})
+
+
+def _counts(subject: Subject, trials: int, seed: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as work:
+        found = run_trials(subject, trials, seed, Path(work))
+    return {**vars(found), "kinds": dict(found.kinds)}
 
 
 if __name__ == "__main__":

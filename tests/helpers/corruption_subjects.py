@@ -1,6 +1,9 @@
 """Files of every format, and the answers that they give."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -12,8 +15,9 @@ from helpers.corruption import Subject
 from helpers.images import save_image
 from helpers.index_content import array_content
 from helpers.models import make_model, make_vector_model
-from proxyhash import Hasher, Index, InputError, ProxySet, design_proxies
+from proxyhash import Hasher, InputError, ProxySet, design_proxies
 from proxyhash.codes.files import read_code_file
+from proxyhash.columns import ColumnsLike
 from proxyhash.data import SkippedItems
 from proxyhash.data.vectors import read_vectors
 from proxyhash.index.calibration import Calibration
@@ -21,7 +25,10 @@ from proxyhash.index.folder_sync import add_folder
 from proxyhash.index.local import array_blocks, blocks, item_arrays, transactions
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.local.items import all_ids
-from proxyhash.index.maintenance import verify
+from proxyhash.index.maintenance import compact, verify
+from proxyhash.index.refinement.backfill import refine_index
+from proxyhash.index.refinement.refiner import Kind
+from proxyhash.index.results import Matches
 from proxyhash.index.vector_sync import add_vectors
 from proxyhash.models.code_shards import CodeShard, read_shard, write_shard
 
@@ -61,18 +68,34 @@ def build_clustered_index(folder: Path, seed: int) -> None:
         assert seed or index.info().plan != "scan"
 
 
+@contextmanager
+def _opened(folder: Path) -> Iterator[LocalIndex]:
+    """Open an index; if an answer is refused, `verify` must have found problems."""
+    with LocalIndex.open_folder(folder) as index:
+        problems = verify(index).problems
+        try:
+            yield index
+        except InputError as error:
+            if not problems:
+                raise AssertionError(f"verify called it whole: {error}") from error
+            raise
+
+
+def _answers(found: list[Matches]) -> list[Any]:
+    return [matches.as_dict() for matches in found]
+
+
 def ask_index(folder: Path) -> Any:
     """Search everything, look up keys, and count; an index that is verified as intact must answer."""
-    with LocalIndex.open_folder(folder) as index:
-        found = [matches.as_dict() for matches in index.search(QUERIES, 1000)]
+    with _opened(folder) as index:
         keys = [(index.item(key).labels, index.code(key).tobytes()) for key in make_keys(3, 100)]
-        return found, keys, len(index), verify(index).items
+        return _answers(index.search(QUERIES, 1000)), keys, len(index)
 
 
 def ask_by_label(folder: Path) -> Any:
     """Search a few items by label, so that the rows of most items are not returned."""
-    with LocalIndex.open_folder(folder) as index:
-        return [matches.as_dict() for matches in index.search(QUERIES, 3, labels=["dog"])]
+    with _opened(folder) as index:
+        return _answers(index.search(QUERIES, 3, labels=["dog"]))
 
 
 def build_photo_index(folder: Path, seed: int) -> None:
@@ -88,8 +111,8 @@ def build_photo_index(folder: Path, seed: int) -> None:
 
 
 def ask_photo_index(folder: Path) -> Any:
-    with Index.open(folder) as index:
-        return [matches.as_dict() for matches in index.search(PIXELS, 9, rerank=9)], len(index)
+    with _opened(folder) as index:
+        return _answers(index.search(PIXELS, 9, rerank=9)), len(index)
 
 
 VECTORS = np.random.default_rng(5).normal(size=(80, 12)).astype(np.float32)
@@ -122,14 +145,92 @@ def _write_columns(index: LocalIndex, seed: int) -> None:
 
 def ask_vector_index(folder: Path) -> Any:
     """Search by vectors, and read the vectors that an upgrade would encode, and the other arrays."""
-    with LocalIndex.open_folder(folder) as index:
-        found = [matches.as_dict() for matches in index.search(VECTORS[:3], 99, rerank=99)]
+    with _opened(folder) as index:
+        found = _answers(index.search(VECTORS[:3], 99, rerank=99))
         arrays = [
             (name, item_id, row.tolist()) for name, rows in array_content(index).items() for item_id, row in rows.items()
         ]
         settings = {name: info.settings for name, info in item_arrays.list_arrays(index.store).items()}
         rows = {item.key: (item.row, item.path) for item in index.list_items()}
         return found, arrays, settings, rows, len(index)
+
+
+PLACES = ("Rome", "Oslo", "Lima", None)
+FILTERS = (
+    "price > 40",
+    "price == 12.5",
+    "place in ('Rome', 'Kyiv')",
+    "place < 'Oslo'",
+    "day >= '2024-03-01'",
+    "day == None",
+)
+
+
+def _columns(count: int, seed: int) -> ColumnsLike:
+    """Return a column of each type, with missing values; whole numbers become fractions after the first batches."""
+    days = [None if row % 7 == 3 else datetime(2024, 1 + row % 12, 1 + seed, tzinfo=UTC) for row in range(count)]
+    price = [row + seed if seed < 3 else row + seed / 2 for row in range(count)]
+    return {"price": price, "place": [PLACES[(row + seed) % len(PLACES)] for row in range(count)], "day": days}
+
+
+def build_column_index(folder: Path, seed: int) -> None:
+    """Add, replace and remove items with columns in blocks of some rows."""
+    with LocalIndex.open_folder(folder, bits=64) as index, patch.object(array_blocks, "ROWS_PER_BLOCK", 16):
+        for batch in range(5):
+            codes, keys = clustered_codes(30, 8, 10 * seed + batch), make_keys(30, 20 * batch)
+            index.add(codes, keys, columns=_columns(30, batch + seed))
+        index.remove(make_keys(12, 31))
+
+
+def ask_columns(folder: Path) -> Any:
+    """Return the columns of items and matches, and what filters keep."""
+    with _opened(folder) as index:
+        kept = [index.search(QUERIES[:1], 1000, where=where)[0].keys for where in FILTERS]
+        items = {item.key: dict(item.columns) for item in index.list_items(limit=1000)}
+        return kept, items, _answers(index.search(QUERIES, 5)), dict(index.columns)
+
+
+def ask_after_writing_columns(folder: Path) -> Any:
+    """Add, replace and remove items, and return the same as before."""
+    with LocalIndex.open_folder(folder) as index:
+        index.add(clustered_codes(20, 8, 3), make_keys(20, 90), columns=_columns(20, 4))
+        index.remove(make_keys(5, 2))
+        compact(index)
+    return ask_columns(folder)
+
+
+def build_refined_index(folder: Path, seed: int) -> None:
+    """Add vectors to an index with a refinement; the last ones are in the log only. Their features wait for a fit."""
+    model = make_vector_model(12, 8, seed, folder.with_name(f"{folder.name}-encoder"))
+    whole = folder.with_name(f"{folder.name}-open")
+    kind: Kind = "code" if seed else "int8"
+    with LocalIndex.open_folder(whole, model=model, refine=kind) as index, patch.object(array_blocks, "ROWS_PER_BLOCK", 16):
+        index.add(VECTORS[:25], make_keys(25), keep_vectors=True)
+        index.add(VECTORS[20 + seed : 50], make_keys(30 - seed, 20), keep_vectors=True)
+        index.remove(make_keys(6, 4))
+        index.store.run("PRAGMA wal_checkpoint(PASSIVE)")
+        index.add(VECTORS[50:60], make_keys(10, 48), keep_vectors=True)
+        shutil.copytree(whole, folder)
+    shutil.rmtree(whole)
+
+
+def ask_refined(folder: Path) -> Any:
+    """Return distances, refinement distances and the order of all items, for vectors and for stored items."""
+    with _opened(folder) as index:
+        everything = _answers(index.range_search(VECTORS[:3], 8))
+        stored = _answers(index.search(index.stored_queries(make_keys(3, 30)), 10))
+        return everything, stored, _answers(index.search(VECTORS[60:62], 4, oversample=3)), index.info().refined_items
+
+
+def ask_after_refining(folder: Path) -> Any:
+    """Add so many items that the refinement is fitted again, and remove some; then change its kind, and return the same."""
+    with LocalIndex.open_folder(folder) as index:
+        index.add(VECTORS[10:80], make_keys(70, 40), keep_vectors=True)
+        index.remove(make_keys(5, 12))
+    found = ask_refined(folder)
+    with LocalIndex.open_folder(folder) as index:
+        refine_index(index, "code256", SkippedItems())
+    return found, ask_refined(folder)
 
 
 def build_model(folder: Path, seed: int) -> None:
@@ -191,6 +292,10 @@ SUBJECTS = (
     Subject("labels", build_index, ask_by_label, ("-shm", ".lock")),
     Subject("photo-index", build_photo_index, ask_photo_index, ("-shm", ".lock", ".md")),
     Subject("vector-index", build_vector_index, ask_vector_index, ("-shm", ".lock", ".md")),
+    Subject("columns", build_column_index, ask_columns, ("-shm", ".lock")),
+    Subject("written-columns", build_column_index, ask_after_writing_columns, ("-shm", ".lock")),
+    Subject("refinement", build_refined_index, ask_refined, ("-shm", ".lock", ".md")),
+    Subject("written-refinement", build_refined_index, ask_after_refining, ("-shm", ".lock", ".md")),
     Subject("model", build_model, ask_model, (".md",)),
     Subject("proxies", build_proxies, ask_proxies),
     Subject("shards", build_shards, ask_shards),

@@ -31,6 +31,10 @@ class PageSession:
         self.page.fill("#key", key)
         self.page.press("#key", "Enter")
 
+    def filter(self, where: str) -> None:
+        self.page.fill("#where", where)
+        self.page.press("#where", "Enter")
+
     def expect_state(self, state: str) -> None:
         expect(self.page.locator("body")).to_have_attribute("data-state", state)
 

@@ -115,6 +115,24 @@ def make_photo_index(folder: Path, model: Path) -> Path:
     return folder / "i"
 
 
+def make_column_index(folder: Path, model: Path) -> Path:
+    """Index 24 pictures, the even and the odd, with columns of all types; the last one has none of them."""
+    from proxyhash.data import SkippedItems
+
+    random, lines = np.random.default_rng(0), ["file_name,label,year,taken,title,odd name"]
+    for number in range(24):
+        name, label = f"{number:02}.png", ("even", "odd")[number % 2]
+        save_image(random.integers(0, 256, (20, 30, 3)), folder / "photos" / name)
+        taken, rare = f"2020-01-{number + 1:02}" if number < 20 else "", number if number < 2 else ""
+        title = NASTY if number == 3 else f"Title {number}"
+        values = f"{2000 + number},{taken},{title},{rare}" if number < 23 else ",,,"
+        lines.append(f"{name},{label},{values}")
+    (folder / "photos" / "metadata.csv").write_text("\n".join(lines), encoding="utf-8")
+    with LocalIndex.open_folder(folder / "i", model=model) as index:
+        add_folder(index, folder / "photos", SkippedItems())
+    return folder / "i"
+
+
 def make_code_index(folder: Path, count: int = 500, bits: int = 16) -> Path:
     """Index random codes of two labels, the odd and the even."""
     with LocalIndex.open_folder(folder, bits=bits) as index:

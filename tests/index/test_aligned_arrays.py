@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from helpers.codes import clustered_codes, make_keys
 from helpers.index_content import array_content
 from proxyhash import InputError
+from proxyhash.codes.slot_mask import SlotMask
 from proxyhash.index.clusters.clustered import ClusteredSegment
 from proxyhash.index.local import array_blocks, blocks, item_arrays, snapshots, transactions
 from proxyhash.index.local.aligned_arrays import AlignedArrays
@@ -154,7 +155,7 @@ def test_rows_of_selected_codes_are_found(index: LocalIndex) -> None:
     add(index, 400, 0, {PRICE: prices(400, 0)})
     snapshot = index.snapshots.latest()
     mask = np.arange(400) % 3 == 0
-    chosen = snapshot.main.select(np.append(mask, False)[snapshot.main.slot_ids()])
+    chosen = snapshot.main.select(SlotMask.of(np.append(mask, False)[snapshot.main.slot_ids()]))
     array = index.aligned_arrays.get(snapshot, chosen, PRICE)
     ids = chosen.slot_ids()
     np.testing.assert_array_equal(array.values[array.known, 0], 10 * ids[array.known])

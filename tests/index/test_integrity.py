@@ -296,6 +296,28 @@ def test_key_that_the_index_of_keys_lacks_is_noticed(tmp_path: Path) -> None:
             index.item("item/00007")
         with pytest.raises(InputError, match="index of keys lacks item/00007"):
             index.remove(["item/00007"])
+        with pytest.raises(InputError, match="index of keys lacks item/00007"):
+            index.search(clustered_codes(1, 8, 0), where="key == 'item/00007'")
+        assert not verify(index).ok
+
+
+@pytest.mark.parametrize("damage", ["empty", "changed"])
+def test_texts_that_the_index_of_texts_lacks_are_noticed(tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "i"
+    codes, keys = clustered_codes(40, 8, 0), make_keys(40)
+    with LocalIndex.open_folder(folder, bits=64) as index:
+        index.add(codes, keys, columns={"place": ["Rome", "Oslo"] * 20})
+        page = index.store.value("SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_texts_1'")
+        other = index.store.value("SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_sources_1'")
+    content = bytearray((folder / FILE).read_bytes())
+    pages = {number: content[(number - 1) * 8192 : number * 8192] for number in (page, other)}
+    content[(page - 1) * 8192 : page * 8192] = pages[other] if damage == "empty" else pages[page].replace(b"Rome", b"Roma")
+    (folder / FILE).write_bytes(content)
+    with LocalIndex.open_folder(folder) as index:
+        with pytest.raises(DamagedError, match="index of texts differs from the texts"):
+            index.search(codes[:1], 40, where="place == 'Rome'")
+        with pytest.raises(DamagedError, match="index of texts differs from the texts"):
+            index.add(codes[:1], ["new"], columns={"place": ["Rome"]})
         assert not verify(index).ok
 
 

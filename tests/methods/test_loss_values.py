@@ -1,6 +1,6 @@
 """Loss values and gradients of methods."""
 
-from math import exp, log
+from math import log
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_ssdh_adds_saturation_and_balance_to_bhc() -> None:
 
 
 def test_csq_pulls_images_to_the_center_of_their_class() -> None:
-    objective = build("csq", bits=4, classes=4, quantization=0.0)
+    objective = build("csq", bits=4, classes=4, pairs=0.0, quantization=0.0)
     centers = objective.get_buffer("centers")
     np.testing.assert_array_equal((centers @ centers.T).numpy(), 4 * np.eye(4))
     nu = 0.5 * centers
@@ -44,7 +44,7 @@ def test_csq_pulls_images_to_the_center_of_their_class() -> None:
 
 def test_csq_targets_of_tags_are_the_majority_vote() -> None:
     tags = np.array([[1, 1, 0], [0, 0, 1]], bool)
-    objective = build_method("csq", TrainingData.from_arrays(4, None, tags), {"quantization": 0.0})
+    objective = build_method("csq", TrainingData.from_arrays(4, None, tags), {"pairs": 0.0, "quantization": 0.0})
     centers, coin = objective.get_buffer("centers"), objective.get_buffer("coin")
     goal = torch.sign(centers[0] + centers[1] + 0.5 * coin)
     both = torch.stack([goal, centers[2]])
@@ -59,14 +59,6 @@ def test_orthohash_subtracts_the_margin_from_the_own_cosine() -> None:
     assert loss_value(objective, nu, torch.tensor([1])) == pytest.approx(softplus(8 * 1.2))
 
 
-def test_mdsh_is_a_cross_entropy_of_scaled_cosines() -> None:
-    objective = build("mdsh", bits=4, classes=4)
-    centers = objective.get_buffer("loss.proxies")
-    cosines = (centers @ centers.T / 4)[0].tolist()
-    expected = log(sum(exp(2 * cosine) for cosine in cosines)) - 2
-    assert loss_value(objective, centers[:1].clone(), torch.tensor([0])) == pytest.approx(expected)
-
-
 NO_GRADIENT = {
     "greedyhash",
     *list_kinds(),
@@ -75,7 +67,7 @@ NO_GRADIENT = {
 
 @pytest.mark.parametrize("name", [name for name in list_methods(trains=True) if name not in NO_GRADIENT])
 def test_gradients_match_finite_differences(name: str) -> None:
-    objective = build(name, bits=4, classes=3)
+    objective = build(name, bits=4, classes=3).eval()  # in training, ADSH updates its codes between two calls
     random = torch.Generator().manual_seed(1)
     head = objective.build_head(HeadConfig(5, 4))
     nu = (1.6 * torch.rand(6, head.out_features, generator=random, dtype=torch.float64) - 0.8).requires_grad_()

@@ -1,6 +1,7 @@
 """The contract of every registered method, those of a plugin included."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,16 @@ from helpers.digits import digits, retrieval
 from helpers.method_losses import BITS, COUNT, FEATURES, NAMES, embeddings, small_data, targets
 from helpers.plugins import PLUGIN, own_registry
 from proxyhash.evaluation import mean_average_precision
-from proxyhash.methods import HeadEncoder, LinearEncoder, TrainingData, build_method, get_method, list_methods
+from proxyhash.methods import (
+    Encoder,
+    HeadEncoder,
+    LinearEncoder,
+    TrainingData,
+    build_method,
+    get_method,
+    list_methods,
+    parse_method,
+)
 from proxyhash.methods.plugins import load_plugin
 from proxyhash.models.heads import HeadConfig
 from proxyhash.training.config import OptimConfig
@@ -30,7 +40,19 @@ FLOOR = {
 
 METHODS = [*list_methods(), "spread", "first-features"]  # the last two are those of a plugin
 TRAINS = [*list_methods(trains=True), "spread"]
+SUPERVISED = [*(name for name in list_methods() if get_method(name).learns_from != "nothing"), "spread"]
 TAKES_TAGS = [*(name for name in list_methods() if get_method(name).learns_from == "classes or tags"), "spread"]
+
+FORMS = [  # other than the defaults
+    "bhc:classifier_lr=1:classifier_std=null:tag_loss=mean",
+    "ssdh:saturation=1:balance=1:classifier_lr=1:classifier_std=null:tag_loss=mean",
+    "greedyhash:bias=true",
+    "csq:pairs=0:quantization=0.0001:centers=random",
+    "mdsh:loss=softmax:pairs=0:quantization=0:batch_norm=false",
+    "mdsh:pairs_from=1",
+    "orthohash:batch_norm=false",
+    "hashnet:growth=4:samples_per_class=8",
+]
 
 SHORT = OptimConfig.frozen(epochs=8, hidden_dim=128, batch_size=128)  # of the deep ones: seconds, not minutes
 
@@ -46,10 +68,16 @@ def training_data() -> TrainingData:
     return TrainingData.from_arrays(16, digits().train, digits().labels)
 
 
+@cache
+def fitted(label: str) -> Encoder:
+    name, settings = parse_method(label)
+    return fit_method(name, training_data(), SHORT, **settings)
+
+
 @pytest.mark.filterwarnings("ignore:All proxies are equally far apart")
 @pytest.mark.parametrize("name", METHODS)
 def test_method_fits_encodes_saves_and_repeats(name: str, tmp_path: Path) -> None:
-    encoder = fit_method(name, training_data(), SHORT)
+    encoder = fitted(name)
     codes = encoder.encode(digits().query)
     assert (encoder.method, encoder.bits, codes.shape) == (name, 16, (len(digits().query), 2))
     assert encoder.metric == get_method(name).metric
@@ -66,6 +94,21 @@ def test_method_fits_encodes_saves_and_repeats(name: str, tmp_path: Path) -> Non
     again = fit_method(name, training_data(), SHORT)
     np.testing.assert_array_equal(again.encode(digits().query), codes)
     assert encoder.encode(digits().query[:0]).shape == (0, 2)
+
+
+@pytest.mark.filterwarnings("ignore:All proxies are equally far apart")
+@pytest.mark.parametrize("label", [*SUPERVISED, *FORMS])
+def test_labels_help_more_than_itq(label: str) -> None:
+    assert retrieval(fitted(label)) > retrieval(fitted("itq"))
+
+
+@pytest.mark.filterwarnings("ignore:All proxies are equally far apart")
+@pytest.mark.parametrize("label", [*TRAINS, *FORMS])
+def test_training_retrieves_held_out_images_better_than_an_untrained_head(label: str) -> None:
+    name, settings = parse_method(label)
+    torch.manual_seed(0)
+    head = build_method(name, training_data(), settings).build_head(HeadConfig(64, 16, SHORT.hidden_dim)).eval()
+    assert retrieval(fitted(label)) > retrieval(HeadEncoder(name, head)) + 0.2
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -153,7 +196,7 @@ def test_training_codes_of_adsh_are_saved(tmp_path: Path) -> None:
 
 
 def test_unknown_head_in_a_file_is_refused(tmp_path: Path) -> None:
-    encoder = fit_method("dpsh", training_data(), SHORT)
+    encoder = fit_method("dtsh", training_data(), SHORT)
     encoder.save(tmp_path / "good.safetensors")
     content = (tmp_path / "good.safetensors").read_bytes()
     size = int.from_bytes(content[:8], "little")

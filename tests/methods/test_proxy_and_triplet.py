@@ -222,7 +222,7 @@ def test_wrong_settings_are_one_sentence(name: str, settings: dict[str, object],
         ("shclm", "classes", {"weights", "frequencies"}),
         ("shclm", "tags", {"weights", "frequencies"}),
         ("learned", "classes", {"weights", "frequencies"}),
-        ("mdsh", "classes", {"centers"}),
+        ("mdsh", "classes", {"centers", "bank", "epochs"}),
     ],
 )
 def test_tensors_keep_their_names_in_checkpoints(name: str, kind: str, stored: set[str]) -> None:

@@ -1,6 +1,7 @@
 """Ranking and triplet methods: histograms, relaxed precision and loss values."""
 
 from math import log
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,7 +62,39 @@ def test_ranking_losses_of_saturated_embeddings() -> None:
     # The two of class 0 find each other first. The third has class 1 and class 0 (twice) at distance 1, the fourth is fine.
     assert loss_value(build("talr-ap"), nu, labels) == pytest.approx(1 - (1 + 1 + (0 + 1 + 1) / (0 + 3 + 1) + 1) / 4)
     certain, mixed = log(3) - 2 / 3 * log(2), 0.0
-    assert loss_value(build("mihash"), nu, labels) == pytest.approx(-(3 * certain + mixed) / 4)
+    assert loss_value(build("mihash", bins="bits", slope=2.0), nu, labels) == pytest.approx(-(3 * certain + mixed) / 4)
+
+
+def authors_mutual_information(x: np.ndarray, labels: np.ndarray, bins: int, slope: float) -> float:
+    """Return the mean of H(D) - H(D | C) over the batch, as their mi_forward.m computes it, but in nats."""
+    count, bits = x.shape
+    phi = 2 / (1 + np.exp(-slope * x)) - 1
+    distances, width = (bits - phi @ phi.T) / 2, bits / bins
+    similar = (labels[:, None] == labels) & ~np.eye(count, dtype=bool)
+    dissimilar = labels[:, None] != labels
+    centers = np.arange(bins + 1) * width
+    near = np.abs(distances[..., None] - centers)
+    pulses = np.where(near <= width, 1 - near / width, 0)
+    positive, negative = (pulses * similar[..., None]).sum(1), (pulses * dissimilar[..., None]).sum(1)
+    prior = similar.sum(1) / (count - 1)
+
+    def entropy(p: np.ndarray) -> np.ndarray:
+        found: np.ndarray = -(p * np.log(np.where(p > 0, p, 1))).sum(1)
+        return found
+
+    within = prior * entropy(positive / positive.sum(1, keepdims=True))
+    within += (1 - prior) * entropy(negative / negative.sum(1, keepdims=True))
+    return float((entropy((positive + negative) / (count - 1)) - within).mean())
+
+
+@pytest.mark.parametrize(("bits", "settings"), [(32, {}), (12, {}), (8, {"bins": 4, "slope": 1.0}), (6, {"bins": "bits"})])
+def test_mihash_is_the_mutual_information_of_its_authors(bits: int, settings: dict[str, Any]) -> None:
+    u, labels = torch.randn(12, bits, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 4
+    bins = settings.get("bins", 16)
+    expected = authors_mutual_information(
+        u.numpy(), labels.numpy(), bits if bins == "bits" else bins, settings.get("slope", 10.0)
+    )
+    assert loss_value(build("mihash", bits=bits, classes=4, **settings), u, labels) == pytest.approx(-expected)
 
 
 @given(st.integers(0, 10_000))

@@ -1,20 +1,24 @@
 """Shallow methods: closed-form steps compared with brute force."""
 
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.linalg
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from helpers.digits import digits
-from proxyhash.methods import TrainingData
+from proxyhash.methods import LinearEncoder, TrainingData
 from proxyhash.methods.coordinate_descent import cyclic_descent
 from proxyhash.methods.kernel import choose_anchors, squared_distances
 from proxyhash.methods.ksh import Residual, agreement
 from proxyhash.methods.pca import moments
+from proxyhash.methods.sdh import _regression, _with_constant
+from proxyhash.models.heads import UnitKernelHead
 from proxyhash.training.features import fit_method
 from proxyhash.utils.errors import InputError
 
@@ -106,3 +110,59 @@ def test_itq_cca_is_finite_with_more_bits_than_classes() -> None:
 def test_itq_refuses_more_bits_than_features() -> None:
     with pytest.raises(InputError, match="at most 64 principal components"):
         fit_method("itq", TrainingData(65, digits().train))
+
+
+def test_sdh_has_the_kernel_and_the_regressions_of_its_authors() -> None:
+    """The last regression of their SDH.m, on features of length 1 with a constant column, from our codes."""
+    features, labels = digits().train[:400], digits().labels[:400]
+    encoder = fit_method("sdh", TrainingData.from_arrays(8, features, labels), anchors=50)
+    assert isinstance(encoder, LinearEncoder)
+    assert encoder.anchors is not None
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    points = encoder.anchors.points
+    assert not points[-1].any()  # the constant
+    squares = np.square(unit[:, None] - points[:-1]).sum(2)
+    phi = np.column_stack([np.exp(-squares / (2 * 0.4**2)), np.ones(400)]).astype(np.float64)
+    outputs = encoder.embed(features).astype(np.float64)
+    weights = np.linalg.lstsq(phi, outputs, rcond=None)[0]
+    np.testing.assert_allclose(phi @ weights, outputs, atol=1e-3)  # a linear map of that kernel and a constant
+    codes = np.sign(outputs)
+    ridge = np.linalg.solve(phi.T @ phi + 0.01 * np.eye(51), phi.T @ codes)
+    agreement = (np.sign(phi @ ridge) == codes).mean()
+    assert agreement > 0.95
+
+
+def test_centered_regression_of_sdh_is_that_with_a_constant_column() -> None:
+    random = np.random.default_rng(0)
+    phi, codes = random.random((60, 7)).astype(np.float32), np.sign(random.standard_normal((60, 3))).astype(np.float32)
+    projection, constant = _regression(phi - phi.mean(0), 0.01)(codes)
+    found = (phi - phi.mean(0)) @ projection + constant
+    whole = np.column_stack([phi, np.ones(60)]).astype(np.float64)
+    expected = whole @ np.linalg.solve(whole.T @ whole + 0.01 * np.eye(8), whole.T @ codes)
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("sigma", [0.1, 0.4, 2.0])
+def test_anchor_at_zero_is_a_constant(sigma: float) -> None:
+    random = np.random.default_rng(0)
+    features, constant = random.standard_normal((60, 7)).astype(np.float32), np.array([0.5, -0.25], np.float32)
+    anchors = choose_anchors(features, 5, 0, sigma)
+    mean, projection = anchors.kernel(features).mean(0), random.standard_normal((5, 2)).astype(np.float32)
+    expected = (anchors.kernel(features) - mean) @ projection + constant
+    extended, longer, weights = _with_constant(anchors, mean, projection, constant)
+    np.testing.assert_allclose((extended.kernel(features) - longer) @ weights, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_kernel_of_unit_vectors_does_not_depend_on_their_length(tmp_path: Path) -> None:
+    data = TrainingData.from_arrays(8, digits().train[:300], digits().labels[:300])
+    encoder = fit_method("sdh", data, anchors=30)
+    assert isinstance(encoder, LinearEncoder)
+    query = digits().query
+    np.testing.assert_allclose(encoder.embed(3 * query), encoder.embed(query), atol=1e-3)
+    encoder.save(tmp_path / "sdh.safetensors")
+    np.testing.assert_array_equal(LinearEncoder.load(tmp_path / "sdh.safetensors").embed(query), encoder.embed(query))
+    head = encoder.to_head()
+    assert isinstance(head, UnitKernelHead)
+    np.testing.assert_allclose(head(torch.from_numpy(query)).numpy(), encoder.embed(query), atol=2e-3)
+    with pytest.raises(InputError, match="sigma must be at least"):
+        fit_method("sdh", data, anchors=30, sigma=0.0)

@@ -18,6 +18,9 @@ def assert_nothing_lost(counts: Counts, at_least: int) -> None:
         ("small", 50),
         ("kept vectors", 25),
         ("arrays", 25),
+        ("columns", 6),
+        ("refinement", 6),
+        ("refinement added later", 6),
         ("migrated", 20),
         ("migrated from format 2", 20),
         ("migrated from format 3", 20),
@@ -31,7 +34,7 @@ def test_power_loss_leaves_what_was_acknowledged(name: str, cuts: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_power_loss_at_every_operation_leaves_what_was_acknowledged(name: str) -> None:
-    """The workloads have about 2,500 operations; results/power-loss.json has the counts."""
+    """The workloads have about 5,000 operations; results/power-loss.json has the counts."""
     assert_nothing_lost(run_case(name, seed=1), 1000 if name == "large" else 100)
 
 

@@ -66,6 +66,26 @@ def open_help(session: PageSession, _: Path) -> None:
     expect(session.page.locator("#help")).to_be_visible()
 
 
+def open_columns(session: PageSession) -> None:
+    session.search_key("05.png")
+    session.expect_state("results")
+    session.filter("year < 2005")
+    expect(session.page.locator(".card")).to_have_count(5)
+    session.page.locator(".columns summary").first.click()
+
+
+def open_wrong_filter(session: PageSession) -> None:
+    session.search_key("05.png")
+    session.expect_state("results")
+    session.filter("yaer < 2005")
+    session.expect_state("unsearched")
+
+
+def open_filtered_start(session: PageSession) -> None:
+    session.filter("year > 2030")
+    expect(session.page.locator("#notice")).to_be_visible()
+
+
 def open_docs(session: PageSession, _: Path) -> None:
     session.page.get_by_role("link", name="API").click()
     expect(session.page.locator("h1")).to_contain_text("API")
@@ -86,11 +106,30 @@ def test_axe_finds_nothing_serious(
 ) -> None:
     session = PageSession(browser, photo_service.url, width=width, color_scheme=scheme, reduced_motion="reduce")
     open_state(session, tmp_path)
-    findings = Axe().run(session.page).response["violations"]
-    found = [(finding["id"], finding["impact"], [node["html"] for node in finding["nodes"]]) for finding in findings]
+    assert serious_findings(session) == []
     session.ignore("status of 404")
     session.close()
-    assert [finding for finding in found if finding[1] in ("serious", "critical")] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("open_state", [open_columns, open_wrong_filter, open_filtered_start])
+def test_axe_finds_nothing_serious_with_a_filter(
+    browser: Browser, column_service: RunningService, open_state: Callable[[PageSession], None], width: int, scheme: str
+) -> None:
+    session = PageSession(browser, column_service.url, width=width, color_scheme=scheme, reduced_motion="reduce")
+    session.page.locator("#toggle-where-help").click()
+    expect(session.page.locator("#where-help tbody tr")).to_have_count(6)
+    open_state(session)
+    assert serious_findings(session) == []
+    session.ignore("status of 422")
+    session.close()
+
+
+def serious_findings(session: PageSession) -> list[tuple[str, str, list[str]]]:
+    findings = Axe().run(session.page).response["violations"]
+    found = [(finding["id"], finding["impact"], [node["html"] for node in finding["nodes"]]) for finding in findings]
+    return [finding for finding in found if finding[1] in ("serious", "critical")]
 
 
 def read_colors() -> dict[str, dict[str, str]]:

@@ -1,6 +1,7 @@
 """Filters and columns in the service."""
 
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,19 @@ from proxyhash.serve.settings import Settings
 
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 CODE = "00" * 8
+DAY = date(2024, 5, 31)
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     folder: Path = tmp_path_factory.mktemp("filters") / "i"
     with LocalIndex.open_folder(folder, bits=64) as index:
-        index.add(clustered_codes(40, 8, 0), make_keys(40), ["cat", "dog"] * 20, columns={"year": range(2000, 2040)})
+        index.add(
+            clustered_codes(40, 8, 0),
+            make_keys(40),
+            ["cat", "dog"] * 20,
+            columns={"year": range(2000, 2040), "day": [DAY] * 40},
+        )
     with TestClient(create_app(folder, Settings(token=TOKEN)), "http://localhost") as client:
         yield client
 
@@ -45,6 +52,7 @@ def test_filter_restricts_a_search(client: TestClient) -> None:
         ("yaer > 3", "The index has no column yaer; did you mean year?"),
         ("year > 'a'", "year is a number; compare it with a number"),
         ("year >", "at character 7"),
+        ("day == 'soon'", "'soon' is not an ISO date"),
         ("", "at least 1 character"),
         ("x" * 10_001, "at most 10000 characters"),
     ],
@@ -53,6 +61,13 @@ def test_wrong_filters_get_one_sentence(client: TestClient, where: str, sentence
     response = client.post("/api/v1/search", json={"code": CODE, "where": where})
     assert response.status_code == 422
     assert sentence in response.json()["detail"]
+    assert response.json()["field"] == "where"
+
+
+def test_error_without_a_known_field_has_none(client: TestClient) -> None:
+    response = client.post("/api/v1/search", json={"key": "unknown", "where": "year > 2020"})
+    assert response.status_code == 404
+    assert "field" not in response.json()
 
 
 def test_items_are_added_and_shown_with_columns(client: TestClient) -> None:
@@ -67,7 +82,7 @@ def test_items_are_added_and_shown_with_columns(client: TestClient) -> None:
     assert client.get("/api/v1/items/two").json()["columns"] == {}
     assert [match["key"] for match in search(client, where="title == 'A cat' and price > 1")] == ["one"]
     columns = client.get("/api/v1/info").json()["columns"]
-    assert columns == {"price": "number", "sold": "number", "title": "text", "year": "number"}
+    assert columns == {"day": "date", "price": "number", "sold": "number", "title": "text", "year": "number"}
 
 
 @pytest.mark.parametrize(

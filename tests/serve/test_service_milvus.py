@@ -22,7 +22,12 @@ def test_index_on_a_server_is_searched_listed_and_changed(tmp_path: Path) -> Non
             assert [(match["key"], match["distance"]) for match in matches] == [("a/1", 0), ("a/2", 8)]
             by_key = client.post("/api/v1/search", json={"key": "b/1", "k": 1}).json()["matches"]
             assert by_key[0]["key"] == "b/1"
-            assert client.get("/api/v1/items/a/2").json() == {"key": "a/2", "labels": ["a"], "has_image": False}
+            assert client.get("/api/v1/items/a/2").json() == {
+                "key": "a/2",
+                "labels": ["a"],
+                "has_image": False,
+                "columns": {},
+            }
             assert len(client.get("/api/v1/items").json()["items"]) == 3
             assert client.post("/api/v1/items", json={"items": [{"key": "c", "code": "00ff"}]}).json()["added"] == 1
             assert client.delete("/api/v1/items/c").json() == {"deleted": 1}

@@ -190,7 +190,8 @@ def test_mistakes_get_one_sentence(code_service: RunningService, request_: Any, 
     assert (response.status_code, problem["status"]) == (status, status)
     assert response.headers["Content-Type"] == "application/problem+json"
     assert sentence in problem["detail"]
-    assert set(problem) == {"type", "title", "status", "detail"}
+    assert set(problem) - {"field"} == {"type", "title", "status", "detail"}
+    assert problem.get("field") == (sentence.partition(": ")[0] if ": " in sentence else None)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,52 @@ def test_parameter_groups_have_their_lr_and_only_matrices_decay() -> None:
     assert {group["lr"] for group in optimizer.param_groups} == {0.0025, 0.025}
 
 
+def test_parameters_of_a_method_may_have_their_own_lr() -> None:
+    model = build_model("bhc")
+    optimizer = build_optimizer(model, OptimConfig(lr=0.1))
+    rates = {id(p): group["max_lr"] for group in optimizer.param_groups for p in group["params"]}
+    for name, parameter in model.named_parameters():
+        if not name.startswith("trunk"):
+            assert rates[id(parameter)] == (1.0 if "classifier" in name else 0.1), name
+
+
+def test_momentum_encoder_follows_trunk_and_heads() -> None:
+    model = build_model("mdsh").train()
+    slow = model.momentum_encoder
+    assert slow is not None
+    pixels = torch.rand(5, 3, 8, 8) * 255
+    first = [weight.clone() for weight in slow.heads.parameters()]
+    with torch.no_grad():
+        for weight in model.heads.parameters():
+            weight.add_(1.0)
+    short, long = model.momentum_embeddings(pixels)
+    assert (short.shape, long.shape) == ((5, 8), (5, 12))
+    assert not short.requires_grad
+    for before, now in zip(first, slow.heads.parameters(), strict=True):
+        torch.testing.assert_close(now, before + 0.1)
+    torch.testing.assert_close(long, slow.heads[1](slow.trunk(pixels)))
+    optimized = {
+        id(p) for group in build_optimizer(model, OptimConfig(backbone_lr=0.1)).param_groups for p in group["params"]
+    }
+    assert not optimized & {id(p) for p in slow.parameters()}
+
+
+def test_methods_without_momentum_have_no_second_encoder() -> None:
+    model = build_model("learned")
+    assert model.momentum_encoder is None
+    assert model.momentum_embeddings(torch.rand(5, 3, 8, 8)) == []
+
+
+def test_freeze_bn_holds_for_the_momentum_encoder_too() -> None:
+    model = build_model("mdsh")
+    model.freeze_bn = True
+    model.train()
+    assert model.momentum_encoder is not None
+    norms = [module for module in model.momentum_encoder.trunk.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert norms
+    assert not any(module.training for module in norms)
+
+
 def test_fixed_proxies_are_not_optimized() -> None:
     model = build_model("random")
     optimized = {id(p) for group in build_optimizer(model, OptimConfig()).param_groups for p in group["params"]}

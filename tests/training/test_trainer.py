@@ -24,6 +24,10 @@ from proxyhash.utils.random import generator
 MODULE = "helpers.small_training"
 FROZEN: dict[str, Any] = {"dropout": 0.3, "ema_decay": 0.9}
 FINETUNED: dict[str, Any] = {"finetune": True, "backbone_lr": 2e-3, "hidden_dim": 0, "dropout": 0.2, "ema_decay": 0.8}
+MOMENTUM: dict[str, Any] = {**FROZEN, "method": "mdsh", "settings": {"pairs_from": 1}}
+MOMENTUM_FINETUNED: dict[str, Any] = {**FINETUNED, "method": "mdsh", "settings": {"pairs_from": 1}}
+OWN_LR: dict[str, Any] = {**FROZEN, "method": "bhc"}
+STEP_COUNT: dict[str, Any] = {**FROZEN, "method": "hashnet"}
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +53,11 @@ def log_of(folder: Path) -> list[dict[str, float]]:
 
 @pytest.mark.parametrize(
     ("config", "seconds"),
-    [(FROZEN, 1e-9), (FINETUNED, 0.05), pytest.param(FINETUNED, 1e-9, marks=pytest.mark.slow),
-     pytest.param(FROZEN, 1000.0, marks=pytest.mark.slow)],
-    ids=["frozen", "fine-tuned", "fine-tuned, every step", "frozen, only epochs"],
+    [(FROZEN, 1e-9), (FINETUNED, 0.05), (MOMENTUM, 1e-9), (OWN_LR, 1e-9),
+     *(pytest.param(*each, marks=pytest.mark.slow)
+       for each in ((FINETUNED, 1e-9), (FROZEN, 1000.0), (MOMENTUM_FINETUNED, 1e-9), (STEP_COUNT, 1e-9)))],
+    ids=["frozen", "fine-tuned", "momentum encoder", "learning rate of a method", "fine-tuned, every step",
+         "frozen, only epochs", "fine-tuned momentum encoder", "count of steps"],
 )  # fmt: skip
 def test_killed_run_resumes_bit_exactly(tmp_path: Path, config: dict[str, Any], seconds: float) -> None:
     whole = small_trainer(tmp_path / "whole", **config).fit()

@@ -19,6 +19,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "proxies": {"hidden_dim": 0, "dropout": 0.0},
     "joint with triplets": {"hidden_dim": 0, "dropout": 0.0, "settings": {"triplet": 1.0}},
     "learned proxies": {"hidden_dim": 0, "dropout": 0.0, "method": "learned", "ema_decay": 0.9},
+    "momentum encoder": {
+        "hidden_dim": 0, "dropout": 0.0, "method": "mdsh", "settings": {"batch_norm": False, "pairs_from": 1}
+    },
     "fine-tuned, statistics frozen": {
         "finetune": True, "backbone_lr": 1e-3, "hidden_dim": 0, "dropout": 0.0, "freeze_bn": True, "batch_size": 33
     },
@@ -49,7 +52,9 @@ def test_two_processes_take_the_steps_of_one(name: str, folder: Path, tmp_path: 
     assert first["losses"] == pytest.approx(one.losses, abs=1e-5)
     assert second["losses"] == first["losses"]
     moved = [key for key in weights if weights[key].is_floating_point()]
-    assert {"objectives.0.weights", "heads.0.layers.0.weight"} <= set(moved)
+    assert {"objectives.0.bank" if name == "momentum encoder" else "objectives.0.weights", "heads.0.layers.0.weight"} <= set(
+        moved
+    )
     for key in moved:
         assert torch.allclose(first["weights"][key], weights[key], atol=2e-5), key
         assert torch.equal(first["weights"][key], second["weights"][key])

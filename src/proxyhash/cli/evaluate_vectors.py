@@ -28,6 +28,7 @@ def vectors(
     query_tags: Path | None = None,
     bits: str = "64,128,256,512",
     method: str = "itq,random-rotation",
+    baselines: bool = True,
     metric: Literal["cosine", "l2", "ip"] = "cosine",
     k: str | None = None,
     num_queries: Int | None = None,
@@ -43,8 +44,9 @@ def vectors(
 
       proxyhash evaluate vectors vectors.npy --labels labels.npy --bits 64,128,256 --plot recall.png
 
-    The rows are codes, product quantization (PQ and OPQ of faiss), RaBitQ, int8, float16 and float32. Recall@k is the share
-    of the k exact nearest neighbors among the k nearest by an encoding, and the mean over all orders of tied items.
+    The rows are codes, codes with a refinement at several oversamplings, product quantization (PQ and OPQ of faiss), RaBitQ,
+    int8, float16 and float32. Recall@k is the share of the k exact nearest neighbors among the k nearest by an encoding, and
+    the mean over all orders of tied items.
 
     Parameters
     ----------
@@ -64,6 +66,8 @@ def vectors(
         Code lengths, with commas.
     method
         Names from `proxyhash methods`, with commas; with settings as in itq:iterations=10.
+    baselines
+        Compare the other encodings too, which may take longer than the codes.
     metric
         Distance of the exact ranking: cosine, l2 (Euclidean) or ip (inner product).
     k
@@ -92,6 +96,7 @@ def vectors(
     config = VectorEvalConfig(
         bits=split_ints("bits", bits) or (),
         methods=split_names(method) or (),
+        baselines=baselines,
         metric=metric,
         ks=split_ints("k", k),
         num_queries=num_queries,

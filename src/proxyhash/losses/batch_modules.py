@@ -8,6 +8,7 @@ from proxyhash.losses.pairwise import batch_pairs, hamming_distances, inner_prod
 from proxyhash.losses.quantization import quantization_loss
 from proxyhash.losses.triplet import hamming_triplet, margin_in_bits, similarity_levels, triplet_hinge
 from proxyhash.utils.errors import InputError
+from proxyhash.utils.validation import check_int
 
 
 class HammingTripletLoss(nn.Module):
@@ -146,6 +147,16 @@ class MutualInformationLoss(nn.Module):
     D is the Hamming distance to another image of the batch, in soft histograms; C says whether the two are similar.
     Embeddings (N, bits) within [-1, 1]; labels are classes (N,) or tags (N, T) of 0 and 1.
 
+    Parameters
+    ----------
+    bins
+        Bins of the histograms beside that of distance 0; None: as many as bits. The authors advise half as many.
+
+    Raises
+    ------
+    InputError
+        For fewer than one bin, and a batch of other shapes or types.
+
     Examples
     --------
     >>> import torch
@@ -155,12 +166,20 @@ class MutualInformationLoss(nn.Module):
     tensor(-0.6365)
     """
 
+    def __init__(self, bins: int | None = None) -> None:
+        super().__init__()
+        self.bins = None if bins is None else check_int("bins", bins, 1)
+
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of a batch."""
         embeddings = check_embeddings(embeddings)
         check_labels(labels, embeddings)
-        similar, dissimilar = batch_histograms(embeddings, labels)
+        similar, dissimilar = batch_histograms(embeddings, labels, self.bins)
         return -masked_mean(mutual_information(similar, dissimilar), (similar.sum(1) > 0) & (dissimilar.sum(1) > 0))
+
+    def extra_repr(self) -> str:
+        """Return the number of bins."""
+        return f"bins={self.bins}"
 
 
 class AveragePrecisionLoss(nn.Module):

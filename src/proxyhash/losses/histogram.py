@@ -6,10 +6,11 @@ from torch import Tensor
 from proxyhash.losses.pairwise import batch_pairs, hamming_distances
 
 
-def soft_histograms(distances: Tensor, mask: Tensor, bits: int) -> Tensor:
-    """Return histograms of distances with a bin for each number of bits and triangular weights.
+def soft_histograms(distances: Tensor, mask: Tensor, bits: int, bins: int | None = None) -> Tensor:
+    """Return histograms of distances with triangular weights.
 
-    A distance of 2.3 counts 0.7 at 2 and 0.3 at 3. Whole distances, those of saturated embeddings, are counted exactly.
+    With a bin for each number of bits, a distance of 2.3 counts 0.7 at 2 and 0.3 at 3. Whole distances, those of saturated
+    embeddings, are counted exactly then.
 
     Parameters
     ----------
@@ -19,25 +20,28 @@ def soft_histograms(distances: Tensor, mask: Tensor, bits: int) -> Tensor:
         (A, N) bool: which of them are counted.
     bits
         The length of codes.
+    bins
+        B: the centers of the bins are 0, bits / B, 2 bits / B, ..., bits; None: B = bits.
 
     Returns
     -------
     Tensor
-        Counts (A, bits + 1).
+        Counts (A, B + 1).
 
     Examples
     --------
     >>> soft_histograms(torch.tensor([[2.25, 0.0]]), torch.tensor([[True, True]]), 3)
     tensor([[1.0000, 0.0000, 0.7500, 0.2500]])
     """
-    near = distances.clamp(0, bits)
-    below = near.detach().floor().clamp(max=bits - 1).long()
+    count = bits if bins is None else bins
+    near = (distances if count == bits else distances * (count / bits)).clamp(0, count)
+    below = near.detach().floor().clamp(max=count - 1).long()
     fraction = near - below
-    empty = torch.zeros(len(near), bits + 1, dtype=near.dtype, device=near.device)
+    empty = torch.zeros(len(near), count + 1, dtype=near.dtype, device=near.device)
     return empty.scatter_add(1, below, mask * (1 - fraction)).scatter_add(1, below + 1, mask * fraction)
 
 
-def batch_histograms(embeddings: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def batch_histograms(embeddings: Tensor, targets: Tensor, bins: int | None = None) -> tuple[Tensor, Tensor]:
     """Return the histograms of each image's distances to similar images, and to dissimilar ones.
 
     Parameters
@@ -46,11 +50,13 @@ def batch_histograms(embeddings: Tensor, targets: Tensor) -> tuple[Tensor, Tenso
         (N, bits).
     targets
         Classes (N,), or tags (N, T) of 0 and 1.
+    bins
+        B, see `soft_histograms`; None: a bin for each number of bits.
 
     Returns
     -------
     similar, dissimilar : Tensor
-        Both (N, bits + 1).
+        Both (N, B + 1).
 
     Examples
     --------
@@ -62,7 +68,7 @@ def batch_histograms(embeddings: Tensor, targets: Tensor) -> tuple[Tensor, Tenso
     distances = hamming_distances(embeddings, embeddings)
     similar, dissimilar = batch_pairs(targets)
     bits = embeddings.shape[1]
-    return soft_histograms(distances, similar, bits), soft_histograms(distances, dissimilar, bits)
+    return soft_histograms(distances, similar, bits, bins), soft_histograms(distances, dissimilar, bits, bins)
 
 
 def mutual_information(similar: Tensor, dissimilar: Tensor) -> Tensor:

@@ -131,7 +131,7 @@ def proxy_nca(embeddings: Tensor, labels: Tensor, proxies: Tensor, tau: float) -
 def cosine_cross_entropy(embeddings: Tensor, labels: Tensor, proxies: Tensor, tau: float) -> Tensor:
     """Return the mean over images of -log( exp(s_y) / sum_k exp(s_k) ), s_k = tau cos(w_k, nu(x)).
 
-    This is not the paper's loss: OrthoHash and MDSH train with it. `proxy_cross_entropy` falls only as entries of nu
+    This is not the paper's loss: OrthoHash trains with it and a margin. `proxy_cross_entropy` falls only as entries of nu
     saturate; this one falls as soon as their signs are right and their sizes equal.
 
     Parameters

@@ -154,7 +154,7 @@ class ProxyNCALoss(_ScaledLoss):
 
 
 class CosineProxyLoss(_ScaledLoss):
-    """Softmax cross-entropy of the cosines with proxies, as in OrthoHash without margin and in MDSH.
+    """Softmax cross-entropy of the cosines with proxies, as in OrthoHash without margin.
 
     L(nu, y) = -log( exp(s_y) / sum_k exp(s_k) ), s_k = tau cos(w_k, nu), the mean over a batch. It does not depend on the
     length of embeddings (N, bits), so that it does not saturate them. Classes (N,).
@@ -164,7 +164,7 @@ class CosineProxyLoss(_ScaledLoss):
     proxies
         w: a `ProxySet`, or a matrix (C, bits).
     tau
-        Scale of the cosines; None: 6. MDSH has sqrt(bits).
+        Scale of the cosines; None: 6. OrthoHash has 8.
     trainable
         Whether the proxies are parameters. None: only those of the kind "learned".
 

@@ -150,6 +150,7 @@ class HashingMethod(nn.Module, ABC):
     checkpoint_names: Mapping[str, str] = {}  # by tensor: its name in checkpoints, so that those of all releases can be read
     settings: Any
     samples_per_class: int  # images of one class in a batch; 0: random batches
+    momentum: float | None = None  # decay of a momentum encoder, whose embeddings `observe` gets; None: there is none
 
     def __init__(self, data: TrainingData, settings: MethodSettings) -> None:
         super().__init__()
@@ -173,6 +174,24 @@ class HashingMethod(nn.Module, ABC):
             Outputs of the head (N, bits).
         targets
             Classes (N,), or tags (N, T) of 0 and 1.
+        indices
+            The positions of the batch's images in the training data (N,).
+        """
+
+    def lr_factors(self) -> Mapping[str, float]:
+        """Return learning rates of the method's own parameters, by name, relative to that of the heads; 1 for all others."""
+        return {}
+
+    def observe(self, embeddings: Tensor, indices: Tensor) -> None:
+        """Take the embeddings of a batch by the momentum encoder; called before the loss of the batch.
+
+        The momentum encoder is a copy of the network whose weights are a moving average, w = m w + (1 - m) v in every step,
+        for the weights v that are trained and m = `momentum`.
+
+        Parameters
+        ----------
+        embeddings
+            Outputs of the head (N, bits), without gradients.
         indices
             The positions of the batch's images in the training data (N,).
         """

@@ -31,7 +31,7 @@ class HashCenters(HashingMethod):
         if not self.has_tags:
             return self.centers[targets]
         votes = targets @ self.centers + 0.5 * self.coin
-        return torch.where(votes >= 0, 1.0, -1.0)
+        return torch.where(votes >= 0, 1.0, -1.0).to(votes.dtype)
 
     def scores(self, embeddings: Tensor) -> Tensor:
         """Return the inner products with the centers (N, C)."""

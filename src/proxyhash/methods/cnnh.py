@@ -32,7 +32,7 @@ class Cnnh(HashCenters):
 
     S = +1 within a class and -1 across, so that the images of a class share a code (ours): the problem has the size of
     the classes, each weighted by its images. The authors relax entries to [-1, 1]; ours are signs throughout. CNNH+,
-    whose network predicts the classes too, is not included.
+    whose network predicts the classes too, is not included. No code of the authors was found to check against.
     """
 
     def __init__(self, data: TrainingData, settings: CnnhSettings) -> None:

@@ -1,7 +1,7 @@
 """DPN: a hinge for each bit of a class's code (Fan, Ng, Ju, Zhang, Liu, Chan and Yang 2020)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -15,11 +15,16 @@ from proxyhash.utils.random import generator
 
 @dataclass(frozen=True)
 class DpnSettings(MethodSettings):
-    """Settings of DPN: by default the authors' margin."""
+    """Settings of DPN: by default the authors'.
+
+    An image with several tags gets the sum of the losses of its tags, or with `vote` the loss of the majority vote of their
+    codes (ours).
+    """
 
     SEARCH_SPACE: ClassVar[SearchSpace] = ({"margin": 0.5}, {"margin": 1.0}, {"margin": 2.0})
 
     margin: float = 1.0
+    tag_loss: Literal["sum", "vote"] = "sum"
 
 
 @register_method("dpn", title="DPN", family="centers", year=2020, settings=DpnSettings)
@@ -27,8 +32,11 @@ class Dpn(HashCenters):
     """Deep polarized network, Fan et al. 2020.
 
     The loss is the mean over images and bits of max(0, m - u_k t_k), with u (N, K) not bounded and t the random code of
-    the image's class. The authors draw the codes with probability 1/2, as here, or adapt them to the classes. For tags
-    t is the majority vote of their codes.
+    the image's class. For an image with several tags it is the sum over its tags.
+
+    Checked against kamwoh/DPN: `scripts/train_hashing.py`, `main.py` and `models/alexnet.py`, whose defaults are m = 1,
+    codes drawn with probability 1/2 and never updated, and no further term. Ours: the mean over bits, where the authors
+    have the sum, and a bias in the last layer.
     """
 
     settings: DpnSettings
@@ -42,4 +50,8 @@ class Dpn(HashCenters):
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
-        return polarization_loss(embeddings, self.target_codes(targets), self.settings.margin)
+        if not self.has_tags or self.settings.tag_loss == "vote":
+            return polarization_loss(embeddings, self.target_codes(targets), self.settings.margin)
+        images, tags = targets.nonzero(as_tuple=True)
+        hinges = (self.settings.margin - embeddings[images] * self.centers[tags]).clamp(min=0)
+        return hinges.mean(1).sum() / len(embeddings)

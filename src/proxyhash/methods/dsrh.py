@@ -36,7 +36,8 @@ class Dsrh(HashingMethod):
     mean over bits of (mean nu_k)^2, nu (N, K).
 
     r is the number of tags that an image shares with the query; for classes it is 1 or 0. The authors' Z, the best gain
-    of a ranking, is here the sum of the weights; their beta / 2 ||W||^2 is the optimizer's weight decay.
+    of a ranking, is here the sum of the weights; their beta / 2 ||W||^2 is the optimizer's weight decay. No code of the
+    authors was found to check against.
     """
 
     settings: DsrhSettings

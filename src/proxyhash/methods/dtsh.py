@@ -32,6 +32,11 @@ class Dtsh(HashingMethod):
     The loss is -mean log sigmoid(theta+ - theta- - m) over all triplets of a batch, plus eta times the mean of (u -
     b)^2, theta = u_i.u_j / 2, u (N, K) and b its signs. theta = K / 2 - d_H, so the first term is the softplus of m +
     d_H(x, x+) - d_H(x, x-): the paper's Hamming triplet loss.
+
+    Checked against Minione/DTSH (`DTSH.m`, `train_triplet.m`, `tripletSampling.m`): the loss and the margin. There u is not
+    bounded, and the triplets of an image are drawn from the training images outside its batch, at the embeddings that
+    these had last; ours are a tanh and all triplets of a batch (see `PairBank` for what old embeddings do). Their
+    eta = 100 is that of other sums.
     """
 
     settings: DtshSettings

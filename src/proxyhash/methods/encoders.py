@@ -14,7 +14,16 @@ from safetensors import SafetensorError, safe_open
 
 from proxyhash.codes import pack
 from proxyhash.methods.kernel import Anchors
-from proxyhash.models.heads import HashHead, Head, HeadConfig, KernelHead, Queries, create_head, describe_head
+from proxyhash.models.heads import (
+    HashHead,
+    Head,
+    HeadConfig,
+    KernelHead,
+    Queries,
+    UnitKernelHead,
+    create_head,
+    describe_head,
+)
 from proxyhash.proxies import ProxySet
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
@@ -22,6 +31,7 @@ from proxyhash.utils.errors import InputError
 LINEAR_FORMAT = "proxyhash.feature-hasher/1"
 HEAD_FORMAT = "proxyhash.head-hasher/1"
 TRAINING_CODES = "training_codes"  # no parameter of a head has this name
+UNIT_NORM = "unit_norm"  # in the metadata of an encoder with a kernel
 _LINEAR_ROWS, _HEAD_ROWS = 8192, 4096  # features that are embedded at once
 
 Floats = NDArray[np.float32]
@@ -94,7 +104,8 @@ class LinearEncoder:
         return head.eval()
 
     def _to_kernel_head(self, anchors: Anchors) -> KernelHead:
-        head = KernelHead(HeadConfig(anchors.points.shape[1], self.bits, hidden_dim=len(anchors.points)))
+        kind = UnitKernelHead if anchors.unit_norm else KernelHead
+        head = kind(HeadConfig(anchors.points.shape[1], self.bits, hidden_dim=len(anchors.points)))
         bandwidth = np.array([anchors.bandwidth], np.float32)
         arrays = {"anchors": anchors.points, "bandwidth": bandwidth, "mean": self.mean, "projection": self.projection}
         head.load_state_dict({name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()})
@@ -110,6 +121,8 @@ class LinearEncoder:
             arrays |= {"anchors": self.anchors.points, "bandwidth": np.array([self.anchors.bandwidth], np.float32)}
         settings = json.dumps(asdict(self.settings) if self.settings is not None else {})
         metadata = {"format": LINEAR_FORMAT, "method": self.method, "settings": settings}
+        if self.anchors is not None and self.anchors.unit_norm:
+            metadata[UNIT_NORM] = "true"
         contiguous = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
         with atomic_write(path) as temporary:
             safetensors.numpy.save_file(contiguous, temporary, metadata)
@@ -120,7 +133,9 @@ class LinearEncoder:
         metadata, arrays = _read(path, "numpy", LINEAR_FORMAT)
         if not {"mean", "projection"} <= arrays.keys():
             raise InputError(f"{path} is not a saved method of this version.")
-        anchors = Anchors(arrays["anchors"], float(arrays["bandwidth"][0])) if "anchors" in arrays else None
+        anchors = None
+        if "anchors" in arrays:
+            anchors = Anchors(arrays["anchors"], float(arrays["bandwidth"][0]), metadata.get(UNIT_NORM) == "true")
         return cls(metadata["method"], arrays["mean"], arrays["projection"], anchors)
 
 

@@ -14,11 +14,12 @@ from proxyhash.models.heads import HeadConfig, LinearHead
 
 @dataclass(frozen=True)
 class GreedyHashSettings(MethodSettings):
-    """Settings of GreedyHash: the weight of the penalty; public implementations have 0.1 to 1."""
+    """Settings of GreedyHash: by default the authors' for CIFAR-10. For 100 classes of ImageNet their penalty is 1."""
 
     SEARCH_SPACE: ClassVar[SearchSpace] = ({"penalty": 0.01}, {"penalty": 0.1}, {"penalty": 1.0})
 
     penalty: float = 0.1
+    bias: bool = False  # of the classifier
 
 
 @register_method("greedyhash", title="GreedyHash", family="proxy", year=2018, settings=GreedyHashSettings)
@@ -27,13 +28,16 @@ class GreedyHash(HashingMethod):
 
     The loss is the cross-entropy of a linear classifier of b = sign(u), plus alpha times the mean of ||u| - 1|^3, u (N,
     K); db/du is taken to be 1. For tags the cross-entropy is binary, one tag at a time (ours).
+
+    Checked against ssppp/GreedyHash: `cifar1.py` and `cifar2.py` (alpha = 0.1) and `imagenet.py` (alpha = 1); the
+    classifier has no bias. Ours: sign(0) = +1, not 0.
     """
 
     settings: GreedyHashSettings
 
     def __init__(self, data: TrainingData, settings: GreedyHashSettings) -> None:
         super().__init__(data, settings)
-        self.classifier = nn.Linear(data.bits, data.num_classes)
+        self.classifier = nn.Linear(data.bits, data.num_classes, bias=settings.bias)
         self.has_tags = data.has_tags
 
     def build_head(self, config: HeadConfig) -> LinearHead:

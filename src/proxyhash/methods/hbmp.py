@@ -1,5 +1,6 @@
 """HBMP: codes from binary matrix pursuit, and a hinge (Cakir, He and Sclaroff 2018)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,6 +19,7 @@ from proxyhash.models.heads import HeadConfig, LinearHead, WeightedHead
 from proxyhash.utils.random import generator
 
 Doubles = NDArray[np.float64]
+Solver = Callable[[Doubles, Doubles], Doubles]  # weights (K,) of codes (U, K) and similarities (U, U)
 CHUNK = 2048  # label sets whose similarity to the anchors is computed at once
 
 
@@ -34,6 +36,13 @@ class HbmpSettings(MethodSettings):
     max_label_sets: int = 2_000
 
 
+@dataclass(frozen=True)
+class HbmpRegressSettings(HbmpSettings):
+    """Settings of HBMP with regressed weights; `nonnegative` weights that count the diagonal too are our earlier form."""
+
+    nonnegative: bool = False
+
+
 class _MatrixPursuit(HashingMethod):
     """Hashing with binary matrix pursuit, Cakir, He and Sclaroff 2018.
 
@@ -41,18 +50,24 @@ class _MatrixPursuit(HashingMethod):
     each bit lowers ||S - sum_k w_k y_k y_k'||^2. S = +1 for label sets that share a class or tag, else -1. A bit is the
     signs of the residual's top eigenvector, improved entry by entry (ours: with many classes that eigenvector is one of
     many).
+
+    Checked against the branch hbmp of fcakir/deep-mihash (`hbmp/hbmp_codes.m`, `binary_inference.m`, `hbmp_forward.m`): S of
+    distinct label sets, m = 1, and the weights.
     """
 
     settings: HbmpSettings
     targets: Tensor
-    regressed: ClassVar[bool]
 
     def __init__(self, data: TrainingData, settings: HbmpSettings) -> None:
         super().__init__(data, settings)
         found = label_sets(data.require_labels().one_hot())
         random = generator(data.seed, "hbmp")
-        codes, self.weights = pursue(found, data.bits, settings.max_label_sets, random, regressed=self.regressed)
+        codes, self.weights = pursue(found, data.bits, settings.max_label_sets, random, self._solver())
         self.register_buffer("targets", torch.from_numpy(codes[found.member].astype(np.float32)))
+
+    def _solver(self) -> Solver | None:
+        """Return what finds the weights of codes; None: they are 1 / K."""
+        return None
 
     def forward(self, embeddings: Tensor, targets: Tensor, indices: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss of a batch."""
@@ -63,20 +78,30 @@ class _MatrixPursuit(HashingMethod):
 class Hbmp(_MatrixPursuit):
     """HBMP with constant weights 1 / K: its codes are compared by Hamming distance."""
 
-    regressed = False
-
     def build_head(self, config: HeadConfig) -> LinearHead:
         """Return a head without tanh."""
         return LinearHead(config)
 
 
 @register_method(
-    "hbmp-regress", title="HBMP regress", family="pairwise", year=2018, settings=HbmpSettings, metric="weighted hamming"
+    "hbmp-regress",
+    title="HBMP regress",
+    family="pairwise",
+    year=2018,
+    settings=HbmpRegressSettings,
+    metric="weighted hamming",
 )
 class HbmpRegress(_MatrixPursuit):
-    """HBMP with weights that are regressed after each bit and used in the search."""
+    """HBMP with weights that are regressed after each bit and used in the search.
 
-    regressed = True
+    As in the authors' code they are a least-squares solution without bounds, so that a weight may be below 0, and the
+    diagonal of S, each label set with itself, does not count.
+    """
+
+    settings: HbmpRegressSettings
+
+    def _solver(self) -> Solver:
+        return nonnegative_weights if self.settings.nonnegative else regressed_weights
 
     def build_head(self, config: HeadConfig) -> WeightedHead:
         """Return a head without tanh that searches by the regressed weights."""
@@ -86,9 +111,9 @@ class HbmpRegress(_MatrixPursuit):
 
 
 def pursue(
-    sets: LabelSets, bits: int, most: int, random: np.random.Generator, *, regressed: bool
+    sets: LabelSets, bits: int, most: int, random: np.random.Generator, solve: Solver | None = None
 ) -> tuple[Doubles, Doubles]:
-    """Return codes (U, bits) of label sets and weights (bits,).
+    """Return codes (U, bits) of label sets and weights (bits,): those of `solve`, or 1 / bits.
 
     Bits are found for the `most` frequent sets, the anchors; the others follow them, in chunks.
     """
@@ -96,9 +121,11 @@ def pursue(
     codes, steps = np.zeros((len(anchors), 0)), [np.zeros(0)]
     for bit in range(bits):
         residual = anchors - (codes * steps[-1]) @ codes.T
+        if solve is regressed_weights:
+            np.fill_diagonal(residual, 0)
         found = improve_bit(_top_signs(residual, random), residual, np.ones(len(anchors)))
         codes = np.column_stack([codes, found])
-        steps.append(regressed_weights(codes, anchors) if regressed else np.full(bit + 1, 1 / bits))
+        steps.append(solve(codes, anchors) if solve else np.full(bit + 1, 1 / bits))
     chunks = [slice(first, first + CHUNK) for first in range(len(anchors), len(sets.rows), CHUNK)]
     rest = [_following(sets.similarity(chunk, slice(most)), codes, steps) for chunk in chunks]
     return np.concatenate([codes, *rest]), steps[-1]
@@ -114,13 +141,25 @@ def _following(similarity: Doubles, anchors: Doubles, steps: list[Doubles]) -> D
 
 
 def regressed_weights(codes: Doubles, similarity: Doubles) -> Doubles:
+    """Return w that minimizes sum_{u != v} (S_uv - sum_k w_k y_uk y_vk)^2, for codes (U, K), of several the shortest."""
+    gram, products = _normal_equations(codes, similarity)
+    gram, products = gram - len(codes), products - np.trace(similarity)  # a code has y_uk y_uk = 1 on the diagonal
+    weights: Doubles = np.linalg.pinv(gram, rcond=1e-9, hermitian=True) @ products
+    return weights
+
+
+def nonnegative_weights(codes: Doubles, similarity: Doubles) -> Doubles:
     """Return the weights w >= 0 that minimize ||S - sum_k w_k y_k y_k'||^2, for codes (U, K): K normal equations."""
-    gram = np.square(codes.T @ codes)
-    products = np.einsum("uk,uv,vk->k", codes, similarity, codes, optimize=True)
+    gram, products = _normal_equations(codes, similarity)
     values, vectors = np.linalg.eigh(gram)
     root = np.sqrt(np.maximum(values, 1e-9 * values[-1]))  # equal bits share their weight
     weights: Doubles = scipy.optimize.nnls((vectors * root).T, (vectors.T @ products) / root)[0]
     return weights
+
+
+def _normal_equations(codes: Doubles, similarity: Doubles) -> tuple[Doubles, Doubles]:
+    products: Doubles = np.einsum("uk,uv,vk->k", codes, similarity, codes, optimize=True)
+    return np.square(codes.T @ codes), products
 
 
 def _top_signs(residual: Doubles, random: np.random.Generator) -> Doubles:

@@ -45,6 +45,9 @@ def fit(data: TrainingData, settings: KshSettings) -> LinearEncoder:
     a class, else -1. Each bit starts at the top generalized eigenvector of (G'RG, G'G) for the residual R and is
     refined by accelerated gradient on a sigmoid; the better of the two is used. Then y y' is subtracted from R. R is
     represented by the classes and the bits so far, so that memory is linear in the images.
+
+    Checked against ColumbiaDVMM/Supervised-Hashing-with-Kernels (`KSH_demo.m`, `OptProjectionFast.m`): the kernel and its
+    bandwidth, the start, the sigmoid, the choice of the better. Ours are how a step's size is found, and when steps end.
     """
     random = generator(data.seed, "ksh")
     features = data.load_features()

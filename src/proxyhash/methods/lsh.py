@@ -12,7 +12,7 @@ from proxyhash.utils.random import generator
 def fit(data: TrainingData, settings: MethodSettings) -> LinearEncoder:
     """Return the signs of random projections, Charikar 2002 and Datar et al. 2004.
 
-    b = sign(W'(q - mean)) with W (width, bits) drawn from N(0, 1).
+    b = sign(W'(q - mean)) with W (width, bits) drawn from N(0, 1). Centering is ours; there was no code to check against.
     """
     features = data.load_features()
     width = features.shape[1]

@@ -27,6 +27,9 @@ class Ninh(HashingMethod):
 
     The loss is the mean of max(0, m + ||F - F+||^2 - ||F - F-||^2), F = (nu + 1) / 2 (N, K), over all triplets of a
     batch.
+
+    Checked against HYPJUDY/caffe-dnnh (`triplet_ranking_hinge_loss_layer.cpp`), which is not by the authors, but has its
+    parameters from files of the first one. Code of the authors was not found.
     """
 
     settings: NinhSettings

@@ -17,7 +17,8 @@ from proxyhash.utils.errors import InputError
 class SubicSettings(MethodSettings):
     """Settings of SUBIC: the weights of the two entropies.
 
-    The defaults are ours: with weights of 1 the entropies outweigh the classifier and retrieve held-out digits worse.
+    The defaults are ours: with weights of 1 the entropies outweigh the classifier and retrieve held-out digits worse. The
+    authors' weights could not be looked up.
     """
 
     SEARCH_SPACE: ClassVar[SearchSpace] = (
@@ -39,6 +40,8 @@ class Subic(HashingMethod):
     The loss is the cross-entropy / log C of a linear classifier on the M blocks of k values (N, M k), plus gamma mean
     H(block) / log k, minus mu H(mean block) / log k, where the mean block is that of the batch. Every term lies between
     0 and 1 for any number of classes, blocks and values.
+
+    Only the abstract of the paper could be read, and no code of the authors.
     """
 
     settings: SubicSettings

@@ -25,6 +25,10 @@ class TalrAp(HashingMethod):
 
     The loss is 1 minus the mean of AP_r over the images of a batch as queries, on the soft histograms of MI-Hash (N, K
     + 1).
+
+    Checked against kunhe/TALR (`apr_s_forward.m`, `main/get_opts.m`, `run_imagenet.m`): the simplified AP_r and a bin for
+    every number of bits. Their 2 sigmoid(a u) - 1 is the shared head for a = 2. Their default is a = 1; their command for
+    ImageNet has 16 bins and a = 10.
     """
 
     settings: TalrApSettings

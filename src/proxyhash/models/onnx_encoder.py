@@ -23,7 +23,8 @@ from proxyhash.models.storage import (
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
-SIGN_HEADS = ("tanh", "linear", "divided", "kernel")  # heads whose codes are the signs of their outputs
+# Heads whose codes are the signs of their outputs.
+SIGN_HEADS = ("tanh", "tanh-bn", "linear", "linear-bn", "divided", "kernel")
 
 
 @dataclass(frozen=True)

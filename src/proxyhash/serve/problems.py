@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from proxyhash.serve.errors import BusyError
 from proxyhash.serve.logs import SERVICE_LOGGER
-from proxyhash.utils.errors import DamagedError, IndexChangedError, InputError, KeyNotFoundError
+from proxyhash.utils.errors import DamagedError, FilterError, IndexChangedError, InputError, KeyNotFoundError
 
 PROBLEM_JSON = "application/problem+json"
 DAMAGED = "The index is damaged; the log of the service has the details."
@@ -22,9 +22,13 @@ FAILED = "The service failed to answer this request; its log has the details."
 _logger = logging.getLogger(SERVICE_LOGGER)
 
 
-def problem_response(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an error response; `detail` is one sentence."""
+def problem_response(
+    status: int, detail: str, headers: Mapping[str, str] | None = None, *, field: str | None = None
+) -> Response:
+    """Return an error response; `detail` is one sentence, `field` names what is wrong in the request, if that is known."""
     content = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    if field is not None:
+        content["field"] = field
     return Response(msgspec.json.encode(content), status, dict(headers or {}), PROBLEM_JSON)
 
 
@@ -37,6 +41,8 @@ def error_response(error: Exception, location: str) -> Response:
         return busy_response(str(error), error.retry_after)
     if isinstance(error, IndexChangedError):
         return busy_response("The index was replaced during the request; send it again.")
+    if isinstance(error, FilterError):
+        return problem_response(422, str(error), field="where")
     if isinstance(error, InputError) and not isinstance(error, DamagedError):
         if location in str(error):
             _logger.warning("The index cannot be read: %s", error)
@@ -65,7 +71,8 @@ def add_handlers(app: FastAPI, location: str) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def validation_error(_: Request, error: RequestValidationError) -> Response:
-        return problem_response(*describe_validation(error.errors()))
+        status, detail, field = describe_validation(error.errors())
+        return problem_response(status, detail, field=field)
 
     @app.exception_handler(InputError)
     @app.exception_handler(BusyError)
@@ -73,19 +80,19 @@ def add_handlers(app: FastAPI, location: str) -> None:
         return error_response(error, location)
 
 
-def describe_validation(errors: Sequence[Any]) -> tuple[int, str]:
-    """Return the status and a sentence for the first error that pydantic found.
+def describe_validation(errors: Sequence[Any]) -> tuple[int, str, str | None]:
+    """Return the status, a sentence and the field for the first error that pydantic found.
 
     >>> describe_validation([{"type": "missing", "loc": ("body", "key"), "msg": "Field required"}])
-    (422, 'The request is not valid: key: field required.')
+    (422, 'The request is not valid: key: field required.', 'key')
     """
     first = errors[0]
     message = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
     if first["type"] == "json_invalid":
-        return 400, f"The body is not JSON: {message.removeprefix('Invalid JSON: ')}."
+        return 400, f"The body is not JSON: {message.removeprefix('Invalid JSON: ')}.", None
     location = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
     message = message[:1].lower() + message[1:]
-    return 422, f"The request is not valid: {f'{location}: ' if location else ''}{message}."
+    return 422, f"The request is not valid: {f'{location}: ' if location else ''}{message}.", location or None
 
 
 def not_acceptable(sentence: str) -> HTTPException:

@@ -332,6 +332,12 @@ class Problem(BaseModel):
     title: Annotated[str, Field(examples=["Not Found"])]
     status: Annotated[int, Field(examples=[404])]
     detail: Annotated[str, Field(description="One sentence.", examples=["The index has no item cats/9.jpg."])]
+    field: Annotated[
+        str | None,
+        Field(
+            description="Field or parameter of the request that is wrong; absent if that is not known.", examples=["where"]
+        ),
+    ] = None
 
 
 def inline_schema(model: type[BaseModel]) -> dict[str, Any]:

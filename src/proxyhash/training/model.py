@@ -1,6 +1,8 @@
-"""Trained module, its optimizer and the moving average of its weights."""
+"""Trained module, its optimizer and the moving averages of its weights."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from typing import Generic, Self, TypeVar
 
 import torch
@@ -26,11 +28,35 @@ class TypedModuleList(nn.ModuleList, Generic[Item]):
         return super().__getitem__(index)  # type: ignore[return-value]
 
 
+class MomentumEncoder(nn.Module):
+    """A copy of trunk and heads whose weights follow theirs slowly. It has no gradients, and batch statistics of its own."""
+
+    def __init__(self, trunk: nn.Module, heads: TypedModuleList[Head], momentum: float) -> None:
+        super().__init__()
+        self.momentum = momentum
+        self.trunk, self.heads = deepcopy(trunk), deepcopy(heads)
+        self.requires_grad_(False)
+
+    @torch.no_grad()
+    def update(self, trunk: nn.Module, heads: TypedModuleList[Head]) -> None:
+        """Move the weights w towards those of trunk and heads, v: w = m w + (1 - m) v."""
+        for own, followed in ((self.trunk, trunk), (self.heads, heads)):
+            for slow, fast in zip(own.parameters(), followed.parameters(), strict=True):
+                slow.lerp_(fast, 1 - self.momentum)
+
+    @torch.no_grad()
+    def forward(self, inputs: Tensor) -> list[Tensor]:
+        """Return the embeddings (N, bits) of each code length."""
+        features = self.trunk(inputs)
+        return [head(features) for head in self.heads]
+
+
 class MultiHeadModel(nn.Module):
     """One trunk, and a head and an objective for each code length. The trunk is the identity for frozen features."""
 
     heads: TypedModuleList[Head]
     objectives: TypedModuleList[HashingMethod]
+    momentum_encoder: MomentumEncoder | None
 
     def __init__(
         self,
@@ -45,11 +71,14 @@ class MultiHeadModel(nn.Module):
         self.trunk = trunk
         self.heads = TypedModuleList(heads)
         self.objectives = TypedModuleList(objectives)
+        momentum = max((each.momentum for each in objectives if each.momentum is not None), default=None)
+        self.momentum_encoder = None if momentum is None else MomentumEncoder(trunk, self.heads, momentum)
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training mode; with `freeze_bn` the batch normalization of the trunk stays in evaluation mode."""
         super().train(mode)
-        for module in self.trunk.modules():
+        trunks = [self.trunk] if self.momentum_encoder is None else [self.trunk, self.momentum_encoder.trunk]
+        for module in (module for trunk in trunks for module in trunk.modules()):
             if self.freeze_bn and isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eval()
         return self
@@ -59,6 +88,14 @@ class MultiHeadModel(nn.Module):
         features = self.trunk(inputs)
         return [head(features) for head in self.heads]
 
+    def momentum_embeddings(self, inputs: Tensor) -> list[Tensor]:
+        """Return the embeddings by the momentum encoder, after a step of its weights; an empty list without one."""
+        if self.momentum_encoder is None:
+            return []
+        self.momentum_encoder.update(self.trunk, self.heads)
+        found: list[Tensor] = self.momentum_encoder(inputs)
+        return found
+
     def loss(self, embeddings: Sequence[Tensor], targets: Tensor, indices: Tensor) -> Tensor:
         """Return the mean loss over the code lengths, which gives each head the same weight in the trunk's gradient."""
         losses = [objective(nu, targets, indices) for objective, nu in zip(self.objectives, embeddings, strict=True)]
@@ -66,19 +103,31 @@ class MultiHeadModel(nn.Module):
 
 
 def build_optimizer(model: MultiHeadModel, optim: OptimConfig) -> torch.optim.AdamW:
-    """Return AdamW with a learning rate of its own for the trunk, and weight decay for matrices only."""
+    """Return AdamW with learning rates of their own for trunk and objectives, and weight decay for matrices only."""
     groups = []
-    for module, lr in ((model.trunk, optim.backbone_lr), (model.heads, optim.lr), (model.objectives, optim.lr)):
-        parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        matrices = [parameter for parameter in parameters if parameter.ndim > 1]
-        vectors = [parameter for parameter in parameters if parameter.ndim <= 1]
-        # No weight decay on proxies: it would rescale the logits.
-        weight_decay = 0.0 if module is model.objectives else optim.weight_decay
+    parts = [(list(model.trunk.parameters()), optim.backbone_lr, optim.weight_decay)]
+    parts += [(list(model.heads.parameters()), optim.lr, optim.weight_decay)]
+    # No weight decay on proxies: it would rescale the logits.
+    parts += [(own, optim.lr * factor, 0.0) for factor, own in _parameters_by_lr_factor(model.objectives)]
+    for parameters, lr, weight_decay in parts:
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        matrices = [parameter for parameter in trained if parameter.ndim > 1]
+        vectors = [parameter for parameter in trained if parameter.ndim <= 1]
         groups += [
             {"params": matrices, "max_lr": lr, "weight_decay": weight_decay},
             {"params": vectors, "max_lr": lr, "weight_decay": 0.0},
         ]
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=optim.lr, fused=True)
+
+
+def _parameters_by_lr_factor(objectives: TypedModuleList[HashingMethod]) -> list[tuple[float, list[nn.Parameter]]]:
+    """Return the parameters of all objectives, grouped by their learning rate relative to that of the heads."""
+    groups: dict[float, list[nn.Parameter]] = defaultdict(list)
+    for objective in objectives:
+        factors = objective.lr_factors()
+        for name, parameter in objective.named_parameters():
+            groups[factors.get(name, 1.0)].append(parameter)
+    return sorted(groups.items())
 
 
 def set_lr(optimizer: torch.optim.Optimizer, factor: float) -> None:

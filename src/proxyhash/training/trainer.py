@@ -210,9 +210,14 @@ class Trainer:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
         with autocast(self.device, self.used_precision):
             shard_embeddings = model(inputs)
+            shard_observed = model.momentum_embeddings(inputs)
         embeddings = [self.distributed.all_gather(nu.float(), len(batch)) for nu in shard_embeddings]
+        observed = [self.distributed.all_gather(nu.float(), len(batch)) for nu in shard_observed]
         labels = self.train_subset.targets[batch], batch
-        loss = model.loss(embeddings, *(move_batch(torch.from_numpy(values), self.device) for values in labels))
+        targets, indices = (move_batch(torch.from_numpy(values), self.device) for values in labels)
+        for objective, nu in zip(model.objectives, observed, strict=False):  # there may be no momentum encoder
+            objective.observe(nu, indices)
+        loss = model.loss(embeddings, targets, indices)
         optimizer.zero_grad(set_to_none=True)
         (loss if scaler is None else scaler.scale(loss)).backward()
         self.distributed.sum_gradients([*model.trunk.parameters(), *model.heads.parameters()])

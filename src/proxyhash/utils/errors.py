@@ -43,6 +43,14 @@ class IndexChangedError(InputError):
     """
 
 
+class FilterError(InputError):
+    """A filter that is no expression, or does not fit the columns of an index; the message says what is wrong with it.
+
+    >>> isinstance(FilterError("The index has no column yaer; did you mean year?"), InputError)
+    True
+    """
+
+
 class ProxyhashWarning(UserWarning):
     """A valid result that is probably not the one wanted; the message is one sentence with the reason.
 

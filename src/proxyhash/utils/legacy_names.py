@@ -89,7 +89,7 @@ def upgrade_train_config(order: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a `TrainConfig` from an `order` of release 0.1; a fitted method has no `optim`."""
     content = dict(order)
     plan = content.pop("plan", {})
-    content["settings"] = upgrade_method_settings(order["method"], order["settings"]) if "settings" in order else {}
+    content["settings"] = settings_of_run(order["method"], order.get("settings", {}))
     content |= {"finetune": plan.get("backbone_rate", 0) > 0, "seed": plan.get("seed", 0)}
     return content | ({"optim": upgrade_optim_config(plan)} if "epochs" in plan else {})
 
@@ -158,6 +158,37 @@ METHOD_TENSORS = {"centres": "centers", "quantised": "quantized"}
 _PROXY_METHODS = ("learned", "random", "tammes", "aligned", "hclm", "shclm", "code", "scode", "joint")
 _ZERO_MEANT_DEFAULT = {**dict.fromkeys(_PROXY_METHODS, ("tau", "margin")), "triplet": ("margin",)}
 _DEFAULT_DISTANCE_SHARE = 0.75  # of joint, where `floor` was 0
+
+
+_CLASSIFIER_0_1 = {"classifier_lr": 1.0, "classifier_std": None, "tag_loss": "mean"}
+# Settings that select the form that a method had in release 0.1, where its default has changed since.
+FORMS_0_1: Mapping[str, Mapping[str, Any]] = {
+    "adsh": {"start": "classes"},
+    "bhc": _CLASSIFIER_0_1,
+    "csq": {"pairs": 0.0, "quantization": 1e-4, "centers": "random"},
+    "dpn": {"tag_loss": "vote"},
+    "dpsh": {"tanh": True},
+    "dqn": {"pairs": "balanced"},
+    "drsch": {"affinity": "features"},
+    "dsdh": {"codes": "epoch"},
+    "greedyhash": {"bias": True},
+    "hashnet": {"growth": 4.0, "samples_per_class": 8},
+    "hbmp-regress": {"nonnegative": True},
+    "mdsh": {"loss": "softmax", "pairs": 0.0, "quantization": 0.0, "batch_norm": False},
+    "mihash": {"bins": "bits", "slope": 2.0},
+    "orthohash": {"batch_norm": False},
+    "sdh": {"kernel": "raw"},
+    "ssdh": {**_CLASSIFIER_0_1, "saturation": 1.0, "balance": 1.0},
+}
+
+
+def settings_of_run(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run of release 0.1 with today's names, and with those of the form that it had.
+
+    >>> settings_of_run("hashnet", {"per_class": 4})
+    {'growth': 4.0, 'samples_per_class': 4}
+    """
+    return {**FORMS_0_1.get(method, {}), **upgrade_method_settings(method, settings)}
 
 
 def upgrade_method_settings(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -266,7 +297,7 @@ def upgrade_record(content: Mapping[str, Any], current_format: str) -> dict[str,
 def upgrade_trial(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the trial of a record in today's names."""
     trial = _renamed(content, RECORD_TRIAL)
-    trial["settings"] = upgrade_method_settings(trial["method"], trial["settings"])
+    trial["settings"] = settings_of_run(trial["method"], trial["settings"])
     trial["label"] = upgrade_label(trial["label"])
     trial["optim"] = None if trial["optim"] is None else upgrade_optim_config(trial["optim"])
     return _with_added_settings(trial)
@@ -287,6 +318,8 @@ def upgrade_recipe(content: Mapping[str, Any]) -> dict[str, Any]:
     recipe["settings"] = {
         upgrade_label(row): upgrade_method_settings(row.partition(":")[0], own) for row, own in tables[0].items()
     }
+    for method in {row.partition(":")[0] for row in recipe["methods"]} & FORMS_0_1.keys():
+        recipe["settings"][method] = {**FORMS_0_1[method], **recipe["settings"].get(method, {})}
     recipe["optim_by_method"] = {upgrade_label(row): upgrade_optim_config(own) for row, own in tables[1].items()}
     return recipe
 

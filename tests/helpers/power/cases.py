@@ -18,10 +18,12 @@ from helpers.power.file_workloads import check_files
 from helpers.power.index_workloads import check_arrays, check_backup, check_index, check_kept_vectors, contents, write_shards
 from helpers.power.recording import Check, Counts, Recording, check_cuts, record, scratch_folder
 from helpers.power.replay import Disk, write_tree
+from helpers.power.vector_workloads import WIDTH, check_vectors, check_vectors_and_backup
 from helpers.release_0_1 import index_folder
 from proxyhash.index.local.index import LocalIndex
 
 INDEX, FILES = "helpers.power.index_workloads", "helpers.power.file_workloads"
+VECTORS = "helpers.power.vector_workloads"
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,10 @@ def _prepare_vectors(_: Path, outside: Path) -> list[str]:
     return [str(model), str(outside / "v.npy")]
 
 
+def _prepare_two_models(_: Path, outside: Path) -> list[str]:
+    return [str(make_vector_model(WIDTH, bits, bits, outside / f"encoder-{bits}")) for bits in (16, 8)]
+
+
 def has_backups() -> bool:
     """Return whether this version can back up an index."""
     return find_spec("proxyhash.index.backup") is not None
@@ -96,6 +102,9 @@ CASES = {
     "upgraded": Case(INDEX, "upgraded", partial(check_index, bits=32), _prepare_upgrade),
     "kept vectors": Case(INDEX, "kept_vectors", check_kept_vectors, _prepare_vectors),
     "arrays": Case(INDEX, "arrays", check_arrays),
+    "columns": Case(VECTORS, "columns", check_vectors_and_backup, _prepare_two_models),
+    "refinement": Case(VECTORS, "refined", check_vectors_and_backup, _prepare_two_models),
+    "refinement added later": Case(VECTORS, "backfilled", check_vectors, _prepare_two_models),
     "migrated": Case(INDEX, "migrated", prepare=_prepare_migration),
     "migrated from format 2": Case(INDEX, "migrated", prepare=_prepare_format_2),
     "migrated from format 3": Case(INDEX, "migrated", prepare=_prepare_format_3),

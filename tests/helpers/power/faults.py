@@ -17,10 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from helpers.codes import clustered_codes, make_keys
+from helpers.models import make_vector_model
 from helpers.power.file_workloads import text_of
 from helpers.power.index_workloads import contents, write_shards
 from helpers.power.recording import NAME, ONCE, SHORT, STICKY, SYNC, WRITE, arm, disarm, recorded_environment
+from helpers.power.vector_workloads import read_state
+from helpers.refinement_reference import check_refined_order
+from proxyhash.columns import ColumnsLike
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.maintenance import compact, verify
 from proxyhash.utils.atomic_io import atomic_folder, atomic_write
@@ -42,6 +48,8 @@ class Fault:
         mode = {ONCE: "once", STICKY: "from then on", SHORT: "after half of it, and from then on"}[self.mode]
         return f"{errno.errorcode[self.number]} of a {kind} {mode}"
 
+
+VECTORS = np.random.default_rng(6).normal(size=(15, 12)).astype(np.float32)
 
 FAULTS = (
     Fault(WRITE, errno.EIO, ONCE),
@@ -102,6 +110,41 @@ def _import(index: LocalIndex) -> None:
 def _prepare_import(folder: Path) -> None:
     _new_index(folder)
     write_shards(folder / "shards")
+
+
+def _new_columns(folder: Path) -> None:
+    with LocalIndex.open_folder(folder / "i", bits=64) as index:
+        index.add(clustered_codes(20, 8, 0), make_keys(20), columns={"price": list(range(20)), "place": ["a"] * 20})
+
+
+def _add_columns(index: LocalIndex) -> None:
+    """Replace items, so that rows and texts of columns are written and removed, and whole numbers become fractions."""
+    columns: ColumnsLike = {"price": [row / 2 for row in range(20)], "place": [f"b {row}" for row in range(20)]}
+    index.add(clustered_codes(20, 8, 1), make_keys(20, 10), columns=columns)
+
+
+def _read_columns(folder: Path) -> Any:
+    items = _read_index(folder)
+    with LocalIndex.open_folder(folder / "i") as index:
+        return items, {item.key: dict(item.columns) for item in index.list_items(limit=1000)}
+
+
+def _new_refined(folder: Path) -> None:
+    model = make_vector_model(12, 64, 0, folder / "model")
+    with LocalIndex.open_folder(folder / "i", model=model, refine="code") as index:
+        index.add(VECTORS[:10], make_keys(10), keep_vectors=True)
+
+
+def _add_refined(index: LocalIndex) -> None:
+    index.add(VECTORS[10:15], make_keys(5, 8), keep_vectors=True)
+
+
+def _read_refined(folder: Path) -> Any:
+    with LocalIndex.open_folder(folder / "i") as index:
+        state = read_state(index)
+        refined = check_refined_order(index, state)
+        assert refined == state["items"].keys(), "an item has no row"
+    return _read_index(folder), state["vectors"]
 
 
 # ---- scenarios over other files
@@ -171,6 +214,8 @@ SCENARIOS = {
     ),
     "remove": Scenario(_new_index, _on_index(lambda index: index.remove(make_keys(10, 10))), _read_index),
     "compact": Scenario(_new_index, _on_index(compact), _read_index),
+    "columns": Scenario(_new_columns, _on_index(_add_columns), _read_columns),
+    "refinement": Scenario(_new_refined, _on_index(_add_refined), _read_refined),
     "import": Scenario(_prepare_import, _on_index(_import), _read_index),
     "new text": Scenario(_nothing, _write_text(0), _read_texts),
     "text": Scenario(_write_text(0), _write_text(1), _read_texts),
@@ -180,7 +225,7 @@ SCENARIOS = {
     "line": Scenario(_append(0), _append(1), _read_lines),
     "proxies": Scenario(_write_proxies(0), _write_proxies(1), _read_proxies),
 }
-INDEX_SCENARIOS = ("create", "add", "remove", "compact", "import")
+INDEX_SCENARIOS = ("create", "add", "remove", "compact", "columns", "refinement", "import")
 FILE_SCENARIOS = tuple(name for name in SCENARIOS if name not in INDEX_SCENARIOS)
 
 

@@ -6,7 +6,7 @@ python -m helpers.power.index_workloads NAME ROOT [ARGUMENTS OF THE WORKLOAD]
 import errno
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ import numpy as np
 
 from helpers.codes import clustered_codes, make_keys
 from helpers.index_content import array_content, kept_content
-from helpers.power.recording import SYNC, Mark, acknowledge, arm, disarm
+from helpers.power.recording import SYNC, Check, Mark, acknowledge, arm, disarm
+from helpers.power.replay import digest, read_tree
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.maintenance import compact, verify
 from proxyhash.utils.errors import InputError
@@ -333,23 +334,41 @@ def backed_up(root: Path) -> None:
     steps.index.close()
 
 
-def check_backup(folder: Path, before: Sequence[Mark], following: Mark | None) -> None:
-    """Check that the backup can be restored to what was acknowledged, or to what the next step writes."""
-    from proxyhash.index.backup import restore
-
+def check_backup(
+    folder: Path,
+    before: Sequence[Mark],
+    following: Mark | None,
+    read: Callable[[LocalIndex], dict[str, Any]] = contents,
+    check: Check = check_index,
+) -> None:
+    """Check that the backup can be restored to what was acknowledged, or to what the next step writes, and the index."""
     acknowledged = [mark["backup"] for mark in before if "backup" in mark]
     possible = acknowledged[-1:] + ([following["backup"]] if following and "backup" in following else [])
     if acknowledged or (folder / "backup").exists():
+        found = _restored(folder, read)
+        assert found is not None or not acknowledged, "the backup cannot be restored"
+        assert found is None or found in possible, _difference(found, possible)
+    check(folder, before, following)
+
+
+_RESTORED: dict[bytes, dict[str, Any] | None] = {}  # by the digest of a backup: most cuts leave the same
+
+
+def _restored(folder: Path, read: Callable[[LocalIndex], dict[str, Any]]) -> dict[str, Any] | None:
+    """Return what a backup holds, read from a restored copy that is whole; None if it is refused."""
+    from proxyhash.index.backup import restore
+
+    number = digest(read_tree(folder / "backup"))
+    if number not in _RESTORED:
         try:
             restore(folder / "backup", folder / "restored")
         except InputError:
-            assert not acknowledged
+            _RESTORED[number] = None
         else:
             with LocalIndex.open_folder(folder / "restored") as index:
                 assert not (problems := verify(index).problems), problems
-                found = contents(index)
-            assert found in possible, _difference(found, possible)
-    check_index(folder, before, following)
+                _RESTORED[number] = read(index)
+    return _RESTORED[number]
 
 
 WORKLOADS = {

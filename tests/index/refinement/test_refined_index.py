@@ -326,3 +326,28 @@ def test_a_model_without_features_in_its_onnx_file_is_run_by_torch(
     with Index.open(tmp_path / "i", model=old, refine="code") as index:
         add_folder(index, many_photos, SkippedItems())
         assert [matches[0].path for matches in index.search(files, 1)] == [file.resolve() for file in files]
+
+
+def test_a_stopped_creation_with_a_refinement_is_repeated(tmp_path: Path, encoders: Path) -> None:
+    """The file and its refinement are written in two transactions, and the process may end in between."""
+    with (
+        patch("proxyhash.index.local.index.create_first_refinement", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        make_index(tmp_path / "i", encoders)
+    with make_index(tmp_path / "i", encoders, "int8") as index:
+        assert index.refinement is not None
+        assert index.refinement.kind == "int8"
+        assert finds_itself(index)
+    with pytest.raises(InputError, match="has the refinement int8"):
+        Index.open(tmp_path / "i", refine="code")
+
+
+def test_an_index_that_is_written_gets_no_refinement_when_it_is_opened(tmp_path: Path, encoders: Path) -> None:
+    with Index.open(tmp_path / "i", model=encoders / "one") as index:
+        index.add(VECTORS[:3], KEYS[:3])
+        index.remove(KEYS[:3])
+    with pytest.raises(InputError, match="has no refinement; to change it, run"):
+        Index.open(tmp_path / "i", refine="code")
+    with Index.open(tmp_path / "codes", bits=8), pytest.raises(InputError, match="has no refinement; to change it, run"):
+        Index.open(tmp_path / "codes", refine="code")

@@ -1,5 +1,10 @@
 """Sorting of refined searches, compared with NumPy."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,19 +69,40 @@ def found(hits: Hits, q: int) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("build", [flat, just_started, clustered])
-@pytest.mark.parametrize(("width", "dtype"), [(8, np.uint8), (16, np.uint8), (5, np.int8), (64, np.int8)])
-@given(st.integers(0, 10_000), st.integers(1, 400), st.integers(1, 12), st.integers(1, 6))
+@pytest.mark.parametrize(
+    ("width", "dtype"),
+    [(8, np.uint8), (16, np.uint8), (32, np.uint8), (5, np.int8), (64, np.int8), (75, np.int8), (256, np.int8)],
+)
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.integers(1, 900),  # several blocks, so that most ties are dropped before they are pushed
+    k=st.sampled_from([1, 2, 7, 12, 100]),
+    queries=st.integers(1, 6),
+    step=st.sampled_from([1, 60, 85]),
+    known_share=st.sampled_from([0.0, 0.05, 0.8, 1.0]),
+    threads=st.sampled_from([1, 2]),
+)
 def test_the_order_is_distance_then_refinement_then_item_id(
-    build: Any, width: int, dtype: Any, seed: int, count: int, k: int, queries: int
+    build: Any,
+    width: int,
+    dtype: Any,
+    seed: int,
+    count: int,
+    k: int,
+    queries: int,
+    step: int,
+    known_share: float,
+    threads: int,
 ) -> None:
     random = np.random.default_rng(seed)
     words = random.choice(np.array([0, 1, 3, 2**63, 2**64 - 1], np.uint64), count)
-    rows = (random.integers(0, 3, (count, width)) * 60).astype(np.uint8).view(dtype)
-    known = random.random(count) < 0.8
+    rows = (random.integers(0, 3, (count, width)) * step - step).astype(np.int8).view(dtype)  # few values: equal distances
+    rows[:: 3 if seed % 2 else 10_000] = random.integers(-127, 128, width, np.int8).view(dtype)
+    known = random.random(count) < known_share
     segment = build(words, np.arange(count, dtype=np.uint32))
     asked = random.integers(0, count, queries)
     aligned = align(segment, rows, known, rows[asked])
-    hits, _ = segment.nearest(words[asked][:, None], k, rows=aligned)
+    hits, _ = segment.nearest(words[asked][:, None], k, threads, rows=aligned)
     inside = refine(segment.range_search(words[asked][:, None], 2), aligned)
     rescored = rescore_hits(hits, max(1, k // 2))
     for q, item in enumerate(asked.tolist()):
@@ -92,3 +118,52 @@ def test_a_search_without_rows_orders_ties_by_item_id(build: Any) -> None:
     words = np.zeros(600, np.uint64)
     hits, _ = build(words, np.arange(600, dtype=np.uint32)).nearest(words[:1, None], 5)
     assert found(hits, 0) == [(0, 0, item_id) for item_id in range(5)]
+
+
+@pytest.mark.parametrize("width", [1, 31, 32, 33, 64, 100, 256])
+def test_largest_differences_of_int8_values_do_not_overflow(width: int) -> None:
+    rows = np.full((300, width), -127, np.int8)
+    rows[290:, 0] = 127
+    words = np.zeros(300, np.uint64)
+    segment = clustered(words, np.arange(300, dtype=np.uint32))
+    query = np.full((1, width), 127, np.int8)
+    hits, _ = segment.nearest(words[:1, None], 12, rows=align(segment, rows, np.ones(300, bool), query))
+    assert found(hits, 0) == reference(words, rows, np.ones(300, bool), words[0], query[0])[:12]
+
+
+PROGRAM = """
+import json
+import numpy as np
+from proxyhash.index.clusters.clustered import build_clustered_segment
+from proxyhash.index.refinement.distances import refined_rows
+from proxyhash.utils.jit import cold_start
+cold_start.end()
+random, found = np.random.default_rng(0), {}
+words, item_ids = random.integers(0, 2, (1, 3000)).astype(np.uint64), np.arange(3000, dtype=np.uint32)
+own = np.zeros(3000, np.uint16)
+segment = build_clustered_segment(np.zeros((1, 1), np.uint64), np.array([3000]), lambda sink: sink(words, item_ids, own))
+for width, dtype in ((16, np.uint8), (32, np.uint8), (5, np.int8), (64, np.int8), (75, np.int8), (256, np.int8)):
+    rows = random.integers(-127, 128, (segment.num_slots, width), np.int8)
+    queries = random.integers(-127, 128, (9, width), np.int8)
+    aligned = refined_rows(rows.view(dtype), segment.slot_ids() >= 0, queries.view(dtype))
+    hits, _ = segment.nearest(np.zeros((9, 1), np.uint64), 10, rows=aligned)
+    found[f"{np.dtype(dtype).name} {width}"] = [str(rank) for rank in hits.ranks.tolist()]
+print(json.dumps(found))
+"""
+
+
+def run_with_features(features: str | None, cache: str) -> dict[str, list[str]]:
+    """Return the ranks of refined searches in a process that uses only some features of the processor."""
+    environment = {**os.environ, "XDG_CACHE_HOME": cache}
+    if features is not None:
+        environment |= {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    ranks: dict[str, list[str]] = json.loads(done.stdout)
+    return ranks
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="features of x86 processors")
+@pytest.mark.parametrize("features", ["+sse2,+popcnt", "+sse4.2,+popcnt,+avx,+avx2"])
+def test_results_are_equal_without_wide_registers(features: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    found = run_with_features(features, str(tmp_path_factory.mktemp("cache")))
+    assert found == run_with_features(None, os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))

@@ -20,6 +20,8 @@ class VectorEvalConfig:
         Code lengths; the other encodings get as many bytes.
     methods
         Names from `list_methods`, with settings as in `itq:iterations=10`.
+    baselines
+        Compare other encodings too: PQ, OPQ, RaBitQ, int8, float16 and float32.
     metric
         Distance of the exact ranking: `cosine` (vectors are scaled to length 1), `l2` or `ip`.
     ks
@@ -36,6 +38,7 @@ class VectorEvalConfig:
 
     bits: tuple[int, ...] = (64, 128, 256, 512)
     methods: tuple[str, ...] = ("itq", "random-rotation")
+    baselines: bool = True
     metric: str = "cosine"
     ks: tuple[int, ...] | None = None
     num_queries: int | None = None

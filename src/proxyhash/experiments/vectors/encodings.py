@@ -9,7 +9,6 @@ from proxyhash.evaluation.quantizers import CORRECTION_BYTES, FaissPq, Float16, 
 from proxyhash.experiments.vectors.config import VectorEvalConfig
 from proxyhash.experiments.vectors.hashed import HashedVectors
 from proxyhash.experiments.vectors.report import EncodingResult
-from proxyhash.experiments.vectors.rescored import RescoredVectors
 from proxyhash.experiments.vectors.sample import VectorSample
 from proxyhash.index.refinement.refiner import MAX_WIDTH, Kind
 from proxyhash.utils.progress import Progress
@@ -40,22 +39,27 @@ class QuantizedVectors:
         return [EncodingResult(name, *sizes, scores.recall, scores.mean_average_precision, None, seconds)]
 
 
-def list_encodings(width: int, config: VectorEvalConfig) -> Iterator[QuantizedVectors | HashedVectors | RescoredVectors]:
+def list_encodings(width: int, config: VectorEvalConfig) -> Iterator[QuantizedVectors | HashedVectors]:
     """Yield what is compared: codes first, and at each of their sizes the other encodings that have this size."""
     metric, seed = config.metric, config.seed
+    refined = max((bits for bits in config.bits if bits <= min(REFINED_BITS, width)), default=None)
     for bits in config.bits:
-        yield from (HashedVectors(label, bits) for label in config.methods)
+        for label in config.methods:
+            is_refined = bits == refined and label == config.methods[0] and metric != "ip"  # compared by Euclidean distance
+            yield HashedVectors(label, bits, _refinements(width) if is_refined else ())
+    if not config.baselines:
+        return
     for size in sorted({-(-bits // 8) for bits in config.bits}):
         if size <= width:
             yield from (QuantizedVectors(FaissPq(width, metric, size, rotate=rotate, seed=seed)) for rotate in (False, True))
         dims = 8 * (size - CORRECTION_BYTES)
         if 0 < dims < width:
             yield QuantizedVectors(RaBitQ(width, metric, dims, seed=seed))
-    refined = [bits for bits in config.bits if bits <= min(REFINED_BITS, width)]
-    if refined and metric != "ip":  # refinements are compared by Euclidean distance
-        kinds = REFINEMENTS if width > MAX_WIDTH["int8"] else REFINEMENTS[:1]
-        yield from (RescoredVectors(HashedVectors(config.methods[0], max(refined)), kind) for kind in kinds)
     yield QuantizedVectors(RaBitQ(width, metric, seed=seed))
     yield QuantizedVectors(Int8(width, metric))
     yield QuantizedVectors(Float16(width, metric))
     yield QuantizedVectors(Float32(width, metric))
+
+
+def _refinements(width: int) -> tuple[Kind, ...]:
+    return REFINEMENTS if width > MAX_WIDTH["int8"] else REFINEMENTS[:1]

@@ -7,7 +7,9 @@ from typing import Any
 from proxyhash.data.vectors.subset import select_rows
 from proxyhash.evaluation.compression import RankingTask, score_codes
 from proxyhash.experiments.vectors.report import EncodingResult
+from proxyhash.experiments.vectors.rescored import FittedCodes, measure_refined
 from proxyhash.experiments.vectors.sample import VectorSample
+from proxyhash.index.refinement.refiner import Kind
 from proxyhash.methods import get_method, parse_method
 from proxyhash.models.vector_hasher import VectorHasher
 from proxyhash.training.vectors import fit_vectors
@@ -16,10 +18,11 @@ from proxyhash.utils.progress import Progress
 
 @dataclass(frozen=True)
 class HashedVectors:
-    """Codes of a hashing method, compared as the method compares them."""
+    """Codes of a hashing method, compared as the method compares them, and then also with refinements."""
 
     label: str
     bits: int
+    refinements: tuple[Kind, ...] = ()
 
     @property
     def title(self) -> str:
@@ -44,18 +47,14 @@ class HashedVectors:
         options |= {"method": name, "settings": settings, "device": sample.config.device, "progress": progress}
         return fit_vectors(database, self.bits, **options)
 
-    def shared_bytes(self, hasher: VectorHasher) -> int:
-        """Return the size of the fitted method, which all items share."""
-        return sum(tensor.nbytes for tensor in hasher.network.state_dict().values())
-
     def measure(self, sample: VectorSample, task: RankingTask, progress: Progress) -> list[EncodingResult]:
         """Fit the method, encode and rank the queries."""
         begin = time.perf_counter()
         hasher = self.fit(sample, progress)
-        fitted = time.perf_counter()
-        codes = hasher.encode(sample.database, progress=progress)
-        queries = hasher.encode_queries(sample.queries)
-        scores = score_codes(queries, codes, task, progress=progress)
-        seconds = {"fit": fitted - begin, "rank": time.perf_counter() - fitted}
-        sizes = codes.shape[1], self.shared_bytes(hasher)
-        return [EncodingResult(self.row_name, *sizes, scores.recall, scores.mean_average_precision, self.bits, seconds)]
+        fit_seconds = time.perf_counter() - begin
+        fitted = FittedCodes(self.title, hasher, hasher.encode(sample.database, progress=progress), fit_seconds)
+        scores = score_codes(hasher.encode_queries(sample.queries), fitted.codes, task, progress=progress)
+        seconds = {"fit": fit_seconds, "rank": time.perf_counter() - begin - fit_seconds}
+        sizes = fitted.codes.shape[1], fitted.shared_bytes
+        row = EncodingResult(self.row_name, *sizes, scores.recall, scores.mean_average_precision, self.bits, seconds)
+        return [row, *(each for kind in self.refinements for each in measure_refined(fitted, kind, sample, task))]

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import Packed, to_words
 from proxyhash.evaluation.compression import RankingScores, RankingTask
 from proxyhash.evaluation.neighbors import neighbor_recall
-from proxyhash.experiments.vectors.hashed import HashedVectors
 from proxyhash.experiments.vectors.report import EncodingResult
 from proxyhash.experiments.vectors.sample import VectorSample
 from proxyhash.index.clusters.segment import Segment, build_flat_segment
@@ -17,42 +16,45 @@ from proxyhash.index.hits import rescore_hits
 from proxyhash.index.refinement.distances import RefinedRows, refined_rows
 from proxyhash.index.refinement.fitting import fit_refiner
 from proxyhash.index.refinement.refiner import Kind
-from proxyhash.utils.progress import Progress
+from proxyhash.models.vector_hasher import VectorHasher
 
 OVERSAMPLING = (1, 2, 4, 8)
 _QUERIES_PER_BLOCK = 256
 
 
-@dataclass(frozen=True)
-class RescoredVectors:
-    """Codes of a hashing method with a refinement, at several oversamplings."""
+@dataclass(frozen=True, eq=False)
+class FittedCodes:
+    """A fitted method, the codes (N, bytes) of the database, and the seconds that the fit took."""
 
-    hashed: HashedVectors
-    kind: Kind
+    title: str
+    hasher: VectorHasher
+    codes: Packed
+    fit_seconds: float
 
     @property
-    def title(self) -> str:
-        """Return the names of the codes and the refinement."""
-        return f"{self.hashed.title} + {self.kind}"
+    def shared_bytes(self) -> int:
+        """Return the size of the fitted method, which all items share."""
+        return sum(tensor.nbytes for tensor in self.hasher.network.state_dict().values())
 
-    def measure(self, sample: VectorSample, task: RankingTask, progress: Progress) -> list[EncodingResult]:
-        """Fit method and refiner, and rank the queries at each oversampling."""
-        begin = time.perf_counter()
-        hasher = self.hashed.fit(sample, progress)
-        database, queries = hasher.rows(sample.database), hasher.rows(sample.queries)
-        refiner = fit_refiner(database, self.kind)
-        fitted = time.perf_counter()
-        codes, query_codes = hasher.encode(database, progress=progress), hasher.encode(queries)
-        rows = refined_rows(refiner.encode(database), np.ones(len(codes), bool), refiner.encode(queries))
-        segment, size = _segment(codes), codes.shape[1] + refiner.row_width
-        shared = refiner.mean.nbytes + refiner.projection.nbytes // 2 + self.hashed.shared_bytes(hasher)
-        results = []
-        for times in OVERSAMPLING:
-            start = time.perf_counter()
-            scores = _score(segment, to_words(query_codes).T, rows, task, times)
-            seconds = {"fit": fitted - begin, "rank": time.perf_counter() - start}
-            results.append(EncodingResult(f"{self.title} x{times}", size, shared, scores.recall, None, None, seconds))
-        return results
+
+def measure_refined(fitted: FittedCodes, kind: Kind, sample: VectorSample, task: RankingTask) -> list[EncodingResult]:
+    """Fit a refiner, and rank the queries at each oversampling."""
+    begin, hasher = time.perf_counter(), fitted.hasher
+    database, queries = hasher.rows(sample.database), hasher.rows(sample.queries)
+    refiner = fit_refiner(database, kind)
+    fit_seconds = fitted.fit_seconds + time.perf_counter() - begin
+    query_codes, known = hasher.encode(queries), np.ones(len(database), bool)
+    rows = refined_rows(refiner.encode(database), known, refiner.encode(queries))
+    segment, size = _segment(fitted.codes), fitted.codes.shape[1] + refiner.row_width
+    shared = refiner.mean.nbytes + refiner.projection.nbytes // 2 + fitted.shared_bytes  # stored in half precision
+    results = []
+    for times in OVERSAMPLING:
+        start = time.perf_counter()
+        scores = _score(segment, to_words(query_codes).T, rows, task, times)
+        seconds = {"fit": fit_seconds, "rank": time.perf_counter() - start}
+        name = f"{fitted.title} + {kind} x{times}"
+        results.append(EncodingResult(name, size, shared, scores.recall, None, None, seconds))
+    return results
 
 
 def _segment(codes: Packed) -> Segment:

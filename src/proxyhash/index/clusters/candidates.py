@@ -144,6 +144,15 @@ def count_codes(clusters: Clusters, block: Int) -> Int:
 
 
 @jit(nogil=True, skip_refcounts=True, inline="always")
+def mark_distance(candidates: Candidates, word: Int, distance: Int) -> Any:
+    """Return a mask of the codes of a word of the block that are at a distance."""
+    equal = ~np.uint64(0)
+    for level in range(candidates.levels):
+        equal &= candidates.distances[level, word] ^ (np.uint64(distance >> level & 1) - np.uint64(1))
+    return equal
+
+
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def distance_at(candidates: Candidates, word: Int, bit: Int) -> Int:
     """Return the distance of one code of the block."""
     total = np.int64(0)

@@ -1,5 +1,7 @@
 """Search kernels over clustered codes that skip blocks by the triangle inequality; see `layout`."""
 
+from typing import Any
+
 import numpy as np
 
 from proxyhash.codes.bits import Words
@@ -17,11 +19,12 @@ from proxyhash.index.clusters.candidates import (
     find_candidates,
     load_query,
     lowest_bit,
+    mark_distance,
 )
 from proxyhash.index.clusters.layout import Clusters
-from proxyhash.index.clusters.topk import TopK, pack_rank, push, refine_rank, sort_topk
+from proxyhash.index.clusters.topk import TopK, kth_refinement, pack_rank, push, refine_rank, sort_topk
 from proxyhash.index.item_ids import Int, Int64s, item_id_at
-from proxyhash.index.refinement.distances import refinement_distance
+from proxyhash.index.refinement.distances import compare_rows, most_compared, refinement_distance
 from proxyhash.utils.jit import jit
 
 TILE = 8  # blocks that one query tests before the next query's turn: they stay in the L1 cache
@@ -121,15 +124,34 @@ def _scan_cluster(
 @jit(nogil=True, skip_refcounts=True)
 def _push_candidates(clusters: Clusters, block: Int, candidates: Candidates, top: TopK, q: Int) -> None:
     """Push the candidates of a block to the heap of query q."""
+    is_refined = len(top.rows.known) > 0
     for word in range(4):
         left = candidates.mask[word]
+        if left and is_refined and top.counts[q] == top.ranks.shape[1]:
+            left ^= _far_ties(left & mark_distance(candidates, word, top.limit[q]), block * BLOCK + 64 * word, top, q)
         while left:
             bit = lowest_bit(left)
             left &= left - np.uint64(1)
             distance, slot = distance_at(candidates, word, bit), block * BLOCK + 64 * word + bit
             if distance <= top.limit[q]:
                 rank = pack_rank(distance, item_id_at(clusters.item_ids, slot))
-                push(top, q, refine_rank(rank, refinement_distance(top.rows, q, slot)), slot)
+                if is_refined:
+                    rank = refine_rank(rank, refinement_distance(top.rows, q, slot))
+                push(top, q, rank, slot)
+
+
+@jit(nogil=True, skip_refcounts=True)
+def _far_ties(ties: np.uint64, first: Int, top: TopK, q: Int) -> Any:
+    """Return which of the slots from `first` on that tie with the k-th code of query q have a larger refinement distance.
+
+    Only their rows are compared, which takes a fraction of the time of a push. Slots without a row may be left out.
+    """
+    most, left, far = most_compared(top.rows, kth_refinement(top, q)), ties, np.uint64(0)
+    while left:
+        bit = lowest_bit(left)
+        left &= left - np.uint64(1)
+        far |= np.uint64(compare_rows(top.rows, q, first + bit) > most) << np.uint64(bit)
+    return far
 
 
 @jit(nogil=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from proxyhash.codes.bits import Words
-from proxyhash.index.hits import DISTANCE_SHIFT, ID_BITS
+from proxyhash.index.hits import DISTANCE_SHIFT, ID_BITS, NO_ROW
 from proxyhash.index.item_ids import Int, Int64s
 from proxyhash.index.refinement.distances import RefinedRows, without_refinement
 from proxyhash.utils.jit import jit
@@ -48,7 +48,13 @@ def refine_rank(rank: Int, refinement: Int) -> Int:
     return rank | (np.uint64(refinement) << _ID_BITS)
 
 
-@jit(nogil=True, skip_refcounts=True)
+@jit(nogil=True, skip_refcounts=True, inline="always")
+def kth_refinement(top: TopK, q: Int) -> Int:
+    """Return the refinement distance of the k-th code of query q, which holds k."""
+    return np.int64(top.ranks[q, 0] >> _ID_BITS) & NO_ROW
+
+
+@jit(nogil=True, skip_refcounts=True, inline="always")
 def push(top: TopK, q: Int, rank: Int, slot: Int) -> None:
     """Keep a code for query q if it is among its k nearest so far."""
     ranks, slots, k = top.ranks[q], top.slots[q], top.ranks.shape[1]

@@ -14,7 +14,7 @@ from proxyhash.index.clusters.segment import Segment
 from proxyhash.index.item_ids import Int64s
 from proxyhash.index.local.aligned_arrays import AlignedArray, AlignedArrays
 from proxyhash.index.local.columns import COLUMN, column_types
-from proxyhash.index.local.items import ids_by_key
+from proxyhash.index.local.items import find_ids
 from proxyhash.index.local.label_table import LabelTable
 from proxyhash.index.local.late_filter import LateFilter, estimate_share
 from proxyhash.index.local.snapshots import Snapshot, SnapshotCache
@@ -160,7 +160,7 @@ class FilterCache:
             mask = self._compile(snapshot, segment, bound).mask(segment.num_slots, size[1])
         spent = (0.0 if old is None else old.spent) + snapshot.planner.base_seconds(segment, *size)
         is_selected = not only_masks and mask.count <= MAX_SELECTED * segment.num_slots
-        if is_selected and spent > copy_seconds(segment, mask.count):
+        if is_selected and spent > copy_seconds(segment, mask.count, -(-snapshot.bits // 64)):
             chosen = segment.select(mask)
             compact = chosen, Planner(snapshot.bits)  # its tables would replace those of the snapshot
             return _Part(weakref.ref(segment), compact, nbytes=len(chosen) * _bytes_per_code(snapshot))
@@ -185,7 +185,7 @@ class FilterCache:
         return CodedValues(values, known, lambda texts: find_codes(self._store, texts), lambda: self._texts_of(array))
 
     def _find_keys(self, keys: Sequence[str]) -> Int64s:
-        return np.sort(np.fromiter(ids_by_key(self._store, keys).values(), np.int64))
+        return np.sort(np.fromiter(find_ids(self._store, keys).values(), np.int64))
 
     def _texts_of(self, array: AlignedArray) -> tuple[NDArray[Any], Sequence[str]]:
         """Return the codes (D,) and texts of all values of a column."""

@@ -44,7 +44,7 @@ from proxyhash.index.refinement.encoders import check_refined, check_refinement,
 from proxyhash.index.refinement.refiner import Kind, StoredRows, check_kind
 from proxyhash.index.refinement.storage import (
     Refinement,
-    create_refinement,
+    create_first_refinement,
     fit_if_due,
     fit_on_sample,
     rows_name,
@@ -113,25 +113,24 @@ class LocalIndex(Index):
         Up to `item_cache_size` items are kept in memory after they were found, for a process that searches again and again.
         `progress` is called while a file of an older release is migrated.
         """
+        kind = None if refine is None else check_kind(refine)
         if (folder / FILE).is_file() and not _is_unfinished(folder / FILE):
             store = Store(folder / FILE, progress=progress)
             index = cls(folder, store, item_cache_size=item_cache_size, device=device)
             index._check(model, bits)
-            if refine is not None:
-                check_refinement(folder, index.refinement, refine)
-            return index
-        if model is None and bits is None:
-            raise InputError(
-                f"There is no index at {folder}; to make one, say which model or how many bits it is for, "
-                "or run proxyhash quickstart, which makes a model of your images first."
-            )
-        if refine is not None and model is None:
-            raise InputError("A refinement is made of the features of a model; give the index a model, or leave it out.")
-        created = cls._create(folder, model, bits, device)
-        if refine is not None:
-            with created.store.writing():
-                create_refinement(created.store, created.store.active_version, check_kind(refine))
-        return created
+        else:
+            if model is None and bits is None:
+                raise InputError(
+                    f"There is no index at {folder}; to make one, say which model or how many bits it is for, "
+                    "or run proxyhash quickstart, which makes a model of your images first."
+                )
+            if kind is not None and model is None:
+                raise InputError("A refinement is made of the features of a model; give the index a model, or leave it out.")
+            index = cls._create(folder, model, bits, device)
+        if kind is not None:
+            create_first_refinement(index.store, kind)
+            check_refinement(folder, index.refinement, kind)
+        return index
 
     @classmethod
     def _create(cls, folder: Path, model: "str | Path | ModelEncoder | None", bits: int | None, device: str) -> "LocalIndex":

@@ -167,8 +167,8 @@ def ids_by_key(store: Store, keys: Iterable[str]) -> dict[str, int]:
     return {row.key: row.item_id for row in rows_by_key(store, keys)}
 
 
-def require_ids(store: Store, keys: Sequence[str], consequence: str = "") -> dict[str, int]:
-    """Return the item ids of keys, all of which must exist; the error message ends with the consequence.
+def find_ids(store: Store, keys: Sequence[str]) -> dict[str, int]:
+    """Return the item ids of those keys that exist.
 
     Keys that are not found are looked for in the table as well, because a damaged index of keys may lack them.
     """
@@ -177,6 +177,12 @@ def require_ids(store: Store, keys: Sequence[str], consequence: str = "") -> dic
     for part in _chunks(missing):
         for (key,) in store.rows(f"SELECT key FROM items NOT INDEXED WHERE key IN ({_marks(part)})", *part):
             store.raise_damaged(f"the index of keys lacks {key}")
+    return found
+
+
+def require_ids(store: Store, keys: Sequence[str], consequence: str = "") -> dict[str, int]:
+    """Return the item ids of keys, all of which must exist; the error message ends with the consequence."""
+    found = find_ids(store, keys)
     check_found(keys, found, consequence)
     return found
 

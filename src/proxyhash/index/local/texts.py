@@ -5,6 +5,7 @@ Columns store codes. A code is never given to another text, so that texts that n
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from proxyhash.utils.errors import InputError
 MAX_CODE = 2**32 - 1
 _VALUES_PER_QUERY = 10_000  # in one statement of SQLite
 TEXT_COLUMNS = "code, value, checksum"
+_INDEX = "sqlite_autoindex_texts_1"  # SQLite's name of the index of the unique column
+_CHECKED: WeakKeyDictionary[Store, int] = WeakKeyDictionary()  # how often a store was opened when its index was checked
 
 
 def add_texts(store: Store, texts: Sequence[str]) -> UInt32s:
@@ -42,7 +45,22 @@ def _codes_by_text(store: Store, texts: list[str]) -> dict[str, int]:
     for part in _chunks(texts):
         statement = f"SELECT {TEXT_COLUMNS} FROM texts WHERE value IN ({', '.join('?' * len(part))})"
         codes.update((text, code) for code, text in _checked(store, store.rows(statement, *part)))
+    if len(codes) < len(texts):
+        _check_index(store)
     return codes
+
+
+def _check_index(store: Store) -> None:
+    """Raise if the index of texts differs from the table: then texts that are stored are not found.
+
+    This reads all texts, so it is done once for each file that is opened.
+    """
+    if _CHECKED.get(store) == store.times_opened:
+        return
+    sums = "SELECT count(*), sum(crc32(CAST(code || ' ' || value AS BLOB))) FROM texts"
+    if store.rows(f"{sums} NOT INDEXED") != store.rows(f"{sums} INDEXED BY {_INDEX}"):
+        store.raise_damaged("the index of texts differs from the texts")
+    _CHECKED[store] = store.times_opened
 
 
 def insert_texts(store: Store, rows: Iterable[tuple[int, str]]) -> None:

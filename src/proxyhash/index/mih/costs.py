@@ -59,9 +59,9 @@ def cluster_seconds(compared: float, parts: int, queries: int, threads: int) -> 
     return 1e-9 * compared * parts * queries * CLUSTER_NS / min(threads, queries)
 
 
-def copy_seconds(segment: Segment, kept: int) -> float:
-    """Return the seconds of copying some codes of a segment to a smaller one."""
-    return 1e-9 * (segment.storage.shape[1] // 64) * kept * (COPY_NS if segment.plan == "scan" else COPY_CLUSTERED_NS)
+def copy_seconds(segment: Segment, kept: int, parts: int) -> float:
+    """Return the seconds of copying some codes of `parts` words of a segment to a smaller one."""
+    return 1e-9 * parts * kept * (COPY_CLUSTERED_NS if segment.plan == "clusters" else COPY_NS)
 
 
 def build_seconds(count: int, substrings: Substrings) -> float:

@@ -101,8 +101,9 @@ class MultiIndex:
         `limits` are the last step and the number of codes to compare.
         """
         compared, reached, counts = np.zeros((3, len(queries)), np.int64)
-        kept, slots = self._held(allowed), np.empty(0, np.uint32) if self.slots is None else self.slots
-        mask = Allowed(np.empty(0, np.uint64) if kept is None else kept.words, slots)
+        kept = self._held(allowed)
+        no_words, no_slots = np.empty(0, np.uint64), np.empty(0, np.uint32)
+        mask = Allowed(no_words if kept is None else kept.words, no_slots if self.slots is None else self.slots)
         parts: dict[int, tuple[Words, Int64s]] = {}
 
         def search(rows: slice) -> None:
@@ -115,7 +116,7 @@ class MultiIndex:
             parallel_over_queries(len(queries), threads, search, max_queries=max(1, _MAX_RESULTS // k))
         ordered = [parts[start] for start in sorted(parts)] or [(np.empty(0, np.uint64), np.empty(0, np.int64))]
         ranks, positions = (np.concatenate(arrays) for arrays in zip(*ordered, strict=True))
-        slots = positions if self.slots is None else self.slots[positions].astype(np.int64)
+        slots: Int64s = positions if self.slots is None else self.slots[positions].astype(np.int64)
         return Hits(ranks, np.concatenate([[0], np.cumsum(counts)]), slots), compared, reached
 
     def keep(self, segment: Segment) -> "MultiIndex | None":

@@ -39,7 +39,7 @@ from proxyhash.index.where.binding import LABEL
 from proxyhash.index.where.expression import Comparison, Expression
 from proxyhash.models.encoder import ModelEncoder
 from proxyhash.models.storage import vector_width
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import FilterError, InputError
 from proxyhash.utils.legacy_names import MILVUS_ITEM_ID
 from proxyhash.utils.paths import cache_root
 
@@ -248,7 +248,7 @@ class MilvusIndex(Index):
         if self.meta.has_columns:
             return to_condition(where)
         if not isinstance(where, Comparison) or where.name != LABEL or where.operator != "in":
-            raise InputError(f"{self.location} was made by an earlier release and has labels only; {_COPY_ADVICE}.")
+            raise FilterError(f"The index was made by an earlier release and has labels only; {_COPY_ADVICE}.")
         return label_condition([str(label) for label in where.values])
 
     def _add_codes(self, rows: list[list[Match]]) -> list[list[Match]]:

@@ -13,6 +13,7 @@ from proxyhash.codes.kernels import popcount
 from proxyhash.index.hits import NO_ROW
 from proxyhash.index.item_ids import Int, Int64s
 from proxyhash.index.refinement.refiner import Rows
+from proxyhash.index.refinement.squares import squared_distance
 from proxyhash.utils.jit import jit
 
 STEPS = 128  # of a Euclidean distance of 1; the largest distance is 128 * 254 * sqrt(256), which is below NO_ROW
@@ -30,8 +31,8 @@ class RefinedRows(NamedTuple):
     """(slots,): whether a slot has a row; (0,) without a refinement"""
     query_words: Words
     """(Q, w)"""
-    query_values: NDArray[np.int8]
-    """(Q, v)"""
+    query_values: NDArray[np.int16]
+    """(Q, v): int8 values with the bits that their differences need"""
 
     def take(self, queries: Int64s) -> "RefinedRows":
         """Return the rows for some of the queries."""
@@ -41,7 +42,7 @@ class RefinedRows(NamedTuple):
 def refined_rows(rows: Rows, known: NDArray[np.bool_], queries: Rows) -> RefinedRows:
     """Return rows (slots, width) and those of queries (Q, width), both of uint8 or both of int8, for comparison."""
     (words, values), (query_words, query_values) = _split(rows), _split(queries)
-    return RefinedRows(_frozen(words), _frozen(values), _frozen(known), query_words, query_values)
+    return RefinedRows(_frozen(words), _frozen(values), _frozen(known), query_words, query_values.astype(np.int16))
 
 
 def without_refinement(queries: int) -> RefinedRows:
@@ -65,21 +66,29 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 @jit(nogil=True, skip_refcounts=True)
 def refinement_distance(rows: RefinedRows, q: Int, slot: Int) -> Int:
-    """Return the refinement distance of query q and a slot; 0 without a refinement."""
-    if not len(rows.known):
-        return 0
+    """Return the refinement distance of query q and a slot."""
     if not rows.known[slot]:
         return NO_ROW
-    if rows.words.shape[1]:
-        bits = np.int64(0)
-        for part in range(rows.words.shape[1]):
-            bits += np.int64(popcount(rows.query_words[q, part] ^ rows.words[slot, part]))
-        return bits
-    query, row, square = rows.query_values[q], rows.values[slot], np.int32(0)
-    for part in range(len(row)):
-        difference = np.int32(query[part]) - np.int32(row[part])
-        square += np.int32(difference * difference)  # a sum of 32 bits, of which a register holds twice as many
-    return np.int64(STEPS * np.sqrt(np.float64(square)))
+    compared = compare_rows(rows, q, slot)
+    return compared if rows.words.shape[1] else np.int64(STEPS * np.sqrt(np.float64(compared)))
+
+
+@jit(nogil=True, skip_refcounts=True, inline="always")
+def compare_rows(rows: RefinedRows, q: Int, slot: Int) -> Int:
+    """Return the Hamming distance of query q and the row in a slot, or of values the square of the Euclidean distance."""
+    if not rows.words.shape[1]:
+        square: Int = squared_distance(rows.values, slot, rows.query_values, q)
+        return square
+    bits = np.int64(0)
+    for part in range(rows.words.shape[1]):
+        bits += np.int64(popcount(rows.query_words[q, part] ^ rows.words[slot, part]))
+    return bits
+
+
+@jit(nogil=True, skip_refcounts=True, inline="always")
+def most_compared(rows: RefinedRows, refinement: Int) -> Int:
+    """Return the largest result of `compare_rows` that a row of a refinement distance, or of a lower one, can have."""
+    return refinement if rows.words.shape[1] else (refinement + 1) * (refinement + 1) // STEPS**2
 
 
 def refinement_distances(rows: RefinedRows, queries: Int64s, slots: Int64s) -> Int64s:

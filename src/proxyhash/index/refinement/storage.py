@@ -16,6 +16,7 @@ from proxyhash.index.item_ids import UInt32s
 from proxyhash.index.local import item_arrays
 from proxyhash.index.local.array_blocks import Rows
 from proxyhash.index.local.item_arrays import ArrayInfo
+from proxyhash.index.local.schema import FIRST_GENERATION
 from proxyhash.index.local.store import Store
 from proxyhash.index.queries import Features
 from proxyhash.index.refinement.refiner import Kind, Refiner, check_kind
@@ -84,6 +85,17 @@ def create_refinement(store: Store, version: int, kind: Kind) -> None:
     """Give a version of the codes an empty refinement, instead of one that it has. In a transaction."""
     delete_refinement(store, version)
     item_arrays.set_settings(store, _refiner_name(version), {"kind": kind, "refiner": None, "final": False})
+
+
+def create_first_refinement(store: Store, kind: Kind) -> None:
+    """Give an index with a model a refinement if nothing was ever written to it: its creation may have been stopped."""
+    if store.generation > FIRST_GENERATION:
+        return
+    with store.writing() as generation:
+        version = store.active_version
+        is_first = generation == FIRST_GENERATION + 1 and store.version_info(version).model is not None
+        if is_first and read_refinement(store, version) is None:
+            create_refinement(store, version, kind)
 
 
 def delete_refinement(store: Store, version: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from proxyhash.columns import ColumnType, parse_date, to_microseconds
 from proxyhash.index.where.expression import And, Comparison, Constant, Expression, Not, Or
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import FilterError, InputError
 from proxyhash.utils.registry import suggest
 from proxyhash.utils.validation import shorten
 
@@ -31,7 +31,7 @@ def bind_expression(expression: Expression, types: Mapping[str, ColumnType]) -> 
 
     Raises
     ------
-    InputError
+    FilterError
         If a column is unknown, or is compared with a constant of another type.
 
     Examples
@@ -53,14 +53,14 @@ def _bind_comparison(comparison: Comparison, types: Mapping[str, ColumnType]) ->
     name = _ALIASES.get(comparison.name, comparison.name)
     if name in (LABEL, KEY):
         if comparison.operator not in _SET_OPERATORS:
-            raise InputError(
+            raise FilterError(
                 f"{comparison.name} is compared with ==, != and in; {comparison.operator} has no meaning for it."
             )
         kind: ColumnType = "text"
     elif name in types:
         kind = types[name]
     else:
-        raise InputError(f"The index has no column {comparison.name}; {suggest(comparison.name, [LABEL, KEY, *types])}")
+        raise FilterError(f"The index has no column {comparison.name}; {suggest(comparison.name, [LABEL, KEY, *types])}")
     values = tuple(_bind_value(comparison, value, kind) for value in comparison.values)
     bound = values if isinstance(comparison.value, tuple) else values[0]
     return Comparison(name, comparison.operator, bound, comparison.position)
@@ -70,10 +70,17 @@ def _bind_value(comparison: Comparison, value: Constant, kind: ColumnType) -> Co
     name = comparison.name
     if value is None:
         if comparison.operator not in ("==", "!=") or name == KEY:
-            raise InputError(f"None is a missing value; test for it with {name} == None or {name} != None.")
+            raise FilterError(f"None is a missing value; test for it with {name} == None or {name} != None.")
         return None
     if kind == "date" and isinstance(value, str):
-        return to_microseconds(parse_date(value, name))
+        return _parse_day(value, name)
     if (kind == "number") == isinstance(value, str) or kind == "date":
-        raise InputError(f"{name} is a {kind}; compare it with {_KINDS[kind]}, not with {shorten(value)}.")
+        raise FilterError(f"{name} is a {kind}; compare it with {_KINDS[kind]}, not with {shorten(value)}.")
     return value
+
+
+def _parse_day(text: str, name: str) -> int:
+    try:
+        return to_microseconds(parse_date(text, name))
+    except InputError as error:
+        raise FilterError(str(error)) from None

@@ -210,17 +210,17 @@ def _compile_codes(codes: NDArray[Any], table: Mask) -> Condition:
     if cold_start.use_numpy(_NUMPY_SECONDS * len(codes)):
         return FunctionCondition(lambda rows: table[codes[rows]])
 
-    def look_up(rows: Rows) -> Mask:
+    def test(rows: Rows) -> Mask:
         mine = codes[rows]
         out = np.empty(len(mine), np.bool_)
-        _look_up(table, mine, out)
+        _gather(table, mine, out)
         return out
 
-    return FunctionCondition(look_up)
+    return FunctionCondition(test)
 
 
 @jit(nogil=True, skip_refcounts=True)
-def _look_up(table: Mask, codes: NDArray[Any], out: Mask) -> None:
+def _gather(table: Mask, codes: NDArray[Any], out: Mask) -> None:
     """Write the entry of a table (D,) for each of `codes` (n,) to `out` (n,)."""
     for row in range(len(codes)):
         out[row] = table[codes[row]]

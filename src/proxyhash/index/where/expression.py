@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from proxyhash.index.where.tokens import Token, tokenize
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import FilterError
 
 MAX_DEPTH = 50  # of parentheses and negations
 OPERATORS = ("==", "!=", "<", "<=", ">", ">=")
@@ -81,7 +81,7 @@ def parse_expression(text: str) -> Expression:
 
     Raises
     ------
-    InputError
+    FilterError
         If the text is no expression; the message names the position, and what was expected there.
 
     Examples
@@ -92,7 +92,7 @@ def parse_expression(text: str) -> Expression:
     True
     """
     if not isinstance(text, str):
-        raise InputError(f'A filter is a text such as "year > 2020", not {type(text).__name__}.')
+        raise FilterError(f'A filter is a text such as "year > 2020", not {type(text).__name__}.')
     parser = _Parser(tokenize(text))
     expression = parser.disjunction(0)
     parser.expect("end", "and, or, or the end of the filter")
@@ -140,7 +140,7 @@ class _Parser:
         token = self.token
         found = "it ends there" if token.kind == "end" else f"found {token.source}"
         hint = "; write == to compare" if token.source == "=" else ""
-        raise InputError(f"The filter needs {expected} at character {token.position}, but {found}{hint}.")
+        raise FilterError(f"The filter needs {expected} at character {token.position}, but {found}{hint}.")
 
     def disjunction(self, depth: int) -> Expression:
         operands = [self.conjunction(depth)]
@@ -156,7 +156,7 @@ class _Parser:
 
     def negation(self, depth: int) -> Expression:
         if depth > MAX_DEPTH:
-            raise InputError(f"A filter has at most {MAX_DEPTH} parentheses and negations inside each other.")
+            raise FilterError(f"A filter has at most {MAX_DEPTH} parentheses and negations inside each other.")
         if self.take("not"):
             return Not(self.negation(depth + 1))
         if self.token.kind == "mark" and self.token.text == "(":

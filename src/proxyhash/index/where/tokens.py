@@ -4,7 +4,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from proxyhash.utils.errors import InputError
+from proxyhash.utils.errors import FilterError
 from proxyhash.utils.text import printable, valid_text
 
 MAX_LENGTH = 65_536  # characters of a filter
@@ -45,7 +45,7 @@ def tokenize(text: str) -> list[Token]:
 
     Raises
     ------
-    InputError
+    FilterError
         If the text is too long, or a number or a quoted text in it cannot be read.
 
     Examples
@@ -54,9 +54,9 @@ def tokenize(text: str) -> list[Token]:
     [('word', 'year'), ('operator', '>'), ('constant', '2020'), ('end', '')]
     """
     if len(text) > MAX_LENGTH:
-        raise InputError(f"A filter has at most {MAX_LENGTH:,} characters, not {len(text):,}.")
+        raise FilterError(f"A filter has at most {MAX_LENGTH:,} characters, not {len(text):,}.")
     if valid_text(text) != text:
-        raise InputError("A filter must be valid text; it has a character that cannot be encoded.")
+        raise FilterError("A filter must be valid text; it has a character that cannot be encoded.")
     tokens: list[Token] = []
     end = 0
     while not tokens or tokens[-1].kind != "end":
@@ -76,7 +76,7 @@ def _make_token(kind: str, source: str, position: int) -> Token:
     if kind == "name":
         return Token(kind, source[1:-1].replace("``", "`"), position, shown)
     if kind == "other" and source in "'\"`":
-        raise InputError(f"The filter has a quote {source} at character {position} that is not closed.")
+        raise FilterError(f"The filter has a quote {source} at character {position} that is not closed.")
     return Token(kind, source, position, shown)
 
 
@@ -86,7 +86,7 @@ def _parse_number(source: str, position: int) -> int | float:
             return int(source)
         if math.isfinite(value := float(source)):
             return value
-    raise InputError(f"The number at character {position} of the filter is too large.")
+    raise FilterError(f"The number at character {position} of the filter is too large.")
 
 
 def _unescape(content: str, position: int) -> str:
@@ -94,7 +94,7 @@ def _unescape(content: str, position: int) -> str:
     for match in _ESCAPED.finditer(content):
         if match[1] not in "'\"\\":
             found = printable(match[0])
-            raise InputError(
+            raise FilterError(
                 f"The text at character {position} of the filter has {found}; a backslash stands before a quote or another "
                 "backslash."
             )

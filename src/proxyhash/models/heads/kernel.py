@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from proxyhash.models.heads.base import Head, HeadConfig, register_head
 
@@ -36,3 +37,12 @@ class KernelHead(Head):
         squares = features.square().sum(1, keepdim=True) + self.anchors.square().sum(1) - 2 * features @ self.anchors.T
         kernel = torch.exp(squares.clamp_min(0) * (-0.5 / self.bandwidth))
         return (kernel - self.mean) @ self.projection
+
+
+@register_head("unit-kernel")
+class UnitKernelHead(KernelHead):
+    """A `KernelHead` of q / ||q||, as SDH has it."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return u (N, bits)."""
+        return super().forward(normalize(features))

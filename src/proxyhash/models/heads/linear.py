@@ -92,9 +92,31 @@ def _check_config(in_features: int, bits: int | None, hidden_dim: int, dropout: 
     )
 
 
+@register_head("linear-bn")
+class BatchNormHead(LinearHead):
+    """u = BN(L'q), not bounded: every bit has mean 0 and variance 1 over a batch, so that its signs are balanced."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__(config)
+        layers, width = hidden_layers(config)
+        last = nn.Linear(width, config.bits, bias=False)  # the normalization has a bias
+        self.layers = nn.Sequential(*layers, last, nn.BatchNorm1d(config.bits))
+
+
+@register_head("tanh-bn")
+class BatchNormHashHead(BatchNormHead):
+    """nu = tanh(BN(L'q)), from -1 to 1."""
+
+    is_bounded = True
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return nu (N, bits), from -1 to 1."""
+        return torch.tanh(self.layers(features))
+
+
 @register_head("weighted")
 class WeightedHead(LinearHead):
-    """u = L'q + b with signs as codes, compared by sum_k w_k [bits differ] with `weights` w (bits,) >= 0."""
+    """u = L'q + b with signs as codes, compared by sum_k w_k [bits differ] with `weights` w (bits,)."""
 
     metric = "weighted hamming"
     weights: Tensor

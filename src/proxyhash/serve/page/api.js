@@ -1,20 +1,24 @@
-// Requests to the service. Each failure is an Error whose message is one sentence for the user.
+// Requests to the service. Each failure is an Error whose message is one sentence for the user, and whose `field` names
+// what is wrong in the request, if that is known.
 
 const MAX_RETRIES = 20; // while the service is busy or starting
 
 export const getInfo = () => request("api/v1/info");
 
-export async function getSamples(count) {
-  const { items } = await request(`api/v1/items?${new URLSearchParams({ sample: count })}`);
-  return items;
+// Return random items; with a filter, those nearest to one of them for which it is true.
+export async function getSamples(count, where = "", options = {}) {
+  const { items } = await request(`api/v1/items?${new URLSearchParams({ sample: where ? 1 : count })}`, options);
+  if (!where || items.length === 0) return items;
+  return (await searchIndex({ key: items[0].key, where }, count, options)).matches;
 }
 
-// A query has one of `file`, `vector`, `key` and `code`, and may have a `label`.
-export function searchIndex({ file, vector, key, code, label }, k, options) {
+// A query has one of `file`, `vector`, `key` and `code`, and may have a `label` and a filter `where`.
+export function searchIndex({ file, vector, key, code, label, where }, k, options) {
   const labels = label ? [label] : [];
   const query = vector ? { vector } : key ? { key } : { code };
-  if (!file) return request("api/v1/search", { json: { ...query, k, labels }, ...options });
-  const parameters = new URLSearchParams([["k", k], ...labels.map((one) => ["labels", one])]);
+  const filter = where ? { where } : {};
+  if (!file) return request("api/v1/search", { json: { ...query, k, labels, ...filter }, ...options });
+  const parameters = new URLSearchParams([["k", k], ...labels.map((one) => ["labels", one]), ...Object.entries(filter)]);
   return request(`api/v1/search?${parameters}`, { body: file, ...options });
 }
 
@@ -40,7 +44,7 @@ async function request(url, { body, json, signal, onRetry = () => {} } = {}) {
     if (response.ok) return content;
     const message = content.detail ?? `The service answered with status ${response.status}.`;
     const seconds = Number(response.headers.get("Retry-After"));
-    if (!seconds || retries >= MAX_RETRIES) throw new Error(message);
+    if (!seconds || retries >= MAX_RETRIES) throw Object.assign(new Error(message), { field: content.field });
     onRetry(message);
     await wait(1000 * seconds, signal);
   }

@@ -21,18 +21,25 @@ export function watchKeys({ onClear }) {
 
 // Return whether the key was a shortcut here.
 function handleKey({ key, target }, { help, isEnabled, onClear }) {
-  if (target === element("key") && key === "Escape") return leaveField(target);
+  if (target === element("key") && key === "Escape") return leaveKeyField(target);
+  if (target === element("where") && key === "Escape") return leaveFilter(target);
   if (target.matches("input, select, textarea")) return false;
   if (key === "/" && isEnabled) element("key").select();
+  else if (key === "f" && isEnabled) element("where").focus();
   else if (key === "?" && isEnabled) help.showModal();
   else if (key === "Escape") return onClear();
   else return moveFocus(key);
   return true;
 }
 
-function leaveField(field) {
+function leaveKeyField(field) {
   field.value = "";
   field.blur();
+  return true;
+}
+
+function leaveFilter(field) {
+  field.blur(); // its text stays: it may be long
   return true;
 }
 

@@ -2,19 +2,22 @@
 
 import { getInfo, getSamples, searchIndex, thumbnailUrl } from "./api.js";
 import { watchDrops } from "./drag.js";
+import * as filter from "./filter.js";
 import { watchKeys } from "./keyboard.js";
 import { parseVector, readVector } from "./vectors.js";
 import * as view from "./view.js";
 
 const PASTED_VECTOR = "Pasted vector";
+const SAMPLES = 12;
 const LOADING_DELAY = 120; // milliseconds; a faster response replaces the old results directly
 
 const { element } = view;
 const previews = new Map(); // code of an uploaded image -> its URL, while the page is open
 let info = null;
-let current = null; // one of { key }, { code }, { file }, { vector }, with title, preview and label
-let labelCounts = []; // of the last search without a label filter
+let current = null; // one of { key }, { code }, { file }, { vector }, with title, preview, label and where
+let labelCounts = []; // of the last search without a label
 let total = null; // number of its results
+let countedWhere = ""; // its filter
 let controller = null; // of the request in flight
 let pendingQuery = null; // a query that came before the response to `getInfo`
 
@@ -27,15 +30,19 @@ async function start() {
     return;
   }
   view.showInfo(info);
+  filter.showExample(info.columns);
   if (pendingQuery?.file && (info.can_search_images || info.can_search_vectors)) useFiles([pendingQuery.file]);
   else if (pendingQuery && !pendingQuery.file) await startSearch(pendingQuery);
   else await followAddress();
 }
 
-async function showStart() {
+async function showStart(isNew = false) {
   controller?.abort();
+  controller = new AbortController();
+  const { signal } = controller;
+  const where = filter.filterText();
   current = null;
-  view.clearNotice();
+  clearMessages();
   view.setTitle("");
   showLabels([], null);
   view.setState("start");
@@ -43,8 +50,25 @@ async function showStart() {
     const what = info.can_search_vectors ? "vectors with proxyhash index add FILE" : "images with proxyhash index add FOLDER";
     view.showNotice("This index is empty", `Add ${what} --index INDEX. They appear here at once.`);
   }
-  const items = await getSamples(12).catch(() => []);
-  if (current === null) view.showSamples(items, linkTo, ({ key }) => startSearch({ key }));
+  try {
+    const items = await getSamples(SAMPLES, where, { signal });
+    if (isNew) history.pushState(null, "", address({ where }));
+    showSamples(items, where);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    view.showSamples([], "");
+    if (error.field === "where") filter.showFilterError(error.message);
+  }
+}
+
+function showSamples(items, where) {
+  const count = items.length;
+  let title = "Or start with one of these items.";
+  if (where) title = "Or start with one of these items, which match the filter.";
+  if (where && count < SAMPLES) title = `Only ${view.plural(count, "item")} ${count === 1 ? "matches" : "match"} the filter.`;
+  view.showSamples(items, title, cardOptions(where));
+  if (where && count === 0 && info.items > 0) showNothing("", where);
+  else if (where) view.setState("start", title);
 }
 
 // The address holds the state of the page, so that the back button and shared links work.
@@ -58,14 +82,21 @@ function followAddress() {
   return showStart();
 }
 
-function address({ key, code, label }, k) {
-  const state = new URLSearchParams(key ? { key } : { code });
-  state.set("k", k);
-  if (label) state.set("label", label);
-  return `#${state}`;
+function readFilter() {
+  filter.setFilter(new URLSearchParams(location.hash.slice(1)).get("where") ?? "");
 }
 
-const linkTo = ({ key }) => address({ key }, element("k").value);
+function address({ key, code, label, where }) {
+  const state = new URLSearchParams(key ? { key } : code ? { code } : {});
+  if (key || code) state.set("k", element("k").value);
+  if (label) state.set("label", label);
+  if (where) state.set("where", where);
+  return state.size ? `#${state}` : location.pathname;
+}
+
+function cardOptions(where) {
+  return { types: info.columns, linkTo: ({ key }) => address({ key, where }), onChoose: ({ key }) => startSearch({ key }) };
+}
 
 function startSearch(query) {
   if (info === null) {
@@ -79,11 +110,11 @@ async function search(query, isNew = false) {
   controller?.abort();
   controller = new AbortController();
   const { signal } = controller;
-  current = withTitle(query);
+  current = withTitle({ ...query, where: filter.filterText() });
   const k = Number(element("k").value);
   const timer = setTimeout(() => view.showLoading(Math.min(k, 12), current.title, current.preview), LOADING_DELAY);
   signal.addEventListener("abort", () => clearTimeout(timer));
-  view.clearNotice();
+  clearMessages();
   try {
     const startTime = performance.now();
     const response = await requestSearch(current, k, signal);
@@ -91,17 +122,23 @@ async function search(query, isNew = false) {
     clearTimeout(timer);
     if (current.file) previews.set(response.code, current.preview);
     if (current.file || current.vector) current = { ...current, file: undefined, vector: undefined, code: response.code };
-    if (isNew) history.pushState(null, "", address(current, k));
-    showResponse(response, milliseconds);
-    if (isNew) element("title").focus({ preventScroll: true });
+    if (isNew) history.pushState(null, "", address(current));
+    showResponse(response, k, milliseconds);
+    if (isNew && !filter.isFilterFocused()) element("title").focus({ preventScroll: true });
   } catch (error) {
     clearTimeout(timer);
-    if (error.name !== "AbortError") showError(error);
+    if (error.field === "where") showWrongFilter(error.message, isNew);
+    else if (error.name !== "AbortError") showError(error);
   }
 }
 
+function clearMessages() {
+  view.clearNotice();
+  filter.clearFilterError();
+}
+
 function withTitle(query) {
-  if (query.file) return { ...query, title: query.file.name || "Pasted image", preview: URL.createObjectURL(query.file) };
+  if (query.file) return { ...query, title: query.file.name || "Pasted image", preview: query.preview ?? URL.createObjectURL(query.file) };
   if (query.key) return { ...query, title: query.key, preview: info.can_search_vectors ? undefined : thumbnailUrl(query.key, 256) };
   return { title: "A code", preview: previews.get(query.code), ...query };
 }
@@ -116,20 +153,46 @@ function requestSearch(query, k, signal) {
 
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
-function showResponse(response, milliseconds) {
+function showResponse(response, k, milliseconds) {
   const { matches } = response;
-  const { label } = current;
+  const { label, where } = current;
   const count = matches.length;
   const isNoMatch = count > 0 && response.matched === false;
   if (!label) showLabels(countLabels(matches), count);
-  else showLabels(labelCounts.some(([one]) => one === label) ? labelCounts : [[label, null]], total);
-  const summary = count === 0 ? "" : `${count} nearest${label ? ` with the label ${label}` : ""} of ${view.plural(info.items, "item")}, in ${milliseconds}\u00a0ms.`;
+  else if (countedWhere === where && labelCounts.some(([one]) => one === label)) showLabels(labelCounts, total);
+  else showLabels([[label, null]], null);
+  const summary = count === 0 ? "" : `${describeResults(count, k)}, in ${milliseconds}\u00a0ms.`;
   view.showQuery(current.title, response, queryPreview(matches), summary);
-  view.showMatches(response, linkTo, ({ key }) => startSearch({ key }));
+  view.showMatches(response, cardOptions(where));
   if (isNoMatch) showNoMatch(matches[0]);
-  else if (count === 0) view.showNotice("Nothing was found", label ? `No item has the label ${label}.` : "The index has no items.");
+  else if (count === 0) showNothing(label, where);
   const nearest = count ? `, nearest ${view.plural(matches[0].distance, "bit")} away` : "";
-  view.setState(isNoMatch ? "no-match" : "results", `${isNoMatch ? "No match. " : ""}${view.plural(count, "result")}${nearest}.`);
+  const isAll = count < k && (label || where) ? " No other item matches." : "";
+  view.setState(isNoMatch ? "no-match" : "results", `${isNoMatch ? "No match. " : ""}${view.plural(count, "result")}${nearest}.${isAll}`);
+}
+
+function describeResults(count, k) {
+  const { label, where } = current;
+  const all = view.plural(info.items, "item");
+  if (count === k || !(label || where)) {
+    return `${count} nearest${label ? ` with the label ${label}` : ""}${where ? " that match the filter," : ""} of ${all}`;
+  }
+  const isOne = count === 1;
+  const conditions = [label && `${isOne ? "has" : "have"} the label ${label}`, where && `${isOne ? "matches" : "match"} the filter`];
+  return `Only ${count} of ${all} ${conditions.filter(Boolean).join(" and ")}`;
+}
+
+function showNothing(label, where) {
+  const clearWhere = () => { filter.clearFilter(); applyFilter(); };
+  const sentence = where ? `No item${label ? ` with the label ${label}` : ""} matches the filter.` : label ? `No item has the label ${label}.` : "The index has no items.";
+  view.showNotice("Nothing was found", sentence, where ? { action: "Clear the filter", onAction: clearWhere } : {});
+}
+
+function showWrongFilter(sentence, isNew) {
+  showLabels([], null);
+  view.showUnsearched(current.title, current.preview, "Not searched: the filter has an error.");
+  filter.showFilterError(sentence);
+  if (isNew) filter.focusFilter();
 }
 
 function showNoMatch({ distance, expected_precision: share }) {
@@ -145,7 +208,7 @@ function showError(error, canRetry = true) {
   const query = current;
   view.setState("error");
   view.setTitle(query.title);
-  view.showSamples([]);
+  view.showSamples([], "");
   showLabels([], null);
   view.showNotice("That did not work", error.message, canRetry ? { action: "Try again", onAction: () => search(query) } : {});
 }
@@ -165,6 +228,7 @@ function countLabels(matches) {
 function showLabels(counts, count) {
   labelCounts = counts;
   total = count;
+  countedWhere = current?.where ?? "";
   view.showLabels(counts, current?.label ?? "", count, (label) => search({ ...current, label }, true));
 }
 
@@ -190,12 +254,24 @@ async function searchVector(title, read) {
   await startSearch({ vector, title });
 }
 
+// Search again with the filter of the field.
+function applyFilter() {
+  if (info === null) return;
+  if (current === null) showStart(true);
+  else search(current, true);
+}
+
 // Return whether there was something to clear.
 function clear() {
-  if (info === null || document.body.dataset.state === "start") return false;
-  history.pushState(null, "", location.pathname);
-  showStart();
+  if (info === null || (document.body.dataset.state === "start" && !filter.filterText())) return false;
+  goToStart();
   return true;
+}
+
+function goToStart() {
+  history.pushState(null, "", location.pathname);
+  filter.setFilter("");
+  showStart();
 }
 
 for (const id of ["choose", "choose-vector"]) element(id).onclick = () => element("file").click();
@@ -221,10 +297,12 @@ element("k").onchange = () => current && search(current, true);
 document.querySelector(".brand").onclick = (event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey || info === null) return;
   event.preventDefault();
-  history.pushState(null, "", location.pathname);
-  showStart();
+  goToStart();
 };
-window.onpopstate = () => info !== null && followAddress();
+window.onpopstate = () => {
+  readFilter();
+  if (info !== null) followAddress();
+};
 document.addEventListener("paste", ({ clipboardData, target }) => {
   if (clipboardData.files.length) useFiles(clipboardData.files);
   else if (info?.can_search_vectors && !target.matches("input, textarea")) {
@@ -233,4 +311,6 @@ document.addEventListener("paste", ({ clipboardData, target }) => {
 });
 watchDrops(element("search-box"), { onFiles: useFiles, onKey: (key) => startSearch({ key }) });
 watchKeys({ onClear: clear });
+filter.watchFilter(applyFilter);
+readFilter();
 start();

@@ -2,13 +2,16 @@
 
 import { thumbnailUrl } from "./api.js";
 import { mosaic, strip } from "./bits.js";
+import { formatValue, shorten } from "./columns.js";
 import { makeDraggable } from "./drag.js";
 
 const THUMBNAIL_SIZE = 256;
+const BRIEF_LENGTH = 40; // characters of a value
+const WHOLE_LENGTH = 500;
 
 export const element = (id) => document.getElementById(id);
 const clone = (id) => element(id).content.firstElementChild.cloneNode(true);
-const create = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
+export const create = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
 
 export const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 
@@ -60,14 +63,27 @@ export function noMatchExplanation(values) {
 }
 
 export function showLoading(count, title, preview) {
-  const panel = element("query");
-  setTitle(title);
-  panel.querySelector(".summary").textContent = "Searching…";
-  panel.querySelector(".code").replaceChildren();
-  panel.querySelector(".thumbnail").classList.toggle("shimmer", preview === undefined);
-  panel.querySelector(".thumbnail").replaceChildren(...(preview === undefined ? [] : [image(preview, "")]));
+  showQueryWithoutCode(title, preview, "Searching…");
+  element("query").querySelector(".thumbnail").classList.toggle("shimmer", preview === undefined);
   element("results").replaceChildren(...Array.from({ length: count }, () => clone("skeleton")));
   setState("loading", "Searching");
+}
+
+// Show a query that was not searched.
+export function showUnsearched(title, preview, summary) {
+  showQueryWithoutCode(title, preview, summary);
+  element("query").querySelector(".thumbnail").classList.remove("shimmer");
+  element("samples-title").hidden = true;
+  element("results").replaceChildren();
+  setState("unsearched");
+}
+
+function showQueryWithoutCode(title, preview, summary) {
+  const panel = element("query");
+  setTitle(title);
+  panel.querySelector(".summary").textContent = summary;
+  panel.querySelector(".code").replaceChildren();
+  panel.querySelector(".thumbnail").replaceChildren(...(preview === undefined ? [] : [image(preview, "")]));
 }
 
 export function showQuery(title, response, preview, summary) {
@@ -81,10 +97,10 @@ export function showQuery(title, response, preview, summary) {
   panel.querySelector(".code").replaceChildren(strip(response.code, response.bits));
 }
 
-// `linkTo` returns the address of a search with an item.
-export function showMatches({ bits, code, matches }, linkTo, onChoose) {
+// `options` has the types of columns, `linkTo`, which returns the address of a search with an item, and `onChoose`.
+export function showMatches({ bits, code, matches }, options) {
   const cards = matches.map((match) => {
-    const card = itemCard(match, bits, linkTo, onChoose);
+    const card = itemCard(match, bits, options);
     const precision = card.querySelector(".precision");
     const share = match.expected_precision;
     precision.textContent = share === null ? "" : `same label: ${percent(share)}`;
@@ -99,13 +115,14 @@ export function showMatches({ bits, code, matches }, linkTo, onChoose) {
   element("results").replaceChildren(...cards);
 }
 
-export function showSamples(items, linkTo, onChoose) {
+export function showSamples(items, title, options) {
   const cards = items.map((item) => {
-    const card = itemCard(item, 0, linkTo, onChoose);
+    const card = itemCard(item, 0, options);
     card.classList.add("sample");
     card.querySelector("a").setAttribute("aria-label", `Search with ${[item.key, ...item.labels].join(", ")}`);
     return card;
   });
+  element("samples-title").textContent = title;
   element("samples-title").hidden = cards.length === 0;
   element("results").replaceChildren(...cards);
 }
@@ -126,7 +143,7 @@ function precisionSentence(share) {
   return `Of the pairs of validation images at this distance, ${percent(share)} have the same label.`;
 }
 
-function itemCard(item, bits, linkTo, onChoose) {
+function itemCard(item, bits, { types, linkTo, onChoose }) {
   const card = clone("card");
   const thumbnail = card.querySelector(".thumbnail");
   const drawing = bits ? [mosaic(item.code, bits)] : [];
@@ -136,6 +153,7 @@ function itemCard(item, bits, linkTo, onChoose) {
   card.classList.toggle("no-image", !item.has_image);
   card.querySelector(".name").textContent = item.key;
   card.querySelector(".labels").textContent = item.labels.join(", ");
+  showColumns(card.querySelector(".columns"), item.columns, types);
   const link = card.querySelector("a");
   link.href = linkTo(item);
   link.onclick = (event) => {
@@ -145,6 +163,20 @@ function itemCard(item, bits, linkTo, onChoose) {
   };
   makeDraggable(link, item.key);
   return card;
+}
+
+// Show the columns of an item in one line, which opens to all of them.
+function showColumns(details, columns, types) {
+  const entries = Object.entries(columns).map(([name, value]) => [name, formatValue(value, types[name])]);
+  details.hidden = entries.length === 0;
+  const brief = entries.flatMap(([name, text], i) => [i ? " · " : "", create("span", name), ` ${shorten(text, BRIEF_LENGTH)}`]);
+  details.querySelector(".brief").replaceChildren(...brief);
+  const rows = entries.map(([name, text]) => {
+    const row = create("div", "");
+    row.append(create("dt", name), create("dd", shorten(text, WHOLE_LENGTH)));
+    return row;
+  });
+  details.querySelector("dl").replaceChildren(...rows);
 }
 
 function image(source, alt, onerror = null) {

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from proxyhash.serve.errors import BusyError
-from proxyhash.utils.errors import DamagedError, InputError
+from proxyhash.utils.errors import DamagedError, FilterError, InputError
 
 _SIZE = struct.Struct("<Q")
 _MIN_SEPARATE = 65_536  # bytes of a message that is sent without being copied behind its size
@@ -84,7 +84,7 @@ def _remaining(deadline: float | None) -> float | None:
 class Failure(msgspec.Struct, frozen=True):
     """An exception of a worker process, as a message."""
 
-    kind: Literal["input", "damaged", "unavailable", "failure"]
+    kind: Literal["input", "filter", "damaged", "unavailable", "failure"]
     message: str
 
     def exception(self) -> Exception:
@@ -93,4 +93,5 @@ class Failure(msgspec.Struct, frozen=True):
             error = BusyError("The index cannot be read at the moment; try again later.")
             error.__cause__ = InputError(self.message)
             return error
-        return {"input": InputError, "damaged": DamagedError, "failure": RuntimeError}[self.kind](self.message)
+        kinds = {"input": InputError, "filter": FilterError, "damaged": DamagedError, "failure": RuntimeError}
+        return kinds[self.kind](self.message)

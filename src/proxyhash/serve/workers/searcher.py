@@ -26,7 +26,7 @@ from proxyhash.index.results import Match, Matches
 from proxyhash.index.where.conditions import SpanCondition
 from proxyhash.serve.workers.channel import Channel, Failure
 from proxyhash.serve.workers.process import report_ready
-from proxyhash.utils.errors import DamagedError, InputError
+from proxyhash.utils.errors import DamagedError, FilterError, InputError
 from proxyhash.utils.jit import cold_start
 from proxyhash.utils.parallel import available_threads
 
@@ -244,6 +244,8 @@ def describe_error(error: Exception, location: str | None = None) -> Failure:
     """
     if isinstance(error, DamagedError):
         return Failure("damaged", str(error))
+    if isinstance(error, FilterError):
+        return Failure("filter", str(error))
     if isinstance(error, InputError):
         is_about_index = location is not None and location in str(error)
         return Failure("unavailable" if is_about_index else "input", str(error))

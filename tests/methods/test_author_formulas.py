@@ -1,0 +1,251 @@
+"""Losses against NumPy transcriptions of their authors' formulas."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from proxyhash.methods import HashingMethod, TrainingData, build_method
+from proxyhash.methods.csq import draw_centers
+from proxyhash.methods.hashnet import HashNet
+from proxyhash.models.heads import BatchNormHashHead, BatchNormHead, HashHead, HeadConfig
+
+Doubles = NDArray[np.float64]
+IMAGES, CLASSES, BITS = 12, 5, 8
+RANDOM = np.random.default_rng(0)
+U = RANDOM.standard_normal((IMAGES, BITS))
+NU = np.tanh(U)
+LABELS = np.arange(IMAGES) % CLASSES
+ONE_HOT = np.eye(CLASSES)[LABELS]
+TAGS = RANDOM.random((IMAGES, CLASSES)) < 0.4
+TAGS[:, 0] |= ~TAGS.any(1)
+
+
+def method(name: str, *, tags: bool = False, **settings: Any) -> HashingMethod:
+    labels = TAGS if tags else LABELS
+    return build_method(name, TrainingData.from_arrays(BITS, None, labels), settings).double()
+
+
+def loss(made: HashingMethod, embeddings: Doubles, *, tags: bool = False) -> float:
+    targets = torch.from_numpy(TAGS.astype(np.float64) if tags else LABELS)
+    return float(made(torch.from_numpy(embeddings), targets, torch.arange(IMAGES)).detach())
+
+
+def array(tensor: Tensor | nn.Module | None) -> Doubles:
+    assert isinstance(tensor, Tensor)
+    return tensor.detach().numpy().astype(np.float64)
+
+
+def unit(rows: Doubles) -> Doubles:
+    found: Doubles = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return found
+
+
+def softmax(logits: Doubles) -> Doubles:
+    powers = np.exp(logits)
+    found: Doubles = powers / powers.sum(1, keepdims=True)
+    return found
+
+
+def sigmoid(x: Doubles) -> Doubles:
+    return 1 / (1 + np.exp(-x))
+
+
+def quantization(embeddings: Doubles) -> float:
+    return float(np.square(np.abs(embeddings) - 1).mean())
+
+
+def mdsh_centers_loss(made: HashingMethod) -> float:
+    p = softmax(np.sqrt(BITS) * unit(NU) @ unit(array(made.get_buffer("centers"))).T)
+    return float(-(ONE_HOT * np.log(p) + (1 - ONE_HOT) * np.log(1 - p)).mean())
+
+
+def test_mdsh_is_a_binary_cross_entropy_of_a_softmax_plus_quantization() -> None:
+    made = method("mdsh", quantization=0.3)
+    assert loss(made, NU) == pytest.approx(mdsh_centers_loss(made) + 0.3 * quantization(NU))
+    assert loss(method("mdsh"), NU) == pytest.approx(mdsh_centers_loss(made) + 1e-4 * quantization(NU))
+
+
+def test_mdsh_softmax_is_the_cross_entropy_of_scaled_cosines() -> None:
+    made = method("mdsh", loss="softmax", pairs=0.0, quantization=0.0, batch_norm=False)
+    p = softmax(np.sqrt(BITS) * unit(NU) @ unit(array(made.get_buffer("centers"))).T)
+    assert loss(made, NU) == pytest.approx(float(-np.log((ONE_HOT * p).sum(1)).mean()))
+    assert isinstance(made.build_head(HeadConfig(3, BITS)), HashHead)
+    assert isinstance(method("mdsh").build_head(HeadConfig(3, BITS)), BatchNormHashHead)
+
+
+def test_mdsh_adds_similar_pairs_with_the_momentum_encoder_from_an_epoch_on() -> None:
+    made = method("mdsh", quantization=0.0, pairs=0.7, pairs_from=2)
+    seen = np.array([0, 5, 10, 1, 6, 2, 3])  # the others were in no batch yet
+    slow = np.random.default_rng(1).standard_normal((IMAGES, BITS))
+    made.observe(torch.from_numpy(slow[:5]), torch.arange(5))  # replaced by the next ones, or seen
+    made.get_buffer("bank").zero_()
+    made.observe(torch.from_numpy(slow[seen]), torch.from_numpy(seen))
+    head = made.build_head(HeadConfig(3, BITS))
+    without = loss(made, NU)
+    assert without == pytest.approx(mdsh_centers_loss(made))
+    made.on_epoch_end(lambda: torch.zeros(0), head)
+    assert loss(made, NU) == pytest.approx(without)
+    made.on_epoch_end(lambda: torch.zeros(0), head)
+    similar = LABELS[:, None] == LABELS[seen]
+    pairs = np.log(1 + np.exp(0.5 * (1 - unit(NU) @ unit(slow[seen]).T)))
+    assert loss(made, NU) == pytest.approx(without + 0.7 * float(pairs[similar].mean()))
+
+
+def test_momentum_encoder_of_mdsh_can_be_switched_off() -> None:
+    assert method("mdsh").momentum == 0.9
+    assert method("mdsh", momentum=0.5).momentum == 0.5
+    assert method("mdsh", pairs=0.0).momentum is None
+
+
+def classifier_logits(made: HashingMethod) -> Doubles:
+    return (NU + 1) / 2 @ array(made.get_parameter("classifier.weight")).T + array(made.get_parameter("classifier.bias"))
+
+
+@pytest.mark.parametrize("tags", [False, True])
+def test_ssdh_is_a_cross_entropy_of_an_image_and_half_of_each_further_term(tags: bool) -> None:
+    made, a = method("ssdh", tags=tags), (NU + 1) / 2
+    logits = classifier_logits(made)
+    if tags:
+        p = sigmoid(logits)
+        crossed = -np.where(TAGS, np.log(p), np.log(1 - p)).sum() / IMAGES
+    else:
+        crossed = -np.log((softmax(logits) * ONE_HOT).sum(1)).mean()
+    further = -0.5 * np.square(a - 0.5).mean() + 0.5 * np.square(a.mean(1) - 0.5).mean()
+    assert loss(made, NU, tags=tags) == pytest.approx(float(crossed + further))
+    assert loss(method("bhc", tags=tags), NU, tags=tags) == pytest.approx(float(crossed))
+    if tags:
+        means = method("bhc", tags=True, tag_loss="mean")
+        assert loss(means, NU, tags=True) == pytest.approx(float(crossed) / CLASSES)
+
+
+@pytest.mark.parametrize("name", ["bhc", "ssdh"])
+def test_classifier_starts_and_learns_as_in_the_authors_files(name: str) -> None:
+    data = TrainingData.from_arrays(64, None, np.arange(200) % 100)
+    made = build_method(name, data, {})
+    assert float(made.get_parameter("classifier.weight").detach().std()) == pytest.approx(0.2, rel=0.05)
+    assert (made.get_parameter("classifier.bias") == 0).all()
+    assert made.lr_factors() == {"classifier.weight": 10.0, "classifier.bias": 10.0}
+    plain = build_method(name, data, {"classifier_lr": 1.0, "classifier_std": None})
+    assert float(plain.get_parameter("classifier.weight").detach().abs().max()) <= 1 / 8
+    assert set(plain.lr_factors().values()) == {1.0}
+
+
+@pytest.mark.parametrize("tags", [False, True])
+def test_csq_is_a_cross_entropy_plus_pairs_of_two_halves_plus_quantization(tags: bool) -> None:
+    made = method("csq", tags=tags)
+    centers, coin = array(made.get_buffer("centers")), array(made.get_buffer("coin"))
+    labels = (TAGS if tags else ONE_HOT).astype(np.float64)
+    votes = labels @ centers
+    wanted = np.where(votes == 0, coin, np.sign(votes))
+    p, bit = (NU + 1) / 2, (wanted + 1) / 2
+    crossed = -(bit * np.log(p) + (1 - bit) * np.log(1 - p)).mean()
+    first, second = slice(0, IMAGES // 2), slice(IMAGES // 2, IMAGES)
+    similar = labels[first] @ labels[second].T > 0
+    theta = 10 / BITS * NU[first] @ NU[second].T
+    pairs = (np.log(1 + np.exp(theta)) - similar * theta).mean()
+    assert loss(made, NU, tags=tags) == pytest.approx(float(crossed + 0.2 * pairs + 0.05 * quantization(NU)), rel=1e-6)
+    plain = method("csq", tags=tags, pairs=0.0, quantization=0.0)
+    assert loss(plain, NU, tags=tags) == pytest.approx(float(crossed), rel=1e-6)
+
+
+def distances(centers: NDArray[np.float32]) -> Doubles:
+    products = (centers @ centers.T).astype(np.float64)
+    found: Doubles = (centers.shape[1] - products[np.triu_indices(len(centers), 1)]) / 2
+    return found
+
+
+@pytest.mark.parametrize(("bits", "least"), [(16, 2), (32, 8)])
+def test_centers_of_csq_are_as_far_apart_as_those_that_its_authors_ship(bits: int, least: int) -> None:
+    centers = draw_centers(100, bits, "balanced", np.random.default_rng(3))
+    assert centers.shape == (100, bits)
+    assert (np.abs(centers) == 1).all()
+    assert (centers.sum(1) == 0).all()
+    assert distances(centers).min() >= least
+    assert distances(centers).mean() >= bits / 2
+    assert distances(draw_centers(100, bits, "random", np.random.default_rng(3))).min() < least
+
+
+def test_few_centers_of_csq_are_hadamard_rows_and_complements() -> None:
+    assert set(distances(draw_centers(16, 16, "balanced", np.random.default_rng(0)))) == {8.0}
+    assert set(distances(draw_centers(32, 16, "balanced", np.random.default_rng(0)))) == {8.0, 16.0}
+
+
+@pytest.mark.parametrize("tags", [False, True])
+def test_orthohash_is_a_cross_entropy_of_cosines_with_normalized_labels(tags: bool) -> None:
+    made = method("orthohash", tags=tags)
+    labels = (TAGS if tags else ONE_HOT).astype(np.float64)
+    cosines = unit(U) @ unit(array(made.get_buffer("codes"))).T
+    p = softmax(8 * (cosines - 0.2 * labels))
+    expected = -(labels / labels.sum(1, keepdims=True) * np.log(p)).sum(1).mean()
+    assert loss(made, U, tags=tags) == pytest.approx(float(expected))
+
+
+def test_orthohash_leaves_out_images_without_tags() -> None:
+    made = method("orthohash", tags=True)
+    nothing = torch.zeros(IMAGES, CLASSES, dtype=torch.float64)
+    assert float(made(torch.from_numpy(U), nothing, torch.arange(IMAGES))) == 0
+
+
+def test_head_of_orthohash_normalizes_a_linear_map_without_bias() -> None:
+    head = method("orthohash").build_head(HeadConfig(3, BITS)).double()
+    assert isinstance(head, BatchNormHead)
+    assert not isinstance(head, BatchNormHashHead)
+    features = np.random.default_rng(0).standard_normal((IMAGES, 3))
+    linear, norm = head.layers
+    assert isinstance(linear, nn.Linear)
+    assert {name for name, _ in linear.named_parameters()} == {"weight"}
+    assert isinstance(norm, nn.BatchNorm1d)
+    projected = features @ array(linear.weight).T
+    expected = (projected - projected.mean(0)) / np.sqrt(projected.var(0) + norm.eps)
+    np.testing.assert_allclose(array(head(torch.from_numpy(features))), expected, atol=1e-6)
+    assert isinstance(method("orthohash", batch_norm=False).build_head(HeadConfig(3, BITS)), HashHead)
+
+
+def test_dpn_sums_the_hinges_of_all_tags() -> None:
+    made = method("dpn", tags=True, margin=0.8)
+    centers = array(made.get_buffer("centers"))
+    hinges = np.maximum(0, 0.8 - U[:, None] * centers).mean(2)  # (images, tags)
+    assert loss(made, U, tags=True) == pytest.approx(float((hinges * TAGS).sum(1).mean()))
+    votes = TAGS @ centers
+    wanted = np.where(votes == 0, array(made.get_buffer("coin")), np.sign(votes))
+    vote = method("dpn", tags=True, margin=0.8, tag_loss="vote")
+    assert loss(vote, U, tags=True) == pytest.approx(float(np.maximum(0, 0.8 - U * wanted).mean()))
+
+
+def test_greedyhash_classifies_signs_without_a_bias() -> None:
+    made = method("greedyhash")
+    logits = np.sign(U) @ array(made.get_parameter("classifier.weight")).T
+    crossed = -np.log((softmax(logits) * ONE_HOT).sum(1)).mean()
+    assert loss(made, U) == pytest.approx(float(crossed + 0.1 * (np.abs(np.abs(U) - 1) ** 3).mean()))
+    assert {name for name, _ in made.named_parameters()} == {"classifier.weight"}
+    assert {name for name, _ in method("greedyhash", bias=True).named_parameters()} == {
+        "classifier.weight",
+        "classifier.bias",
+    }
+
+
+@pytest.mark.parametrize("tags", [False, True])
+def test_hashnet_is_a_likelihood_with_a_scale_that_grows_every_200_steps(tags: bool) -> None:
+    made = method("hashnet", tags=tags)
+    assert isinstance(made, HashNet)
+    assert made.samples_per_class == 0
+    labels = (TAGS if tags else ONE_HOT).astype(np.float64)
+    different = ~np.eye(IMAGES, dtype=bool)
+    similar = labels @ labels.T > 0
+
+    def expected(step: int) -> float:
+        h = np.tanh(np.sqrt(1 + 0.005 * (step - step % 200)) * U)
+        theta = 10 / BITS * h @ h.T
+        losses = np.log(1 + np.exp(theta)) - similar * theta
+        return float(losses[similar & different].mean() + losses[~similar & different].mean())
+
+    assert loss(made, U, tags=tags) == pytest.approx(expected(1))
+    for step in (199, 200, 201, 399, 400, 2000):
+        made.elapsed.fill_(step - 1)
+        assert loss(made, U, tags=tags) == pytest.approx(expected(step))
+    made.on_epoch_end(lambda: torch.zeros(0), made.build_head(HeadConfig(3, BITS)))
+    assert int(made.elapsed) == 2000  # epochs do not count
