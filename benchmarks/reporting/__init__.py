@@ -2,12 +2,10 @@
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from proxyhash.codes.bitsliced.llvm_ops import WIDE_WORDS
-from proxyhash.utils.environment import machine, versions
+from proxyhash.utils import environment
 
 Result = TypeVar("Result")
 
@@ -92,25 +90,11 @@ def record(title: str, rows: Iterable[Row]) -> dict[str, Any]:
 
 
 def provenance() -> dict[str, Any]:
-    """Return machine, versions of libraries, date and commit of a measurement."""
+    """Return the provenance of a measurement, with what benchmarks depend on besides."""
+    made = environment.provenance()
     extra = {name: metadata.version(name) for name in ("faiss-cpu", "usearch") if find_spec(name.partition("-")[0])}
     features = {"registers": 64 * WIDE_WORDS}  # bits of the widest registers that our kernels use
-    return {
-        "machine": {**machine(), **features},
-        "versions": {**versions(), **extra},
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": _commit(),
-    }
-
-
-def _commit() -> str | None:
-    """Return the commit of the sources, with a + if they were changed since; None outside of a repository."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    found = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
-    changed = subprocess.run(
-        [*git, "status", "--porcelain", "-uno", "--", ".."], capture_output=True, text=True, check=False
-    )
-    return None if found.returncode else found.stdout.strip() + ("+" if changed.stdout else "")
+    return {**made, "machine": {**made["machine"], **features}, "versions": {**made["versions"], **extra}}
 
 
 def _table(title: str, rows: list[Row]) -> Table:

@@ -8,6 +8,7 @@ import pytest
 
 from helpers.release_0_1 import FILES, StepCounter, copy_of, read_json, run_command, same_processor
 from proxyhash.methods.bhc import BhcSettings
+from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import upgrade_label, upgrade_map_name, upgrade_trial
 
 
@@ -53,20 +54,24 @@ def test_complete_grid_is_not_run_again(name: str, tmp_path: Path) -> None:
 def test_tuned_grid_is_not_run_again(tmp_path: Path) -> None:
     from proxyhash.experiments import Grid, run_grid
     from proxyhash.experiments.tuned import tuned_grids
-    from proxyhash.experiments.tuning import tune
 
     folder = copy_of("grids/tuned", tmp_path) / "records"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     optim = {"epochs": 1, "hidden_dim": 16}
     grid = Grid("digits", ("lsh", "itq-cca", "shclm:triplet=1"), (8,), backbone="convnet", optim=optim)
     (from_release,) = tuned_grids(grid, folder)
-    tune(grid, folder)
-    (again,) = tuned_grids(grid, folder)
-    assert [trial.as_dict(tags=False) for trial in again.trials()] == [t.as_dict(tags=False) for t in from_release.trials()]
+    assert from_release.tuned_for == {"dataset": "digits", "protocol": "holdout", "backbone": "convnet"}, "as its records"
     records = run_grid(from_release, folder)
     found = [(record.trial["label"], record.bits, record.metrics["map"]) for record in records]
     assert found == _expected("grids/tuned/expected.json")
     assert {path.name for path in folder.iterdir()} == before.keys(), "no record was added"
+
+
+def with_tuned_for(folder: Path, protocol: str) -> Path:
+    """Add to the files of a folder what a message asks for."""
+    for path in folder.glob("*.toml"):
+        path.write_text(path.read_text() + f'\n[tuned_for]\ndataset = "cifar100"\nprotocol = "{protocol}"\n')
+    return folder
 
 
 def test_choices_are_read(tmp_path: Path) -> None:
@@ -74,7 +79,10 @@ def test_choices_are_read(tmp_path: Path) -> None:
     from proxyhash.experiments.tuned import tuned_grids
 
     grid = Grid("cifar100", ("shclm:triplet=1", "shclm", "itq-cca", "bhc", "sdh"), (16,))
-    (chosen,) = tuned_grids(grid, copy_of("chosen", tmp_path))
+    with pytest.raises(InputError, match="does not say what its settings were tuned for, and no records beside it do"):
+        tuned_grids(grid, copy_of("chosen", tmp_path / "alone"))
+    (chosen,) = tuned_grids(grid, with_tuned_for(copy_of("chosen", tmp_path), "cifar100-paper"))
+    assert chosen.edges("shclm:triplet=1") == {"margin": "lowest", "lr": "highest"}
     expected = list(map(upgrade_trial, read_json("chosen/expected.json")))
     # A file of choices asks for new runs, so what it leaves open has today's defaults.
     for trial in expected:
@@ -82,7 +90,7 @@ def test_choices_are_read(tmp_path: Path) -> None:
     expected[-1]["settings"] |= {"kernel": "unit", "sigma": 0.4, "ridge": 0.01, "sweeps": 10}
     assert [trial.as_dict(tags=False) for trial in chosen.trials()] == expected
     folds = Grid("cifar100", ("itq-cca", "ksh"), (16,), protocol="transfer", folds=(0, 1))
-    first, second = tuned_grids(folds, copy_of("chosen-rounds", tmp_path))
+    first, second = tuned_grids(folds, with_tuned_for(copy_of("chosen-rounds", tmp_path), "transfer"))
     assert (first.folds, second.folds) == ((0,), (1,))
     assert first.settings == {"itq-cca": {"ridge": 10.0}, "ksh": {"anchors": 1000}}
 

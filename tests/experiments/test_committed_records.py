@@ -6,6 +6,7 @@ import pytest
 
 from proxyhash.experiments import read_records
 from proxyhash.experiments.trial import Trial
+from proxyhash.methods import get_method
 from proxyhash.training.config import OptimConfig
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -15,6 +16,8 @@ RESULTS = Path(__file__).parents[2] / "results"
 def test_committed_records_have_the_settings_of_a_current_trial(folder: str) -> None:
     for record in read_records(RESULTS / folder):
         stored = record.trial
+        if record.revision < get_method(stored["method"]).revision:
+            continue  # reports mark it as stale
         trial = Trial(
             label=stored["label"],
             method=stored["method"],

@@ -61,5 +61,5 @@ def test_tuned_settings_get_current_names(old: Path, tmp_path: Path) -> None:
     before = (old / "chosen-rounds" / "chosen-round-1.toml").read_text()
     after = (tmp_path / "new" / "chosen-rounds" / "chosen-fold-1.toml").read_text()
     assert before.count("[plans.") == after.count("[optim_by_method.") > 0
-    assert before.count("\nrate = ") == after.count("\nlr = ") > 0
+    assert before.count("\nrate = ") == after.count("\nlr = 0.") > 0
     assert before.count(": mAP ") == after.count(": mAP ")

@@ -1,16 +1,20 @@
+import math
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from proxyhash.cli.app import main
 from proxyhash.data import load_dataset, make_split
 from proxyhash.experiments import Grid, read_records
-from proxyhash.experiments.run import validation_split
+from proxyhash.experiments.edges import Candidate, at_edge
+from proxyhash.experiments.run import run_grid, validation_split
 from proxyhash.experiments.trial import Trial
 from proxyhash.experiments.tuned import TUNED_FILE, tuned_grids
-from proxyhash.experiments.tuning import BASE_LR, LR_FACTORS, MAX_CANDIDATES, initial_candidates, lr_candidates, tune
-from proxyhash.methods import list_methods, parse_method
+from proxyhash.experiments.tuning import BASE_LR, TRIALS, initial_candidates, next_candidate, next_lr, tune
+from proxyhash.methods import get_method, list_methods, parse_method
 from proxyhash.training.config import OptimConfig
 from proxyhash.utils.errors import InputError
 
@@ -26,10 +30,16 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", list_methods())
 def test_candidates_of_every_method_are_valid_trials(name: str, tags: bool) -> None:
     proposed = initial_candidates(name, tags=tags)
-    proposed += lr_candidates(proposed[-1])
-    assert 1 <= len(proposed) <= MAX_CANDIDATES
+    scores = dict.fromkeys(proposed, 0.5)
+    while further := next_candidate(scores):
+        assert further not in scores
+        scores[further] = 0.4
+    assert 1 <= len(proposed) <= len(scores) <= TRIALS
     assert len(set(proposed)) == len(proposed)
-    for each in proposed:
+    if get_method(name).trains:
+        assert len(scores) == TRIALS, "every network has the same number of trials"
+    for each in scores:
+        assert not tags or "samples_per_class" not in each.label, "it has no effect on tagged images"
         Trial(each.label, *parse_method(each.label), (8,), 0, 0, OptimConfig.frozen(**dict(each.optim)))
 
 
@@ -44,8 +54,8 @@ def test_best_candidate_on_validation_is_chosen(tmp_path: Path) -> None:
     }
     first = {(each.label, BASE_LR): scores[each.label, BASE_LR] for each in initial_candidates("shclm")}
     favorite = max(first, key=lambda each: first[each])
-    others = {(favorite[0], round(times * BASE_LR, 6)) for times in LR_FACTORS}
-    assert scores.keys() - first.keys() == others, "only it is tried at other rates"
+    assert len(scores) == TRIALS
+    assert {label for label, _ in scores.keys() - first.keys()} == {favorite[0]}, "only it is tried at other rates"
     assert (best["shclm"].label, dict(best["shclm"].optim)["lr"]) == max(scores, key=lambda each: scores[each])
     text = (tmp_path / TUNED_FILE).read_text()
     assert all(f"{value:.4f}" in text for value in scores.values()), "every try is reported"
@@ -88,7 +98,8 @@ def test_each_fold_is_tuned_on_classes_that_its_test_does_not_search(tmp_path: P
 def test_each_fold_uses_its_own_tuned_settings(tmp_path: Path) -> None:
     grid = replace(GRID, methods=("itq-cca",), protocol="transfer", folds=(1, 2), seeds=1)
     for number in grid.folds:
-        (tmp_path / f"chosen-fold-{number}.toml").write_text(f"[settings.itq-cca]\nridge = {number}.5\n")
+        text = f'[tuned_for]\nprotocol = "transfer"\n[settings.itq-cca]\nridge = {number}.5\n'
+        (tmp_path / f"chosen-fold-{number}.toml").write_text(text)
     trials = [trial for each in tuned_grids(grid, tmp_path) for trial in each.trials()]
     assert [(trial.fold, trial.settings) for trial in trials] == [(1, {"ridge": 1.5}), (2, {"ridge": 2.5})]
     with pytest.raises(InputError, match=r"Cannot read .*chosen-fold-3\.toml: No such file or directory\."):
@@ -96,8 +107,8 @@ def test_each_fold_uses_its_own_tuned_settings(tmp_path: Path) -> None:
 
 
 def test_tuned_settings_are_read_from_a_folder_or_a_file(tmp_path: Path) -> None:
-    (tmp_path / TUNED_FILE).write_text("[settings.shclm]\ntau = 4.0\n")
-    expected = [replace(GRID, settings={"shclm": {"tau": 4.0}})]
+    (tmp_path / TUNED_FILE).write_text('[tuned_for]\ndataset = "digits"\n[settings.shclm]\ntau = 4.0\n')
+    expected = [replace(GRID, settings={"shclm": {"tau": 4.0}}, tuned_for={"dataset": "digits"})]
     assert tuned_grids(GRID, tmp_path) == tuned_grids(GRID, tmp_path / TUNED_FILE) == expected
     assert tuned_grids(GRID, None) == [GRID]
     (tmp_path / "chosen-fold-0.toml").write_text("")
@@ -109,8 +120,7 @@ def test_row_with_settings_is_tuned_by_itself(tmp_path: Path) -> None:
     joint = initial_candidates("shclm:triplet=1")
     assert [each.label.partition("triplet=1:")[2].split("=")[0] for each in joint] == ["margin"] * len(joint)
     assert initial_candidates("shclm", tags=True) != initial_candidates("shclm"), "tags want another tau"
-    slow = lr_candidates(initial_candidates("bhc", lr=0.001)[0])
-    assert [dict(each.optim)["lr"] for each in slow] == [0.0003, 0.003, 0.006], "around the rate of the grid's plan"
+    assert dict(initial_candidates("bhc", lr=0.001)[0].optim) == {"lr": 0.001}, "the rate of the grid"
     assert initial_candidates("shclm:triplet=1", tags=True) == initial_candidates("shclm:triplet=1"), (
         "a row's own tries come first"
     )
@@ -134,15 +144,20 @@ def test_row_with_settings_is_tuned_by_itself(tmp_path: Path) -> None:
 def test_grid_uses_tuned_settings(tmp_path: Path) -> None:
     chosen = tmp_path / TUNED_FILE
     chosen.write_text(
-        '[settings.shclm]\ntau = 4.0\nloss = "nca"\n[optim_by_method.shclm]\nlr = 0.001\n[settings.ksh]\nanchors = 9\n'
+        '[tuned_for]\nprotocol = "holdout"\n[settings.shclm]\ntau = 4.0\nloss = "nca"\n[optim_by_method.shclm]\nlr = 0.001\n'
+        '[settings.ksh]\nanchors = 9\n[at_edge.shclm]\ntau = "lowest"\nlr = "lowest"\n'
     )
+    tuned = tuned_grids(GRID, chosen)[0]
+    assert tuned.edges("shclm") == {"tau": "lowest", "lr": "lowest"}
+    assert (tuned.edges("shclm:tau=9"), tuned.edges("lsh"), GRID.edges("shclm")) == ({"lr": "lowest"}, {}, None)
     trial = next(each for each in tuned_grids(GRID, chosen)[0].trials() if each.method == "shclm")
     assert trial.settings == {"tau": 4.0, "loss": "nca"}
     assert (trial.optim.lr, trial.optim.epochs) == (0.001, 1)
     own = tuned_grids(replace(GRID, settings={"shclm": {"tau": 9.0}}), chosen)[0]
     assert own.settings == {"shclm": {"tau": 9.0}}
+    assert own.edges("shclm") == {"lr": "lowest"}, "what the grid gives was not tuned"
     chosen.write_text("bits = 3\n")
-    with pytest.raises(InputError, match="has no setting 'bits'; choose from settings, optim_by_method"):
+    with pytest.raises(InputError, match="has no setting 'bits'; choose from tuned_for, settings, optim_by_method, at_edge"):
         tuned_grids(GRID, chosen)
 
 
@@ -162,7 +177,7 @@ def test_setting_is_tuned_for_each_code_length(tmp_path: Path) -> None:
     assert {bits: set(found) for bits, found in scores.items()} == {8: {1.0, 10.0}, 16: {1.0, 10.0}}
     others = [record for record in records if record.trial["settings"]["triplet"] == 10.0]
     assert len(others) == 2, "the other weight is tried with the best margin and learning rate only"
-    assert len({record.trial["label"] + str(record.trial["optim"]["lr"]) for record in records}) <= MAX_CANDIDATES
+    assert len({record.trial["label"] + str(record.trial["optim"]["lr"]) for record in records}) == TRIALS
     chosen = tomllib.loads((tmp_path / TUNED_FILE).read_text())["settings"][row]["triplet"]
     assert chosen == {str(bits): max(found, key=lambda weight: found[weight]) for bits, found in scores.items()}
     (tuned,) = tuned_grids(grid, tmp_path)
@@ -186,3 +201,93 @@ def test_values_of_code_lengths_are_checked() -> None:
         with pytest.raises(InputError) as error:
             replace(GRID, methods=(row,))
         assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize("optimum", [1e-8, 0.0005, 0.005, 0.03, 0.4, 40.0])
+def test_learning_rate_moves_until_the_best_is_inside(optimum: float) -> None:
+    tried = {BASE_LR: -abs(math.log(BASE_LR / optimum))}
+    while len(tried) < TRIALS and (lr := next_lr(tried)):
+        tried[lr] = -abs(math.log(lr / optimum))
+    best = max(tried, key=lambda each: tried[each])
+    edges = at_edge({Candidate("shclm", (("lr", lr),)): score for lr, score in tried.items()})
+    if 5e-4 <= optimum <= 0.4:
+        assert edges == {}
+        assert abs(math.log(best / optimum)) < math.log(2), "what is left of the trials goes near the best"
+    else:
+        assert edges == {"lr": "lowest" if optimum < BASE_LR else "highest"}, "the trials are spent"
+
+
+def test_number_without_a_grid_is_at_no_edge() -> None:
+    def edges(*labels: str) -> dict[str, str]:
+        return at_edge({Candidate(label): score for label, score in zip(labels, (0.5, 0.2, 0.1), strict=False)})
+
+    assert edges("itq-cca:ridge=0.1", "itq-cca:ridge=1", "itq-cca:ridge=10") == {"ridge": "lowest"}
+    assert edges("itq-cca", "itq-cca:ridge=1", "itq-cca:ridge=10") == {"ridge": "lowest"}, "a default is tried too"
+    assert edges("itq-cca:ridge=1", "itq-cca:ridge=10") == {}, "two have no inside"
+    assert at_edge({Candidate(f"mihash:samples_per_class={number}"): 0.5 for number in (4, 8, 16)}) == {}, "no effect"
+    assert edges("shclm:triplet=0", "shclm:triplet=1", "shclm:triplet=10") == {}, "nothing is below zero"
+    assert edges("shclm:loss=bits", "shclm:loss=nca", "shclm:loss=cosine") == {}
+
+
+def test_choice_at_an_edge_is_marked_in_the_file_and_in_records(tmp_path: Path) -> None:
+    grid = replace(GRID, methods=("itq-cca",), seeds=1)
+    tune(grid, tmp_path / "tuning")
+    content = tomllib.loads((tmp_path / "tuning" / TUNED_FILE).read_text())
+    assert content["tuned_for"] == {"dataset": "digits", "protocol": "holdout", "backbone": "convnet"}
+    ridge = content["settings"]["itq-cca"]["ridge"]
+    expected = {1e-4: {"ridge": "lowest"}, 10.0: {"ridge": "highest"}}.get(ridge, {})
+    assert content.get("at_edge", {}).get("itq-cca", {}) == expected
+    text = (tmp_path / "tuning" / TUNED_FILE).read_text().partition("[at_edge")[0]
+    marked = re.sub(r"ridge = \S+", "ridge = 10.0", text) + '[at_edge."itq-cca"]\nridge = "highest"\n'
+    (tmp_path / "marked.toml").write_text(marked)
+    (tuned,) = tuned_grids(grid, tmp_path / "marked.toml")
+    (record,) = run_grid(tuned, tmp_path / "records")
+    assert record.at_edge == {"ridge": "highest"}
+    (plain,) = run_grid(grid, tmp_path / "records")
+    assert plain.at_edge is None
+    assert read_records(tmp_path / "records")[0].at_edge == {"ridge": "highest"}
+
+
+def test_settings_tuned_for_another_comparison_are_refused(tmp_path: Path) -> None:
+    grid = replace(GRID, methods=("lsh",), seeds=1)
+    tune(grid, tmp_path / "tuning")
+    (other,) = tuned_grids(replace(grid, protocol="transfer"), tmp_path / "tuning" / TUNED_FILE)
+    with pytest.raises(InputError, match=r"tuned for protocol holdout, not transfer; run proxyhash tune for it\.$"):
+        run_grid(other, tmp_path / "records")
+    with pytest.raises(InputError, match=r"tuned for image_size the default, not 16; run proxyhash tune for it\.$"):
+        tune(replace(grid, image_size=16), tmp_path / "tuning")
+    assert not (tmp_path / "records").exists()
+
+
+def test_earlier_file_is_for_what_the_records_beside_it_are(tmp_path: Path) -> None:
+    grid = replace(GRID, methods=("itq-cca",), seeds=1)
+    tune(grid, tmp_path)
+    now = (tmp_path / TUNED_FILE).read_text()
+    earlier = re.sub(r"\[(tuned_for|at_edge[^\]]*)\]\n(\w+ = .*\n)+", "", now).replace(
+        "proxyhash.tuned/3", "proxyhash.tuned/2"
+    )
+    assert "tuned_for" not in earlier
+    (tmp_path / TUNED_FILE).write_text(earlier)
+    (found,) = tuned_grids(grid, tmp_path)
+    assert found.tuned_for == {"dataset": "digits", "protocol": "holdout", "backbone": "convnet"}
+    assert found.at_edge == tomllib.loads(now).get("at_edge", {})
+    main(["records", "convert", str(tmp_path)])
+    assert tomllib.loads((tmp_path / TUNED_FILE).read_text()) == tomllib.loads(now)
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / TUNED_FILE).write_text(earlier)
+    with pytest.raises(InputError, match=r"does not say what its settings were tuned for, and no records beside it do; run"):
+        tuned_grids(grid, tmp_path / "alone")
+
+
+def test_conversion_marks_records_that_have_the_tuned_settings(tmp_path: Path) -> None:
+    chosen = tmp_path / TUNED_FILE
+    chosen.write_text(
+        '[tuned_for]\ndataset = "digits"\nprotocol = "holdout"\nbackbone = "convnet"\n'
+        '[settings.itq-cca]\nridge = 10.0\n[at_edge.itq-cca]\nridge = "highest"\n'
+    )
+    grid = replace(GRID, methods=("itq-cca", "itq-cca:ridge=1"), seeds=1, settings={"itq-cca": {"ridge": 10.0}})
+    run_grid(grid, tmp_path / "records")
+    run_grid(replace(grid, settings={"itq-cca": {"ridge": 0.1}}), tmp_path / "records")
+    main(["records", "convert", str(tmp_path / "records"), "--tuned", str(chosen)])
+    found = [(r.trial["label"], r.trial["settings"]["ridge"], r.at_edge) for r in read_records(tmp_path / "records")]
+    assert found == [("itq-cca", 10.0, {"ridge": "highest"}), ("itq-cca:ridge=1", 1, {}), ("itq-cca", 0.1, None)]

@@ -11,12 +11,13 @@ from matplotlib.figure import Figure
 from helpers.records import PROXIES, RECORDS, make_record
 from proxyhash.data import get_protocol
 from proxyhash.experiments import Record
-from proxyhash.methods import list_methods, parse_method
+from proxyhash.methods import get_method, list_methods, parse_method
 from proxyhash.report import compare, to_csv, to_markdown, write_page
 from proxyhash.report.comparison import paper_row
 from proxyhash.report.figures import draw_figures, paper_precision_rows, plot_precision
 from proxyhash.report.gallery import Gallery, Thumb
 from proxyhash.report.paper import paper_tables, paper_value
+from proxyhash.report.provenance import describe_provenance
 
 
 def test_cells_hold_mean_std_and_the_papers_number() -> None:
@@ -310,3 +311,48 @@ def test_stale_rows_are_marked() -> None:
     assert r"| itq \(stale\) | 50.0" in to_markdown([comparison])
     rows = csv.DictReader(io.StringIO(to_csv([comparison])))
     assert {row["stale"] for row in rows if row["method"] == "itq"} == {"computed with another rounding"}
+
+
+def test_choice_at_an_edge_is_marked_with_a_legend() -> None:
+    folds = [
+        replace(make_record("hclm", 16, 0.5, trial={**RECORDS[2].trial, "label": "hclm", "fold": fold}), at_edge=edges)
+        for fold, edges in enumerate(({"tau": "lowest", "lr": "lowest"}, {"tau": "highest"}))
+    ]
+    (comparison,) = compare([*RECORDS, replace(RECORDS[0], at_edge={}), *folds])
+    text = to_markdown([comparison])
+    assert "| hclm † | 50.0" in text
+    assert "† Tuning chose the lowest or the highest value that it tried" in text
+    assert "hclm: tau lowest or highest, lr lowest" in text
+    assert "| lsh |" in text
+    rows = csv.DictReader(io.StringIO(to_csv([comparison])))
+    assert {row["at_edge"] for row in rows if row["method"] == "hclm"} == {"tau=lowest or highest lr=lowest"}
+
+
+def test_record_of_an_earlier_revision_is_stale_until_there_is_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = make_record("itq", 16, 0.25)
+    changed = replace(get_method("itq"), revision=2)
+    monkeypatch.setattr("proxyhash.experiments.records.get_method", {**all_methods(), "itq": changed}.__getitem__)
+    (comparison,) = compare([*RECORDS, old])
+    assert comparison.stale_reason("itq") == "measured with revision 1 of itq, now 2"
+    assert comparison.row_title("itq") == "itq (stale)"
+    assert comparison.legend(["lsh"]) == []
+    (comparison,) = compare([*RECORDS, old, replace(old, metrics={"map": 0.5, "all": {}}, revision=2)])
+    assert comparison.row_title("itq") == "itq"
+    cell = comparison.cell("itq", 16, "map")
+    assert cell is not None
+    assert (cell.mean, cell.count) == (50.0, 1), "numbers of two revisions are not mixed"
+
+
+def all_methods() -> dict[str, object]:
+    return {name: get_method(name) for name in list_methods()}
+
+
+def test_report_says_what_results_were_measured_with_and_what_is_not_recorded() -> None:
+    new = replace(make_record("itq", 16, 0.5), machine={"processor": "Z80"}, commit="0123abc+", date="2026-02-03")
+    later = replace(new, bits=32, date="2026-02-05")
+    lines = describe_provenance([*RECORDS, new, later])
+    assert lines == [
+        "Measured (6 results): processor not recorded, 2 cores; python 3.11; commit not recorded; date not recorded.",
+        "Measured (2 results): Z80; python 3.11; commit 0123abc+; date 2026-02-03 to 2026-02-05.",
+    ]
+    assert "commit not recorded; date not recorded" in to_markdown(compare(RECORDS))

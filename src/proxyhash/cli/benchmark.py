@@ -173,7 +173,7 @@ def tune(
     json_: Json = False,
     output: Annotated[Path, Parameter(alias="-o")],
 ) -> None:
-    """Choose the settings of methods on validation data, with the same small number of candidates for each.
+    """Choose the settings of methods on validation data, with the same number of trials for each.
 
     The best settings are written to chosen.toml in the output folder, with a record of every candidate. Use them with:
 

@@ -20,27 +20,36 @@ def settings_at(label: str, table: Mapping[str, Any], code_lengths: tuple[int, .
     A setting that the label has as `tuned` has the value of the table, or the default of those to tune it among. A value of
     the table may be a table by code length.
     """
-    name, own = parse_method(label)
-    defaults = {setting: _candidates(name, setting)[0] for setting, value in own.items() if value == TUNED}
-    typed = {setting: value for setting, value in own.items() if value != TUNED}
+    defaults = {setting: values[0] for setting, values in _tuned_settings(label).items()}
+    typed = {setting: value for setting, value in parse_method(label)[1].items() if value != TUNED}
     found = {setting: _value_at(setting, value, code_lengths) for setting, value in table.items()}
     return {**defaults, **found, **typed}
 
 
-def score_by_length(label: str, run: Callable[[tuple[str, ...]], list[Record]]) -> ScoresByLength:
+def count_other_values(label: str) -> int:
+    """Return the number of values beside the defaults of the settings that a label has as `tuned`.
+
+    >>> count_other_values("shclm:triplet=tuned"), count_other_values("shclm:triplet=1")
+    (1, 0)
+    """
+    return sum(len(values) - 1 for values in _tuned_settings(label).values())
+
+
+def score_by_length(label: str, run: Callable[[str], list[Record]]) -> ScoresByLength:
     """Return the mAP at each code length of every value of the settings that a label has as `tuned`.
 
-    `run` returns the records of rows. The label stands for the default value, so that its records are found again.
+    `run` returns the records of a row, or none if its training failed, which counts as an mAP of 0. The label stands for the
+    default value, so that its records are found again.
     """
-    name, own = parse_method(label)
     scores: ScoresByLength = {}
-    for setting in [setting for setting, value in own.items() if value == TUNED]:
-        default, *others = _candidates(name, setting)
+    for setting, (default, *others) in _tuned_settings(label).items():
         labels = {value: label.replace(f":{setting}={TUNED}", f":{setting}={json.dumps(value)}") for value in others}
-        records = {value: run((row,)) for value, row in {default: label, **labels}.items()}
+        records = {value: run(row) for value, row in {default: label, **labels}.items()}
         scores[setting] = {
-            bits: {value: mean(r.metrics["map"] for r in found if r.bits == bits) for value, found in records.items()}
-            for bits in sorted({record.bits for record in records[default]})
+            bits: {
+                value: mean([r.metrics["map"] for r in found if r.bits == bits] or [0.0]) for value, found in records.items()
+            }
+            for bits in sorted({record.bits for found in records.values() for record in found})
         }
     return scores
 
@@ -54,12 +63,16 @@ def toml_lines(row: str, scores: ScoresByLength) -> Iterator[str]:
             yield f"{bits} = {json.dumps(max(found, key=lambda value: found[value]))}  # {listed}"
 
 
-def _candidates(method: str, setting: str) -> tuple[Any, ...]:
-    known = get_method(method).settings.VALUES_BY_LENGTH
-    if setting not in known:
-        choice = f"choose from {', '.join(known)}" if known else "it has none"
-        raise InputError(f"{setting} of {method} is no setting that is tuned for each code length; {choice}.")
-    return known[setting]
+def _tuned_settings(label: str) -> dict[str, tuple[Any, ...]]:
+    """Return the values to choose from of each setting that a label has as `tuned`."""
+    name, own = parse_method(label)
+    known = get_method(name).settings.VALUES_BY_LENGTH
+    tuned = [setting for setting, value in own.items() if value == TUNED]
+    for setting in tuned:
+        if setting not in known:
+            choice = f"choose from {', '.join(known)}" if known else "it has none"
+            raise InputError(f"{setting} of {name} is no setting that is tuned for each code length; {choice}.")
+    return {setting: known[setting] for setting in tuned}
 
 
 def _value_at(setting: str, value: Any, code_lengths: tuple[int, ...]) -> Any:

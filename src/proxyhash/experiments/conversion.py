@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from proxyhash.experiments.records import RECORDS_FILE, legacy_record_files, parse_record, record_folders
-from proxyhash.experiments.tuned import upgrade_tuned
+from proxyhash.experiments.records import RECORDS_FILE, Record, legacy_record_files, parse_record, record_folders
+from proxyhash.experiments.tuned import edges_of_record, read_tuned_text
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.json_lines import dump_json_line, parse_json_line, split_json_lines
@@ -22,7 +22,7 @@ class Conversion:
     old_files: tuple[Path, ...]
 
 
-def convert_folder(source: Path, target: Path) -> Conversion:
+def convert_folder(source: Path, target: Path, tuned: Path | None = None) -> Conversion:
     """Write the records and tuned settings of a folder in the current format and names.
 
     Every record is read back, and every value of its metrics is compared with the original. Old files are not deleted.
@@ -33,6 +33,8 @@ def convert_folder(source: Path, target: Path) -> Conversion:
         A folder of `proxyhash benchmark` or `proxyhash tune`, or a folder of such folders.
     target
         The folder to write; it may be the same one.
+    tuned
+        A folder or a file of tuned settings. Records that were made with these note which of them are at an edge.
 
     Returns
     -------
@@ -44,17 +46,19 @@ def convert_folder(source: Path, target: Path) -> Conversion:
     InputError
         If a record cannot be read, or a value differs after the conversion.
     """
-    parts = [_convert_records(folder, target / folder.relative_to(source)) for folder in record_folders(source)]
-    tuned = [_convert_tuned(path, target / path.relative_to(source).parent) for path in sorted(source.rglob("chosen*.toml"))]
+    parts = [_convert_records(folder, target / folder.relative_to(source), tuned) for folder in record_folders(source)]
+    converted = [
+        _convert_tuned(path, target / path.relative_to(source).parent) for path in sorted(source.rglob("chosen*.toml"))
+    ]
     old = tuple(path for _, _, files in parts for path in files)
     return Conversion(
         sum(records for records, _, _ in parts),
         sum(values for _, values, _ in parts),
-        (*old, *(path for path in tuned if path is not None)),
+        (*old, *(path for path in converted if path is not None)),
     )
 
 
-def _convert_records(source: Path, target: Path) -> tuple[int, int, list[Path]]:
+def _convert_records(source: Path, target: Path, tuned: Path | None) -> tuple[int, int, list[Path]]:
     """Convert one folder; return the number of records, of compared values, and the old files."""
     legacy = legacy_record_files(source)
     texts = [(path.read_bytes(), str(path)) for path in legacy]
@@ -64,13 +68,20 @@ def _convert_records(source: Path, target: Path) -> tuple[int, int, list[Path]]:
         texts += [(line, f"line {number} of {current}") for number, line in enumerate(lines, 1)]
     originals = [_parse(text, where) for text, where in texts]
     with atomic_write(target / RECORDS_FILE) as temporary:
-        lines = [dump_json_line(parse_record(original).as_dict()) for original in originals]
+        records = (_with_edges(parse_record(original), tuned) for original in originals)
+        lines = [dump_json_line(record.as_dict()) for record in records]
         temporary.write_bytes(b"".join(lines))
         written = [parse_json_line(line) for line in split_json_lines(temporary.read_bytes())]
         for (_, where), original, new in zip(texts, originals, written, strict=True):
             if _values(original) != _values(new):
                 raise InputError(f"{where} has other values after the conversion; nothing was changed.")
     return len(written), sum(len(_values(new)) for new in written), legacy
+
+
+def _with_edges(record: Record, tuned: Path | None) -> Record:
+    """Return a record with the settings at an edge, if it has the tuned settings."""
+    edges = None if tuned is None else edges_of_record(record, tuned)
+    return record if edges is None else replace(record, at_edge=edges)
 
 
 def _parse(text: bytes, where: str) -> dict[str, Any]:
@@ -99,5 +110,5 @@ def _convert_tuned(path: Path, folder: Path) -> Path | None:
     """Convert one file of tuned settings; return it if its name is an old one."""
     new = folder / path.name.replace("round", "fold")
     with atomic_write(new) as temporary:
-        temporary.write_text(upgrade_tuned(path.read_text(encoding="utf-8")), encoding="utf-8")
+        temporary.write_text(read_tuned_text(path), encoding="utf-8")
     return path if path.name != new.name else None

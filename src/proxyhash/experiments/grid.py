@@ -58,6 +58,9 @@ class Grid:
         Changes of the default `OptimConfig`.
     settings, optim_by_method
         Settings of methods, and changes of `optim`, by method or row. A setting may be a table by code length.
+    tuned_for, at_edge
+        The comparison that these were tuned for, and by method or row which of them are the lowest or the highest that was
+        tried, as `proxyhash tune` writes them.
 
     Raises
     ------
@@ -88,6 +91,8 @@ class Grid:
     optim: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     optim_by_method: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tuned_for: dict[str, Any] = field(default_factory=dict)
+    at_edge: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check all values."""
@@ -113,9 +118,9 @@ class Grid:
         for name in ("dataset", "backbone"):
             if not isinstance(getattr(self, name), str):
                 raise InputError(f"{name} must be a name, not {shorten(getattr(self, name))}.")
-        for name in ("optim", "settings", "optim_by_method"):
+        for name in ("optim", "settings", "optim_by_method", "tuned_for", "at_edge"):
             check_table(name, getattr(self, name))
-        for name in ("settings", "optim_by_method"):
+        for name in ("settings", "optim_by_method", "at_edge"):
             for row, table in getattr(self, name).items():
                 check_table(f"{name}.{row}", table)
         for name in ("methods", "bits", "folds"):
@@ -150,6 +155,15 @@ class Grid:
         """Return the optimizer settings of a row."""
         preset = OptimConfig.finetune if self.finetune else OptimConfig.frozen
         return preset(**{**self.optim, **_row_table(self.optim_by_method, parse_method(label)[0], label)})
+
+    def edges(self, label: str) -> dict[str, str] | None:
+        """Return which settings of a row tuning chose at an edge of what it tried; None for a grid that was not tuned."""
+        if not self.tuned_for:
+            return None
+        name, own = parse_method(label)
+        tuned_by_itself = label in self.settings or label in self.optim_by_method
+        found = self.at_edge.get(label if tuned_by_itself else name, {})
+        return {setting: edge for setting, edge in found.items() if tuned_by_itself or setting not in own}
 
     @classmethod
     def from_toml(cls, path: Path) -> Self:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from proxyhash.cutoff import map_name
+from proxyhash.methods import get_method, list_methods
 from proxyhash.utils.config import check_table, from_mapping
 from proxyhash.utils.errors import ProxyhashWarning
 from proxyhash.utils.formats import RELEASE, REQUIRES, check_format
@@ -44,6 +45,12 @@ class Record:
         Packages and hardware.
     stale
         The reason why the metrics are out of date; None for a valid record.
+    date, commit
+        Day of the measurement, and commit of the sources, with a + if they were changed since; None if not recorded.
+    revision
+        Revision of the method, see `register_method`.
+    at_edge
+        Settings that tuning chose at an edge of what it tried, "lowest" or "highest"; None for a trial that was not tuned.
     """
 
     data: dict[str, Any]
@@ -55,6 +62,10 @@ class Record:
     versions: dict[str, str]
     machine: dict[str, Any]
     stale: str | None = None
+    date: str | None = None
+    commit: str | None = None
+    revision: int = 1
+    at_edge: dict[str, str] | None = None
 
     @cached_property
     def key(self) -> str:
@@ -76,7 +87,16 @@ class Record:
     def as_dict(self) -> dict[str, Any]:
         """Return the record as one JSON object."""
         content = {"format": FORMAT, REQUIRES: RELEASE, **asdict(self)}
-        return content if self.stale else {key: value for key, value in content.items() if key != "stale"}
+        return {key: value for key, value in content.items() if value is not None}
+
+    @property
+    def stale_reason(self) -> str | None:
+        """Why the record is out of date; None for a valid record, and for one of a method that is not installed."""
+        if self.stale:
+            return self.stale
+        method = self.trial["method"]
+        revision = get_method(method).revision if method in list_methods() else self.revision
+        return None if self.revision >= revision else f"measured with revision {self.revision} of {method}, now {revision}"
 
 
 def settings_key(data: dict[str, Any], protocol: dict[str, Any], trial: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record
 from proxyhash.experiments.runner import TrialRunner
 from proxyhash.experiments.trial import Trial
+from proxyhash.experiments.tuned_for import check_tuned_for
 from proxyhash.methods import get_method
 from proxyhash.models.device import find_device
 from proxyhash.utils.errors import InputError, ProxyhashWarning
@@ -61,7 +62,7 @@ def run_grid(
     Raises
     ------
     InputError
-        If a method cannot learn from the data set, before anything runs.
+        If a method cannot learn from the data set, or settings were tuned for another comparison, before anything runs.
 
     Examples
     --------
@@ -79,6 +80,8 @@ def run_grid(
     _check(trials, dataset)
     splits = {fold: _split(grid, dataset, fold) for fold in grid.folds}
     runner = TrialRunner(grid, dataset, splits, folder, models, progress, rerun_stale, find_device(device))
+    if grid.tuned_for:
+        check_tuned_for(grid.tuned_for, runner.purpose())
     records: list[Record] = []
     for number, trial in enumerate(trials):
         progress(f"grid: {number + 1} of {len(trials)}, {trial.title()}", number / len(trials))

@@ -20,6 +20,7 @@ from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.metrics import record_metrics
 from proxyhash.experiments.records import Record, RecordStore, settings_key
 from proxyhash.experiments.trial import Trial
+from proxyhash.experiments.tuned_for import tuned_for
 from proxyhash.methods import TrainingData, get_method
 from proxyhash.models.backbones import create_backbone, pretraining_data
 from proxyhash.models.feature_cache import CachedFeatures, cached_features
@@ -30,7 +31,7 @@ from proxyhash.training.config import TrainConfig
 from proxyhash.training.features import fit_method
 from proxyhash.training.inputs import resolve_transform
 from proxyhash.training.train import train_hashers
-from proxyhash.utils.environment import machine, versions
+from proxyhash.utils.environment import provenance
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.formats import read_json
 from proxyhash.utils.legacy_names import LEGACY_WORK_FOLDER, upgrade_run_settings
@@ -61,8 +62,12 @@ class TrialRunner:
         """Return the records of a trial, or None if one is missing, or stale and to be computed again."""
         key = self._key(trial)
         found = [record for bits in trial.code_lengths if (record := self.store.find(key, bits))]
-        is_stale = self.rerun_stale and any(record.stale for record in found)
+        is_stale = self.rerun_stale and any(record.stale_reason for record in found)
         return None if is_stale or len(found) < len(trial.code_lengths) else found
+
+    def purpose(self) -> dict[str, Any]:
+        """Return what settings of this grid are tuned for."""
+        return tuned_for(self._data(), next(iter(self.splits.values())).protocol)
 
     def work_dir(self, trial: Trial) -> Path:
         """Return the folder of the checkpoints of a trial."""
@@ -189,8 +194,8 @@ class TrialRunner:
 
     def _record(self, trial: Trial, bits: int, metrics: dict[str, Any], seconds: dict[str, float]) -> Record:
         settings = self._data(), self._protocols[trial.fold], self._trial(trial)
-        return Record(*settings, bits, metrics, seconds, versions(), self._machine())
-
-    def _machine(self) -> dict[str, Any]:
-        """Return the machine, with the device if that is not its CPU."""
-        return machine() if self.device == "cpu" else {**machine(), "device": self.device}
+        made = provenance()
+        if self.device != "cpu":
+            made["machine"]["device"] = self.device
+        revision, edges = get_method(trial.method).revision, self.grid.edges(trial.label)
+        return Record(*settings, bits, metrics, seconds, **made, revision=revision, at_edge=edges)

@@ -3,39 +3,34 @@
 import json
 import re
 from collections.abc import Container, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from proxyhash.experiments.code_length_settings import ScoresByLength, toml_lines
+from proxyhash.experiments.edges import Candidate, at_edge, best_candidate, parse_candidate
 from proxyhash.experiments.grid import DEFAULT, Grid
+from proxyhash.experiments.records import Record
+from proxyhash.experiments.tuned_for import KEYS, tuned_for_of_records
 from proxyhash.methods import get_method, parse_method
 from proxyhash.methods.base import TUNED
+from proxyhash.training.config import OptimConfig
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.config import check_keys, check_table, read_toml
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.formats import RELEASE, REQUIRES, check_format
 from proxyhash.utils.legacy_names import LEGACY_TUNED_FOLD_FILE, upgrade_tuned_settings
 
-FORMAT = "proxyhash.tuned/2"
+FORMAT = "proxyhash.tuned/3"
+FORMATS = (FORMAT, "proxyhash.tuned/2")  # files of format 2 say neither what they were tuned for, nor what is at an edge
 TUNED_FILE, TUNED_FOLD_FILE = "chosen.toml", "chosen-fold-{}.toml"
 _HEADER = (
     f'# The best candidate of each row, by its mAP on validation data.\nformat = "{FORMAT}"\n{REQUIRES} = "{RELEASE}"\n'
 )
-_TABLES = ("settings", "optim_by_method")
+_TABLES = ("settings", "optim_by_method", "at_edge")
+_OPTIM_FIELDS = {field.name for field in fields(OptimConfig)}
+_SCORE = re.compile(r"^# ([^\n]+): mAP (\d\.\d+)$", re.MULTILINE)
 _ROW = re.compile(r'^\[\w+\."(.+)"\]$|\A# ([^:,\n]+): mAP [^\n]*\Z', re.MULTILINE)  # a table, or a row without any
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """Settings to try: a row such as `shclm:tau=4.0`, and the optimizer settings that go with it."""
-
-    label: str
-    optim: tuple[tuple[str, Any], ...] = ()
-
-    def __str__(self) -> str:
-        """Return it as the comments of a file have it: `shclm:tau=4.0, lr 0.005`."""
-        return ", ".join([self.label, *(f"{name} {value:g}" for name, value in self.optim)])
 
 
 def tuned_grids(grid: Grid, path: Path | None) -> list[Grid]:
@@ -57,19 +52,21 @@ def tuned_grids(grid: Grid, path: Path | None) -> list[Grid]:
 
 
 def write_tuned(
-    scores: Mapping[str, Mapping[Candidate, float]], path: Path, by_length: Mapping[str, ScoresByLength] = {}
+    scores: Mapping[str, Mapping[Candidate, float]],
+    path: Path,
+    tuned_for: Mapping[str, Any],
+    by_length: Mapping[str, ScoresByLength] = {},
 ) -> None:
     """Write the best candidate of each row, with the mAP of every candidate as a comment, and values by code length.
 
-    Rows of the file that are not in `scores` stay in it.
+    `tuned_for` is the comparison, see `experiments.tuned_for`. Rows of the file that are not in `scores` stay in it.
     """
-    lines = _HEADER.splitlines()
+    lines = [*_HEADER.splitlines(), *_table("tuned_for", tuned_for)]
     for row, candidates in scores.items():
         lines += ["", *(f"# {candidate}: mAP {score:.4f}" for candidate, score in candidates.items())]
         best = best_candidate(candidates)
-        for table, content in zip(_TABLES, (_settings(row, best), dict(best.optim)), strict=True):
-            if content:
-                lines += [f'[{table}."{row}"]', *(f"{name} = {json.dumps(value)}" for name, value in content.items())]
+        for table, content in zip(_TABLES, (_settings(row, best), dict(best.optim), at_edge(candidates)), strict=True):
+            lines += _table(f'{table}."{row}"', content)
         lines += toml_lines(row, by_length.get(row, {}))
     for block in _other_rows(path, scores):
         lines += ["", block]
@@ -77,30 +74,81 @@ def write_tuned(
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def best_candidate(scores: Mapping[Candidate, float]) -> Candidate:
-    """Return the first candidate with the highest score."""
-    return max(scores, key=lambda candidate: scores[candidate])
+def read_tuned_for(path: Path) -> dict[str, Any]:
+    """Return what the settings of a file were tuned for; the records beside an earlier file say it."""
+    found = read_toml(path, upgrade_tuned).get("tuned_for")
+    return tuned_for_of_records(path) if found is None else found
 
 
 def upgrade_tuned(text: str) -> str:
-    """Return the text of a file of tuned settings in today's names."""
-    if re.search(r'^format = "proxyhash.tuned/', text, re.MULTILINE):  # release 0.1 wrote no format
+    """Return the text of a file of tuned settings in today's names, and with the settings that are at an edge."""
+    found = re.search(r'^format = "proxyhash.tuned/(\d+)"\n', text, re.MULTILINE)  # release 0.1 wrote no format
+    if found is not None and found[1] != "2":
         return text
-    return re.sub(r"\A#[^\n]*\n(?=\n)", _HEADER, upgrade_tuned_settings(text))
+    if found is None:
+        text = re.sub(r"\A#[^\n]*\n(?=\n)", _HEADER, upgrade_tuned_settings(text))
+    header, *blocks = text.replace(*(f'"{name}"' for name in reversed(FORMATS))).strip().split("\n\n")
+    return "\n\n".join([header, *("\n".join([block, *_edges_of_block(block)]) for block in blocks)]) + "\n"
+
+
+def read_tuned_text(path: Path) -> str:
+    """Return the text of a file as `upgrade_tuned`, and with what it was tuned for where the records beside it say it."""
+    text = upgrade_tuned(path.read_text(encoding="utf-8"))
+    header, gap, rows = text.partition("\n\n")
+    if "[tuned_for]" in text:
+        return text
+    try:
+        purpose = tuned_for_of_records(path)
+    except InputError:
+        return text
+    return "\n".join([header, *_table("tuned_for", purpose)]) + gap + rows
+
+
+def edges_of_record(record: Record, path: Path) -> dict[str, str] | None:
+    """Return which settings of a record are at an edge, if it has those of a folder or a file of tuned settings."""
+    trial, optim = record.trial, dict(record.trial["optim"] or {})
+    lr = optim.pop("lr", None)
+    grid = Grid(record.data["name"], (trial["label"],), (record.bits,), folds=(trial["fold"],), optim=optim)
+    (tuned,) = tuned_grids(grid, path)
+    found = next(tuned.trials())
+    is_same = found.resolved_settings(tags=record.data["tags"] is not None) == trial["settings"]
+    return tuned.edges(trial["label"]) if is_same and lr in (None, found.optim.lr) else None
+
+
+def _edges_of_block(block: str) -> list[str]:
+    """Return the table of settings at an edge for a block of an earlier file, from the mAP of all candidates."""
+    scores = {parse_candidate(text): float(score) for text, score in _SCORE.findall(block)}
+    row = _ROW.search(block)
+    return _table(f'at_edge."{row[1]}"', at_edge(scores)) if scores and row and row[1] else []
+
+
+def _table(title: str, content: Mapping[str, Any]) -> list[str]:
+    lines = [f"{name} = {json.dumps(value)}" for name, value in content.items()]
+    return [f"[{title}]", *lines] if lines else []
 
 
 def _with_tuned(grid: Grid, path: Path) -> Grid:
     tuned = read_toml(path, upgrade_tuned)
     requires = tuned.pop(REQUIRES, None)
-    check_format(path, tuned.pop("format", FORMAT), (FORMAT,), requires)
-    check_keys(str(path), tuned, list(_TABLES))
+    check_format(path, tuned.pop("format", FORMAT), FORMATS, requires)
+    check_keys(str(path), tuned, ["tuned_for", *_TABLES])
+    purpose = tuned["tuned_for"] if "tuned_for" in tuned else tuned_for_of_records(path)
+    check_table(f"{path}: tuned_for", purpose)
+    check_keys(f"{path}: tuned_for", purpose, list(KEYS))
     rows = {*grid.methods, *(parse_method(label)[0] for label in grid.methods)}
     tables: dict[str, Any] = {}
     for table in _TABLES:
         check_table(f"{path}: {table}", tuned.get(table, {}))
         found = {row: content for row, content in tuned.get(table, {}).items() if row in rows}
         tables[table] = {**found, **getattr(grid, table)}
-    return replace(grid, **tables)
+    tables["at_edge"] = {row: _without_given(grid, row, edges) for row, edges in tables["at_edge"].items()}
+    return replace(grid, **tables, tuned_for=purpose)
+
+
+def _without_given(grid: Grid, row: str, edges: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings at an edge without those that the grid gives itself."""
+    given = {True: row in grid.optim_by_method, False: row in grid.settings}
+    return {name: edge for name, edge in edges.items() if not given[name in _OPTIM_FIELDS]}
 
 
 def _has_fold_files(folder: Path) -> bool:

@@ -21,7 +21,7 @@ from proxyhash.losses import (
     tag_frequencies,
 )
 from proxyhash.losses.proxy_modules import TAU_OF_CLASSES, TAU_OF_TAGS, LossAroundProxies
-from proxyhash.methods.base import TUNED, HashingMethod, MethodSettings, SearchSpace, TrainingData
+from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
 from proxyhash.methods.registry import register_method
 from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
 from proxyhash.proxies.kinds import get_kind
@@ -53,11 +53,8 @@ class ProxySettings(MethodSettings):
         fixed = fixed or {}
         if fixed.get("loss"):
             return ({},)
-        margins = {"margin": 0.03125}, {"margin": 0.125}, {"margin": 0.25}  # small ones suit seen classes
-        if fixed.get("triplet") == TUNED:
-            return margins[:2]  # the other weight is a candidate too
         if fixed.get("triplet"):
-            return margins
+            return {"margin": 0.03125}, {"margin": 0.125}, {"margin": 0.25}  # small ones suit seen classes
         return tuple({"tau": tau} for tau in ((0.3, 1.0, 4.0) if tags else (4.0, 6.0, 10.0)))
 
     def resolve(self, *, tags: bool, finetune: bool) -> Self:

@@ -37,6 +37,7 @@ class MethodInfo:
     settings: type[MethodSettings]
     learns_from: LearnsFrom
     metric: str
+    revision: int = 1
     build: Callable[[TrainingData, Any], HashingMethod] | None = None
     fit: Fit | None = None
 
@@ -62,6 +63,7 @@ def register_method(
     settings: type[MethodSettings] = MethodSettings,
     learns_from: LearnsFrom = "classes or tags",
     metric: str = "hamming",
+    revision: int = 1,
 ) -> Callable[[Registered], Registered]:
     """Return a decorator that registers a method under a name.
 
@@ -84,6 +86,9 @@ def register_method(
         What it needs: "nothing", "classes" or "classes or tags".
     metric
         How its codes are compared, as its head or encoder has it.
+    revision
+        A number that is raised when the same label stands for another method than before, such as after a changed default.
+        Reports mark records of an earlier revision as stale.
 
     Raises
     ------
@@ -103,7 +108,7 @@ def register_method(
             _import_methods()  # so that a name that is taken is noticed
         _check_entry(name, method, settings)
         factory: dict[str, Any] = {"build" if isinstance(method, type) else "fit": method}
-        _METHODS.add(name, MethodInfo(name, title or name, family, year, settings, learns_from, metric, **factory))
+        _METHODS.add(name, MethodInfo(name, title or name, family, year, settings, learns_from, metric, revision, **factory))
         return method
 
     return register

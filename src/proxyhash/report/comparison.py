@@ -19,6 +19,8 @@ METRIC_NAMES = {
 }
 """Metrics by key. mAP with a cutoff has a key for each cutoff and denominator, such as `map@5000[retrieved]`."""
 
+EDGE_MARK = "†"
+
 _PERCENT_METRICS = ("map", "classification", "accuracy")
 _RECORDED_MAP = re.compile(r"(mAP@\d+\[\w+\]) \[(?:real distances, )?ties expected\]")
 
@@ -123,11 +125,29 @@ class Comparison:
 
     def stale_reason(self, row: str) -> str | None:
         """Return why a row is out of date; None if it is not."""
-        return next((record.stale for record in self.rows[row] if record.stale), None)
+        return next((reason for record in self.rows[row] if (reason := record.stale_reason)), None)
+
+    def edges(self, row: str) -> dict[str, str]:
+        """Return the settings of a row that tuning chose at an edge of what it tried, with "lowest" or "highest"."""
+        found: dict[str, dict[str, None]] = {}
+        for record in self.rows[row]:
+            for name, edge in (record.at_edge or {}).items():
+                found.setdefault(name, {})[edge] = None
+        return {name: " or ".join(edges) for name, edges in found.items()}  # folds are tuned one by one
 
     def row_title(self, row: str) -> str:
-        """Return the name of a row for a table, marked if it is out of date."""
-        return f"{row} (stale)" if self.stale_reason(row) else row
+        """Return the name of a row for a table, marked if it is stale, or has a setting at an edge of what was tried."""
+        return row + (" (stale)" if self.stale_reason(row) else "") + (f" {EDGE_MARK}" if self.edges(row) else "")
+
+    def legend(self, rows: Sequence[str]) -> list[str]:
+        """Return a sentence for each kind of mark that these rows have."""
+        edges = {row: ", ".join(f"{name} {edge}" for name, edge in self.edges(row).items()) for row in rows}
+        marks = {
+            f"{EDGE_MARK} Tuning chose the lowest or the highest value that it tried": edges,
+            "(stale) The numbers are out of date": {row: self.stale_reason(row) for row in rows},
+        }
+        listed = {mark: "; ".join(f"{row}: {why}" for row, why in found.items() if why) for mark, found in marks.items()}
+        return [f"{mark} ({found})." for mark, found in listed.items() if found]
 
     def cell(self, row: str, bits: int, metric: str) -> Cell | None:
         """Return the cell of a row, a code length and a metric; None without a record."""
@@ -158,6 +178,7 @@ def compare(records: Iterable[Record]) -> list[Comparison]:
     """Group records by data set, protocol and network.
 
     Records with another cutoff or denominator of mAP are in the same group: these are other metrics, not other columns.
+    Of a row with records of several revisions of its method, only those of the latest are used.
 
     Parameters
     ----------
@@ -178,7 +199,16 @@ def compare(records: Iterable[Record]) -> list[Comparison]:
     for record in records:
         settings = [record.data, *(record.protocol[name] for name in ("protocol", "version", "eval_on"))]
         groups.setdefault(repr(settings), []).append(record)
-    return sorted((Comparison(tuple(group)) for group in groups.values()), key=lambda comparison: comparison.title)
+    return sorted(
+        (Comparison(_latest_revisions(group)) for group in groups.values()), key=lambda comparison: comparison.title
+    )
+
+
+def _latest_revisions(records: Sequence[Record]) -> tuple[Record, ...]:
+    latest: dict[str, int] = {}
+    for record in records:
+        latest[record.trial["label"]] = max(record.revision, latest.get(record.trial["label"], 0))
+    return tuple(record for record in records if record.revision == latest[record.trial["label"]])
 
 
 def paper_row(trial: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 
 from proxyhash.report.comparison import Cell, Comparison, is_percent, metric_name
+from proxyhash.report.provenance import describe_provenance
 from proxyhash.utils.markdown import escape_markdown
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would evaluate such text
@@ -17,6 +18,7 @@ def to_markdown(comparisons: Iterable[Comparison]) -> str:
 
 def _section(comparison: Comparison) -> Iterator[str]:
     yield f"## {escape_markdown(comparison.title)}\n"
+    yield from (f"{escape_markdown(line)}\n" for line in describe_provenance(comparison.records))
     for metric in comparison.metrics:
         yield f"{escape_markdown(metric_title(metric))}\n"
         yield "| method | " + " | ".join(f"{bits} bits" for bits in comparison.code_lengths) + " |"
@@ -25,6 +27,7 @@ def _section(comparison: Comparison) -> Iterator[str]:
             cells = (markdown_cell(comparison, row, bits, metric) for bits in comparison.code_lengths)
             yield f"| {escape_markdown(comparison.row_title(row))} | " + " | ".join(cells) + " |"
         yield ""
+        yield from (f"{escape_markdown(line)}\n" for line in comparison.legend(comparison.rows_with(metric)))
 
 
 def markdown_cell(comparison: Comparison, row: str, bits: int, metric: str, rows: Sequence[str] | None = None) -> str:
@@ -52,7 +55,7 @@ def to_csv(comparisons: Iterable[Comparison]) -> str:
     """Return one CSV line per cell; a spreadsheet evaluates none of its text as a formula."""
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    table.writerow(["comparison", "method", "bits", "metric", "mean", "std", "runs", "paper", "stale"])
+    table.writerow(["comparison", "method", "bits", "metric", "mean", "std", "runs", "paper", "stale", "at_edge"])
     for comparison in comparisons:
         for metric in comparison.metrics:
             for row in comparison.rows_with(metric):
@@ -61,7 +64,8 @@ def to_csv(comparisons: Iterable[Comparison]) -> str:
                         std, paper = ("" if value is None else f"{value:.6g}" for value in (cell.std, cell.paper))
                         texts = [_without_formula(text) for text in (comparison.title, row)]
                         stale = comparison.stale_reason(row) or ""
-                        table.writerow([*texts, bits, metric, f"{cell.mean:.6g}", std, cell.count, paper, stale])
+                        edges = " ".join(f"{name}={edge}" for name, edge in comparison.edges(row).items())
+                        table.writerow([*texts, bits, metric, f"{cell.mean:.6g}", std, cell.count, paper, stale, edges])
     return out.getvalue()
 
 

@@ -5,6 +5,7 @@
 """
 
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,12 +61,16 @@ def _table(spec: TableSpec) -> Iterator[str]:
     corner = escape_markdown(metric_title(metrics[0])) if has_one_metric else ""
     yield f"| {corner} | " + " | ".join(f"{bits} bits" for bits in comparison.code_lengths) + " |"
     yield "|---|" + "---:|" * len(comparison.code_lengths)
+    shown: dict[str, None] = {}
     for metric in metrics:
         rows = spec.rows or comparison.rows_with(metric)
+        shown |= dict.fromkeys(rows)
         for row in rows:
             cells = " | ".join(markdown_cell(comparison, row, bits, metric, rows) for bits in comparison.code_lengths)
             name = escape_markdown(comparison.row_title(row))
             yield f"| {name if has_one_metric else f'{name}: {escape_markdown(metric_title(metric))}'} | {cells} |"
+    for line in comparison.legend(list(shown)):
+        yield from ("", *textwrap.wrap(escape_markdown(line), 150))
 
 
 def _find_comparison(spec: TableSpec) -> Comparison:

@@ -12,6 +12,7 @@ from proxyhash.report.comparison import Comparison
 from proxyhash.report.export import format_cell, metric_title
 from proxyhash.report.figures import draw_figures
 from proxyhash.report.gallery import Gallery
+from proxyhash.report.provenance import describe_provenance
 from proxyhash.utils.atomic_io import atomic_write
 
 
@@ -62,19 +63,21 @@ def _section(comparison: Comparison) -> dict[str, Any]:
         "tables": [_table(comparison, metric) for metric in comparison.metrics],
         "figures": list(draw_figures(comparison)),
         "settings": _settings(comparison),
+        "provenance": describe_provenance(comparison.records),
     }
 
 
 def _table(comparison: Comparison, metric: str) -> dict[str, Any]:
-    rows = [
+    rows = comparison.rows_with(metric)
+    shown = [
         {
             "title": comparison.row_title(row),
             "stale": comparison.stale_reason(row),
             "cells": [_cell(comparison, row, bits, metric) for bits in comparison.code_lengths],
         }
-        for row in comparison.rows_with(metric)
+        for row in rows
     ]
-    return {"title": metric_title(metric), "rows": rows}
+    return {"title": metric_title(metric), "rows": shown, "legend": comparison.legend(rows)}
 
 
 def _cell(comparison: Comparison, row: str, bits: int, metric: str) -> dict[str, Any]:

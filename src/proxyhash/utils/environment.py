@@ -1,15 +1,41 @@
-"""Package versions and machine that a result was made with."""
+"""Provenance of a result: package versions, machine, date and commit."""
 
 import os
 import platform
 import re
+import subprocess
+from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from proxyhash.utils.parallel import available_threads
 
+_SOURCES = Path(__file__).parents[1]
 _PACKAGES = ("proxyhash", "torch", "numpy", "numba", "onnxruntime", "scipy")
+
+
+def provenance() -> dict[str, Any]:
+    """Return what a result was made with: machine, versions, date, and the commit of the sources.
+
+    Examples
+    --------
+    >>> list(provenance())
+    ['machine', 'versions', 'date', 'commit']
+    """
+    date = datetime.now(UTC).date().isoformat()
+    return {"machine": machine(), "versions": versions(), "date": date, "commit": commit()}
+
+
+@cache
+def commit() -> str | None:
+    """Return the commit of the sources, with a + if they were changed since; None for an installed package."""
+    top = _git("rev-parse", "--show-toplevel")
+    if top is None or Path(top, "src", _SOURCES.name) != _SOURCES:  # else another project holds the environment
+        return None
+    found = _git("rev-parse", "--short=12", "HEAD")
+    return None if found is None else found + ("+" if _git("status", "--porcelain", "-uno", "--", str(_SOURCES)) else "")
 
 
 def versions() -> dict[str, str]:
@@ -26,6 +52,16 @@ def versions() -> dict[str, str]:
 def machine() -> dict[str, Any]:
     """Return the kind of machine, without anything that identifies it."""
     return {"system": platform.system(), "processor": _processor(), "cores": available_threads(), "memory_gib": _memory()}
+
+
+def _git(*words: str) -> str | None:
+    """Return the output of a command of git; None if it fails, or there is no git."""
+    command = ["git", "-C", str(_SOURCES), *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if done.returncode else done.stdout.strip()
 
 
 def _processor() -> str:

@@ -217,9 +217,20 @@ def default_protocol(dataset: Dataset) -> str:
     >>> default_protocol(load_dataset("digits"))
     'holdout'
     """
-    if f"{dataset.name}-paper" in PROTOCOLS:
-        return f"{dataset.name}-paper"
-    return "multi-label" if dataset.kind == "tags" else "holdout"
+    return default_protocol_of(dataset.name, has_tags=dataset.kind == "tags")
+
+
+def default_protocol_of(dataset: str, *, has_tags: bool) -> str:
+    """Return the name of the default protocol of a data set by its name.
+
+    Examples
+    --------
+    >>> default_protocol_of("cifar100", has_tags=False)
+    'cifar100-paper'
+    """
+    if f"{dataset}-paper" in PROTOCOLS:
+        return f"{dataset}-paper"
+    return "multi-label" if has_tags else "holdout"
 
 
 def _fits(protocol: Protocol, dataset: str) -> bool:

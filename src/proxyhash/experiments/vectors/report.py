@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from proxyhash.experiments.vectors.config import VectorEvalConfig
-from proxyhash.utils.environment import machine, versions
+from proxyhash.utils.environment import provenance
 
 GOOD_RECALL = 0.9
 
@@ -83,7 +83,7 @@ class VectorEvalReport:
         data = {"database": self.database, "queries": self.queries, "width": self.width}
         rows = [{**asdict(row), "recall": {str(k): value for k, value in row.recall.items()}} for row in self.rows]
         content = {"config": asdict(self.config), "data": data, "rows": rows}
-        return {**content, "notes": list(self.notes), "advice": self.advice(), "versions": versions(), "machine": machine()}
+        return {**content, "notes": list(self.notes), "advice": self.advice(), **provenance()}
 
 
 def main_k(ks: Sequence[int]) -> int:
