@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 
@@ -11,6 +12,8 @@ from proxyhash.codes import pack
 from proxyhash.data import load_dataset, make_split
 from proxyhash.evaluation import EncodedSplit, evaluate, evaluate_hasher
 from proxyhash.evaluation.hasher import embed_split, encode_split
+from proxyhash.models.heads import LinearHead
+from proxyhash.models.network import HashNetwork
 from proxyhash.utils.formats import read_json
 from proxyhash.utils.progress import no_progress
 
@@ -44,6 +47,18 @@ def test_codes_without_a_hasher_have_no_metrics_of_embeddings() -> None:
     assert (report.accuracy, report.binarization_error) == (None, None)
     assert report.precision_recall is not None
     assert report.classification is None, "training saw these classes"
+
+
+def test_outputs_that_are_not_bounded_have_no_binarization_error(hasher: Hasher) -> None:
+    digits = load_dataset("digits")
+    split = make_split(digits, validation="none")
+    embeddings, _ = embed_split(hasher, digits, split, no_progress)
+    bounded = evaluate_hasher(encode_split(hasher, embeddings, split), digits, split)
+    assert bounded.binarization_error is not None
+    linear = replace(hasher, network=HashNetwork(hasher.backbone, LinearHead(hasher.head.config)), onnx=None)
+    report = evaluate_hasher(encode_split(linear, embeddings, split), digits, split)
+    assert report.binarization_error is None
+    assert report.map == bounded.map
 
 
 def test_saved_report_is_shown_by_the_card(hasher: Hasher) -> None:

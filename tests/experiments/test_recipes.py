@@ -43,6 +43,28 @@ def check(grid: Grid, results: Path, *, rounds: int = 1) -> None:
     assert "<table" in (results.parent / "report.html").read_text(encoding="utf-8")
 
 
+COMPARISONS = (
+    "ablation",
+    "cifar10",
+    "cifar100",
+    "ilsvrc2012",
+    "nuswide",
+    "tags",
+    "transfer-cifar100",
+    "transfer-ilsvrc2012",
+)
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparisons_have_the_papers_settings_beside_ours(name: str) -> None:
+    grid = read_recipe(name)
+    rows = {trial.label: trial.resolved_settings() for trial in grid.trials()}
+    assert {"shclm", "shclm:paper"} <= rows.keys()
+    paper, ours = rows["shclm:paper"], rows["shclm"]
+    changed = {setting: value for setting, value in paper.items() if value != ours[setting]}
+    assert changed == {"tau": "d", "bias": True, "assignment": "greedy"}
+
+
 def test_ilsvrc(tmp_path: Path) -> None:
     write_ilsvrc(tmp_path / "ilsvrc2012")
     check(*reproduced("ilsvrc2012", tmp_path))

@@ -161,6 +161,48 @@ def test_grid_uses_tuned_settings(tmp_path: Path) -> None:
         tuned_grids(GRID, chosen)
 
 
+def test_setting_is_tuned_for_each_code_length(tmp_path: Path) -> None:
+    row = "shclm:triplet=tuned"
+    grid = replace(GRID, methods=(row,), bits=(8, 16), seeds=1)
+    assert {trial.resolved_settings()["triplet"] for trial in grid.trials()} == {1.0}, "the paper's, until it is tuned"
+    best = tune(grid, tmp_path)[tmp_path / TUNED_FILE][row]
+    records = read_records(tmp_path)
+    assert {record.protocol["eval_on"] for record in records} == {"validation"}
+    lr = dict(best.optim)["lr"]
+    scores: dict[int, dict[float, float]] = {}
+    for record in records:
+        settings, rate = record.trial["settings"], record.trial["optim"]["lr"]
+        if (settings["margin"], rate) == (parse_method(best.label)[1]["margin"], lr):
+            scores.setdefault(record.bits, {})[settings["triplet"]] = record.metrics["map"]
+    assert {bits: set(found) for bits, found in scores.items()} == {8: {1.0, 10.0}, 16: {1.0, 10.0}}
+    others = [record for record in records if record.trial["settings"]["triplet"] == 10.0]
+    assert len(others) == 2, "the other weight is tried with the best margin and learning rate only"
+    assert len({record.trial["label"] + str(record.trial["optim"]["lr"]) for record in records}) == TRIALS
+    chosen = tomllib.loads((tmp_path / TUNED_FILE).read_text())["settings"][row]["triplet"]
+    assert chosen == {str(bits): max(found, key=lambda weight: found[weight]) for bits, found in scores.items()}
+    (tuned,) = tuned_grids(grid, tmp_path)
+    assert {str(trial.code_lengths[0]): trial.settings["triplet"] for trial in tuned.trials()} == chosen
+    with pytest.raises(InputError, match="triplet has values for 8, 16 bits, not for 32; tune it at that length too"):
+        tuned_grids(replace(grid, bits=(8, 32)), tmp_path)
+
+
+def test_values_of_code_lengths_are_checked() -> None:
+    tables = {"shclm": {"triplet": {"8": 1.0, "16": 10.0}}}
+    grid = replace(GRID, methods=("shclm", "shclm:triplet=3"), bits=(8, 16), seeds=1, settings=tables)
+    weights = {(trial.label, trial.code_lengths): trial.settings["triplet"] for trial in grid.trials()}
+    expected = {("shclm", (8,)): 1.0, ("shclm", (16,)): 10.0, ("shclm:triplet=3", (8,)): 3, ("shclm:triplet=3", (16,)): 3}
+    assert weights == expected
+    with pytest.raises(InputError, match="triplet has a value for each code length, and one network is trained for"):
+        replace(grid, finetune=True)
+    for row, sentence in (
+        ("shclm:tau=tuned", "tau of shclm is no setting that is tuned for each code length; choose from triplet."),
+        ("itq-cca:ridge=tuned", "ridge of itq-cca is no setting that is tuned for each code length; it has none."),
+    ):
+        with pytest.raises(InputError) as error:
+            replace(GRID, methods=(row,))
+        assert str(error.value) == sentence
+
+
 @pytest.mark.parametrize("optimum", [1e-8, 0.0005, 0.005, 0.03, 0.4, 40.0])
 def test_learning_rate_moves_until_the_best_is_inside(optimum: float) -> None:
     tried = {BASE_LR: -abs(math.log(BASE_LR / optimum))}

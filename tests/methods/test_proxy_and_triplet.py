@@ -1,18 +1,107 @@
 """Methods around proxies, and the triplet loss."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from helpers.method_losses import BITS, COUNT, FEATURES, NAMES, SMALL_LABELS, TAGS, embeddings, small_data, targets
-from proxyhash.losses import bitwise_cross_entropy, cosine_cross_entropy, hamming_triplet, proxy_cross_entropy, proxy_nca
-from proxyhash.methods import build_method
+from proxyhash.losses import (
+    ProxyLoss,
+    bitwise_cross_entropy,
+    cosine_cross_entropy,
+    hamming_triplet,
+    proxy_cross_entropy,
+    proxy_nca,
+)
+from proxyhash.methods import TrainingData, build_method, check_settings, parse_method
 from proxyhash.methods.proxy import ProxyMethod, class_similarity
 from proxyhash.models.network import HashHead, HeadConfig
-from proxyhash.proxies import class_mean_similarity, tag_similarity
+from proxyhash.proxies import class_mean_similarity, design_proxies, tag_similarity
 from proxyhash.utils.errors import InputError
+
+
+def test_paper_preset_has_the_settings_of_the_paper() -> None:
+    random = np.random.default_rng(0)
+    features, classes = random.standard_normal((80, 6)).astype(np.float32), np.arange(80) % 40
+    data = TrainingData.from_arrays(BITS, features, classes)
+    name, settings = parse_method("shclm:paper")
+    made = build_method(name, data, settings)
+    assert isinstance(made, ProxyMethod)
+    similarity = class_mean_similarity(features, classes)
+    by_swaps, annealed = (
+        design_proxies(40, BITS, "shclm", similarity, solver=solver).weights for solver in ("greedy", "anneal")
+    )
+    assert np.array_equal(made.proxies().weights, by_swaps), "the assignment by greedy swaps"
+    assert not np.array_equal(by_swaps, annealed)
+    assert isinstance(made.loss, ProxyLoss)
+    assert made.loss.bias is not None
+    made.loss.bias.data.normal_()
+    nu, y = embeddings().detach(), torch.arange(COUNT)
+    logits = nu @ made.weights.T + made.loss.bias  # w.nu + b, unscaled
+    torch.testing.assert_close(made(nu, y, y), cross_entropy(logits, y))
+
+
+def test_paper_preset_on_tags_has_unscaled_logits_and_no_bias() -> None:
+    made = build_method("shclm", small_data("tags"), parse_method("shclm:paper")[1])
+    assert isinstance(made, ProxyMethod)
+    assert (made.tau, made.settings.bias, list(made.parameters())) == (BITS, False, [])
+    nu, tags = embeddings().detach(), targets("tags")
+    rare = 1 - torch.from_numpy(TAGS.mean(0))
+    likely = torch.sigmoid(nu.double() @ made.weights.double().T)
+    expected = -(rare * tags * likely.log() + (1 - rare) * (1 - tags) * (1 - likely).log()).sum(1).mean()
+    torch.testing.assert_close(made(nu, tags, torch.arange(COUNT)).double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("row", "settings"),
+    [
+        ("shclm:paper", {"tau": "d", "bias": True, "assignment": "greedy"}),
+        ("hclm:paper", {"tau": "d", "bias": True}),
+        ("learned:paper", {"tau": "d", "bias": True}),
+        ("shclm:triplet=1:paper:tau=4", {"tau": 4, "bias": True, "assignment": "greedy", "triplet": 1}),
+    ],
+)
+def test_presets_are_typed_by_name_and_settings_beside_them_are_kept(row: str, settings: dict[str, Any]) -> None:
+    assert parse_method(row)[1] == settings
+    check_settings(row.partition(":")[0], settings)
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ("shclm:papr", "typed name:setting=value, not shclm:papr; shclm has the preset paper."),
+        ("joint:paper", "typed name:setting=value, not joint:paper."),
+        ("lsh:paper", "typed name:setting=value, not lsh:paper."),
+    ],
+)
+def test_unknown_preset_is_one_sentence(row: str, sentence: str) -> None:
+    with pytest.raises(InputError) as error:
+        parse_method(row)
+    assert str(error.value).endswith(sentence)
+
+
+@pytest.mark.parametrize("name", ["learned", "hclm"])
+def test_bias_learns_the_prior_of_unbalanced_classes(name: str) -> None:
+    y = torch.tensor([0] * 24 + [1, 2, 3, 4, 1, 2])
+    nu = torch.zeros(COUNT, BITS)  # tells nothing about the class
+    made = build_method(name, small_data("classes"), {"bias": True})
+    assert isinstance(made, ProxyMethod)
+    assert isinstance(made.loss, ProxyLoss)
+    optimizer = torch.optim.SGD(made.parameters(), lr=2.0)
+    for _ in range(300):
+        optimizer.zero_grad()
+        made(nu, y, y).backward()
+        optimizer.step()
+    assert made.loss.bias is not None
+    prior = torch.bincount(y) / COUNT
+    torch.testing.assert_close(made.loss.bias.softmax(0), prior, atol=0.01, rtol=0)
+    plain = build_method(name, small_data("classes"), {})
+    assert {"loss.bias"} == {key for key, _ in made.named_parameters()} - {key for key, _ in plain.named_parameters()}
+    assert made.state_dict().keys() - plain.state_dict().keys() == {"bias"}
 
 
 @pytest.mark.parametrize(("name", "moves"), [("learned", True), ("random", False), ("shclm", False)])
@@ -103,13 +192,16 @@ def test_distance_share_sets_the_min_distance_of_joint() -> None:
         ("zzz", {}, "There is no method 'zzz'; choose from adsh, "),
         ("shclm", {"taw": 3}, "sHCLM has no setting 'taw'; did you mean tau?"),
         ("shclm", {"tau": -1.0}, "tau must be positive"),
+        ("shclm", {"tau": "e"}, "sHCLM: tau is one of a number, d, not 'e'."),
+        ("hclm", {"assignment": "greedy"}, "HCLM has no setting 'assignment'"),
+        ("shclm", {"bias": True, "loss": "bits"}, "The bias of classes belongs to the loss softmax, not to bits."),
         ("shclm", {"triplet": -1.0}, "neither triplet nor margin may be negative"),
         ("hclm", {"loss": "mse"}, "HCLM: loss is one of softmax, nca, cosine, bits, not 'mse'."),
         ("learned", {"loss": "bits"}, "The loss bits needs proxies of +1 and -1, and those of the kind learned are not."),
         ("shclm", {"similarity": "names"}, "sHCLM: similarity is one of auto, means, tags, not 'names'."),
         ("shclm", {"similarity": "tags"}, "Only tagged images have tags that occur together"),
         ("hclm", {"samples_per_class": 1}, "samples_per_class must be at least 2, not 1."),
-        ("shclm", {"distance_share": 0.5}, "sHCLM has no setting 'distance_share'; choose from tau, triplet"),
+        ("shclm", {"distance_share": 0.5}, "sHCLM has no setting 'distance_share'; choose from tau, triplet, margin"),
         (
             "joint",
             {"distance_share": 1.5},

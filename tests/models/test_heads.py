@@ -34,6 +34,18 @@ def outputs(head: Head) -> np.ndarray:
     return found
 
 
+@pytest.mark.parametrize("kind", [kind for kind, head in HEADS.items() if head.metric == "hamming"])
+def test_head_says_whether_its_outputs_are_bounded(kind: str) -> None:
+    torch.manual_seed(1)
+    head = create_head({"kind": kind, "in_features": 6, "bits": 16, "hidden_dim": 32})
+    for parameter in head.parameters():
+        parameter.data.normal_(0, 10)
+    for buffer in head.buffers():
+        buffer.copy_(1 + 9 * torch.rand(buffer.shape))  # variances and bandwidths are positive
+    largest = float(np.abs(outputs(head)).max())
+    assert head.is_bounded == (largest <= 1), f"an output is {largest}"
+
+
 @pytest.mark.parametrize("kind", list(HEADS))
 @pytest.mark.parametrize("bits", [8, 12, 16])
 def test_a_head_is_built_again_from_what_a_file_says(kind: str, bits: int) -> None:

@@ -5,15 +5,17 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
-from helpers.records import RECORDS, make_record
+from helpers.records import PROXIES, RECORDS, make_record
 from proxyhash.data import get_protocol
 from proxyhash.experiments import Record
-from proxyhash.methods import get_method, list_methods
+from proxyhash.methods import get_method, list_methods, parse_method
 from proxyhash.report import compare, to_csv, to_markdown, write_page
 from proxyhash.report.comparison import paper_row
-from proxyhash.report.figures import draw_figures
+from proxyhash.report.figures import draw_figures, paper_precision_rows, plot_precision
 from proxyhash.report.gallery import Gallery, Thumb
 from proxyhash.report.paper import paper_tables, paper_value
 from proxyhash.report.provenance import describe_provenance
@@ -239,6 +241,63 @@ def test_map_is_plotted_against_the_geometry_of_proxies() -> None:
     assert "mAP by the correlation of class and proxy similarity" in captions
     fewer = [caption for caption, _ in draw_figures(*compare(records[:2]))]
     assert not [caption for caption in fewer if caption.startswith("mAP by the")], "two points show no relation"
+
+
+def test_precision_on_unseen_classes_has_the_rows_of_the_papers_figure() -> None:
+    labels = ("lsh", "hclm", "shclm", "triplet", "shclm:triplet=1", "shclm:loss=bits", "shclm:paper")
+    values = dict(zip(labels, (0.1, 0.4, 0.5, 0.6, 0.7, 0.8, 0.3), strict=True))
+
+    def records(bits: tuple[int, ...], **metrics: float) -> list[Record]:
+        made = [make_record(label, each, values[label], metrics=metrics) for label in labels for each in bits]
+        return [replace(each, trial={**each.trial, "settings": parse_method(each.trial["label"])[1]}) for each in made]
+
+    (unseen,) = compare(records((16, 32, 64), classification=0.5))
+    rows = paper_precision_rows(unseen)
+    assert rows == ["shclm:triplet=1", "triplet", "shclm", "hclm", "shclm:paper"]
+    axes = Figure().subplots()
+    plot_precision(axes, unseen, 32, rows)
+    assert [line.get_label() for line in axes.lines] == rows
+    assert [np.asarray(line.get_xdata()).tolist() for line in axes.lines] == [[1, 10, 100]] * len(rows)
+    assert [np.asarray(line.get_ydata())[0] for line in axes.lines] == pytest.approx([100 * values[row] for row in rows])
+    assert axes.get_xscale() == "log", "or the first items cannot be told apart"
+    caption = "Precision by retrieved items, unseen classes, 32 bits: the rows of the paper's figure"
+    assert caption in [title for title, _ in draw_figures(unseen)]
+    (seen,) = compare(records((16, 32)))
+    assert paper_precision_rows(seen) == []
+    assert not [title for title, _ in draw_figures(seen) if "unseen" in title]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "curves", "histograms"),
+    [((16, 32, 64), 32, 64), ((16, 24, 32, 48), 32, 48), ((32, 64, 128), 32, 64), ((16,), 16, 16)],
+)
+def test_figures_are_drawn_at_the_code_lengths_of_the_paper(lengths: tuple[int, ...], curves: int, histograms: int) -> None:
+    captions = [
+        title for title, _ in draw_figures(*compare([make_record("shclm", n, 0.5, metrics=PROXIES) for n in lengths]))
+    ]
+    assert f"Precision by retrieved items, {curves} bits" in captions
+    assert f"Precision by recall, {curves} bits" in captions
+    (error,) = (title for title in captions if title.startswith("Binarization error"))
+    (weights,) = (title for title in captions if title.startswith("Weights"))
+    assert error == f"Binarization error of queries, {histograms} bits, of methods whose outputs are between -1 and 1"
+    assert weights.startswith(f"Weights of the proxies, {histograms} bits; learned proxies, of any norm, are scaled to √d")
+
+
+def test_values_that_a_row_has_as_tuned_make_one_row() -> None:
+    label = "shclm:triplet=tuned"
+    by_bits = {
+        bits: {**make_record(label, bits, 0.5).trial, "settings": {"triplet": weight, "tau": 0.5}}
+        for bits, weight in ((16, 10.0), (32, 1.0))
+    }
+    tuned = [make_record(label, bits, 0.5, trial=trial) for bits, trial in by_bits.items()]
+    (comparison,) = compare(tuned)
+    assert list(comparison.rows) == [label]
+    assert paper_row(tuned[0].trial) == "shclm+triplet"
+    other = {**by_bits[16], "settings": {"triplet": 1.0, "tau": 0.5}}
+    (comparison,) = compare([*tuned, make_record(label, 16, 0.4, trial=other)])
+    assert list(comparison.rows) == [f"{label} (triplet 1.0)", f"{label} (triplet 10.0)"], "two values at one length"
+    plain = [replace(each, trial={**each.trial, "label": "shclm"}) for each in tuned]
+    assert len(compare(plain)[0].rows) == 2, "a row whose name does not say so"
 
 
 def _geometry(distance: float, correlation: float | None) -> dict[str, object]:

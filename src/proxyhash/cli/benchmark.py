@@ -16,7 +16,7 @@ from proxyhash.utils.errors import InputError
 
 if TYPE_CHECKING:
     from proxyhash.experiments import Grid, Record
-    from proxyhash.experiments.tuned import Candidate
+    from proxyhash.experiments.edges import Candidate
 
 
 def benchmark(

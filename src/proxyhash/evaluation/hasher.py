@@ -80,7 +80,7 @@ class EvalReport:
     accuracy: float | None = None
     """Accuracy by nearest proxy, if the queries have classes with a proxy."""
     binarization_errors: Floats | None = None
-    """(|nu_k| - 1)^2 of the queries (Q, bits), if the code is sgn(nu)."""
+    """(|nu_k| - 1)^2 of the queries (Q, bits), if the code is sgn(nu) and nu is from -1 to 1."""
     precision_recall: PrecisionRecallCurve | None = None
     """Only with `detailed`, and for Hamming distances."""
     classification: Metric | None = None
@@ -201,7 +201,7 @@ def _score_embeddings(encoded: EncodedSplit, dataset: Dataset, split: Split) -> 
     hasher, embeddings = encoded.hasher, encoded.query_embeddings
     if hasher is None or embeddings is None:
         return None, None
-    errors = binarization_errors(embeddings) if hasher.head.metric == "hamming" else None
+    errors = binarization_errors(embeddings) if hasher.head.is_bounded else None
     if hasher.proxies is None or not isinstance(dataset.labels, ClassLabels):
         return None, errors
     number = {name: position for position, name in enumerate(hasher.class_names)}

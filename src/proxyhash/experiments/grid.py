@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from proxyhash.codes.bits import MAX_BITS
 from proxyhash.cutoff import Denominator, check_denominator
+from proxyhash.experiments.code_length_settings import settings_at
 from proxyhash.experiments.trial import Trial
 from proxyhash.methods import get_method, parse_method
 from proxyhash.models.storage import MAX_IMAGE_SIZE
@@ -29,7 +30,8 @@ class Grid:
     dataset
         A name from `proxyhash datasets`, or a folder.
     methods
-        Rows of the comparison: method names, with settings as in `shclm:triplet=1`.
+        Rows of the comparison: method names, with settings as in `shclm:triplet=1` or `shclm:paper`. The value `tuned`
+        stands for one that tuning chooses for each code length.
     bits
         Code lengths.
     seeds
@@ -55,7 +57,7 @@ class Grid:
     optim
         Changes of the default `OptimConfig`.
     settings, optim_by_method
-        Settings of methods, and changes of `optim`, by method or row.
+        Settings of methods, and changes of `optim`, by method or row. A setting may be a table by code length.
     tuned_for, at_edge
         The comparison that these were tuned for, and by method or row which of them are the lowest or the highest that was
         tried, as `proxyhash tune` writes them.
@@ -143,9 +145,10 @@ class Grid:
         for seed in range(self.seeds):
             for fold in self.folds:
                 for label in self.methods:
-                    name, own = parse_method(label)
-                    settings = {**_row_table(self.settings, name, label), **own}
+                    name, _ = parse_method(label)
+                    table = _row_table(self.settings, name, label)
                     for together in lengths:
+                        settings = settings_at(label, table, together)
                         yield Trial(label, name, settings, together, seed, fold, self.optim_config(label))
 
     def optim_config(self, label: str) -> OptimConfig:

@@ -7,11 +7,13 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+from proxyhash.experiments.code_length_settings import ScoresByLength, toml_lines
 from proxyhash.experiments.edges import Candidate, at_edge, best_candidate, parse_candidate
 from proxyhash.experiments.grid import DEFAULT, Grid
 from proxyhash.experiments.records import Record
 from proxyhash.experiments.tuned_for import KEYS, tuned_for_of_records
 from proxyhash.methods import get_method, parse_method
+from proxyhash.methods.base import TUNED
 from proxyhash.training.config import OptimConfig
 from proxyhash.utils.atomic_io import atomic_write
 from proxyhash.utils.config import check_keys, check_table, read_toml
@@ -49,8 +51,13 @@ def tuned_grids(grid: Grid, path: Path | None) -> list[Grid]:
     return [_with_tuned(each, _fold_file(path, *each.folds)) for each in folds]
 
 
-def write_tuned(scores: Mapping[str, Mapping[Candidate, float]], path: Path, tuned_for: Mapping[str, Any]) -> None:
-    """Write the best candidate of each row, with the mAP of every candidate as a comment.
+def write_tuned(
+    scores: Mapping[str, Mapping[Candidate, float]],
+    path: Path,
+    tuned_for: Mapping[str, Any],
+    by_length: Mapping[str, ScoresByLength] = {},
+) -> None:
+    """Write the best candidate of each row, with the mAP of every candidate as a comment, and values by code length.
 
     `tuned_for` is the comparison, see `experiments.tuned_for`. Rows of the file that are not in `scores` stay in it.
     """
@@ -60,6 +67,7 @@ def write_tuned(scores: Mapping[str, Mapping[Candidate, float]], path: Path, tun
         best = best_candidate(candidates)
         for table, content in zip(_TABLES, (_settings(row, best), dict(best.optim), at_edge(candidates)), strict=True):
             lines += _table(f'{table}."{row}"', content)
+        lines += toml_lines(row, by_length.get(row, {}))
     for block in _other_rows(path, scores):
         lines += ["", block]
     with atomic_write(path) as temporary:
@@ -79,7 +87,7 @@ def upgrade_tuned(text: str) -> str:
         return text
     if found is None:
         text = re.sub(r"\A#[^\n]*\n(?=\n)", _HEADER, upgrade_tuned_settings(text))
-    header, *blocks = text.replace(*(f'"{name}"' for name in reversed(FORMATS))).strip().split("\n\n")
+    header, *blocks = text.replace(f'"{FORMATS[1]}"', f'"{FORMATS[0]}"').strip().split("\n\n")
     return "\n\n".join([header, *("\n".join([block, *_edges_of_block(block)]) for block in blocks)]) + "\n"
 
 
@@ -161,7 +169,7 @@ def _settings(row: str, best: Candidate) -> dict[str, Any]:
     if row == method:
         return settings
     complete = asdict(get_method(method).settings(**settings))
-    return {name: DEFAULT if value is None else value for name, value in complete.items()}
+    return {name: DEFAULT if value is None else value for name, value in complete.items() if value != TUNED}
 
 
 def _other_rows(path: Path, rows: Container[str]) -> list[str]:

@@ -13,6 +13,7 @@ from statistics import mean
 from typing import Any
 
 from proxyhash.data import Dataset, default_protocol, get_protocol, load_dataset
+from proxyhash.experiments.code_length_settings import ScoresByLength, count_other_values, score_by_length
 from proxyhash.experiments.edges import Candidate, best_candidate
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.records import Record
@@ -81,11 +82,12 @@ def next_lr(scores: Mapping[float, float]) -> float | None:
 def next_candidate(scores: Mapping[Candidate, float]) -> Candidate | None:
     """Return the next candidate of a row whose settings were tried: the best of them at another learning rate.
 
-    None for a method without a network, and if no trial is left.
+    None for a method without a network, and if no trial is left. Other values for each code length are trials too.
     """
     best = best_candidate(scores)
+    trials = TRIALS - count_other_values(best.label)
     lrs = {dict(each.optim)["lr"]: score for each, score in scores.items() if each.optim and each.label == best.label}
-    lr = next_lr(lrs) if lrs and len(scores) < TRIALS else None
+    lr = next_lr(lrs) if lrs and len(scores) < trials else None
     return None if lr is None else Candidate(best.label, (("lr", lr),))
 
 
@@ -104,7 +106,8 @@ def tune(
     rates: beyond the best rate until that is inside of those tried, then closer to it. A training that stops because its
     loss is not finite counts as an mAP of 0.
 
-    A row with settings of its own, such as shclm:triplet=1, is tuned by itself, and so is each fold of a protocol.
+    A row with settings of its own, such as shclm:triplet=1, is tuned by itself, and so is each fold of a protocol. A setting
+    whose value is the word `tuned` is chosen last, for each code length by itself.
 
     Parameters
     ----------
@@ -139,9 +142,10 @@ def tune(
         if path.is_file():
             check_tuned_for(read_tuned_for(path), purpose)
     for fold, path in paths.items():
-        scores = _scores(replace(grid, folds=(fold,)), run, tags=dataset.kind == "tags")
+        one_fold = replace(grid, folds=(fold,))
+        scores = _scores(one_fold, run, tags=dataset.kind == "tags")
         best[path] = {row: best_candidate(candidates) for row, candidates in scores.items()}
-        write_tuned(scores, path, purpose)
+        write_tuned(scores, path, purpose, {row: _by_length(one_fold, each, run) for row, each in best[path].items()})
     return best
 
 
@@ -163,7 +167,7 @@ def _scores(grid: Grid, run: Callable[[Grid], list[Record]], *, tags: bool) -> d
             records = run(_candidate_grid(grid, candidate))
         except TrainingStoppedError:
             return 0.0
-        return mean(record.metrics["map"] for record in records)
+        return float(mean(record.metrics["map"] for record in records))
 
     first = {row: initial_candidates(row, lr=grid.optim.get("lr", BASE_LR), tags=tags) for row in grid.methods}
     scores = {row: {each: score(each) for each in candidates} for row, candidates in first.items()}
@@ -171,6 +175,18 @@ def _scores(grid: Grid, run: Callable[[Grid], list[Record]], *, tags: bool) -> d
         for row, candidate in further.items():
             scores[row][candidate] = score(candidate)
     return scores
+
+
+def _by_length(grid: Grid, best: Candidate, run: Callable[[Grid], list[Record]]) -> ScoresByLength:
+    """Return the mAP by code length of the settings that a row has as `tuned`, with its best candidate otherwise."""
+
+    def run_row(label: str) -> list[Record]:
+        try:
+            return run(_candidate_grid(grid, replace(best, label=label)))
+        except TrainingStoppedError:
+            return []
+
+    return score_by_length(best.label, run_row)
 
 
 def _candidate_grid(grid: Grid, candidate: Candidate) -> Grid:

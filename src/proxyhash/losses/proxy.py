@@ -12,7 +12,7 @@ from proxyhash.utils.errors import InputError
 
 
 def proxy_logits(embeddings: Tensor, proxies: Tensor, tau: float) -> Tensor:
-    """Return the logits s_k = (tau / d) w_k . nu(x), which lie in [-tau, tau].
+    """Return the logits s_k = (tau / d) w_k . nu(x), which lie in [-tau, tau] for proxies of norm sqrt(d).
 
     The paper has tau = d, at which the softmax is certain, and its gradient vanishes, long before the embedding
     saturates; with tau around 8 to 15 the embedding has to reach the corner.
@@ -46,12 +46,16 @@ def proxy_logits(embeddings: Tensor, proxies: Tensor, tau: float) -> Tensor:
     return inner_products(embeddings, proxies) * (tau / embeddings.shape[1])
 
 
-def proxy_cross_entropy(embeddings: Tensor, labels: Tensor, proxies: Tensor, tau: float) -> Tensor:
-    """Return the mean over images of L_p(x, y) = -log( exp(s_y) / sum_k exp(s_k) ), s_k = (tau / d) w_k . nu(x).
+def proxy_cross_entropy(
+    embeddings: Tensor, labels: Tensor, proxies: Tensor, tau: float, bias: Tensor | None = None
+) -> Tensor:
+    """Return the mean over images of L_p(x, y) = -log( exp(s_y) / sum_k exp(s_k) ), s_k = (tau / d) w_k . nu(x) + b_k.
 
-    This is the paper's proxy loss for single labels (section 3.3), with the scale written out (see `proxy_logits`;
-    tau = d is the paper's) and without a class bias: proxies of one norm and balanced classes have equal biases, which
-    cancel (appendix).
+    This is the paper's proxy loss for single labels, with the scale written out (see `proxy_logits`; tau = d is the
+    paper's). The paper's classifier, eq. (softmax), has a class bias b; its loss of hash codes, eq. (xent2), has none. By
+    its appendix, softmax ranks classes by the distance of nu to w_k if b_k = -||w_k||^2 / 2 + log P(k), up to a constant:
+    for fixed proxies of one norm and balanced classes all b_k are equal and cancel. Learned proxies have any norm, and
+    unbalanced classes any prior; then a bias changes the loss.
 
     Parameters
     ----------
@@ -63,6 +67,8 @@ def proxy_cross_entropy(embeddings: Tensor, labels: Tensor, proxies: Tensor, tau
         w (C, d).
     tau
         The scale of the logits.
+    bias
+        b (C,); None: 0.
 
     Returns
     -------
@@ -76,7 +82,8 @@ def proxy_cross_entropy(embeddings: Tensor, labels: Tensor, proxies: Tensor, tau
     tensor(0.1269)
     """
     check_classes(labels, embeddings)
-    return cross_entropy(proxy_logits(embeddings, proxies, tau), labels.long())
+    logits = proxy_logits(embeddings, proxies, tau)
+    return cross_entropy(logits if bias is None else logits + bias, labels.long())
 
 
 def proxy_nca(embeddings: Tensor, labels: Tensor, proxies: Tensor, tau: float) -> Tensor:

@@ -74,9 +74,9 @@ class _ScaledLoss(LossAroundProxies):
 class ProxyLoss(_ScaledLoss):
     """The paper's loss: the softmax cross-entropy of the inner products with proxies, section 3.3.
 
-    L(nu, y) = -log( exp(s_y) / sum_k exp(s_k) ), s_k = (tau / bits) w_k . nu, the mean over a batch. Each embedding moves to
-    the proxy of its class. Call it with embeddings nu (N, bits) within [-1, 1], such as those of `HashHead`, and classes
-    (N,) of integers.
+    L(nu, y) = -log( exp(s_y) / sum_k exp(s_k) ), s_k = (tau / bits) w_k . nu + b_k, the mean over a batch. Each embedding
+    moves to the proxy of its class. Call it with embeddings nu (N, bits) within [-1, 1], such as those of `HashHead`, and
+    classes (N,) of integers.
 
     Parameters
     ----------
@@ -86,6 +86,8 @@ class ProxyLoss(_ScaledLoss):
         Scale of the logits, which lie in [-tau, tau]; None: 6.
     trainable
         Whether the proxies are parameters. None: only those of the kind "learned".
+    bias
+        Whether `bias` b (C,) is a parameter, which starts at 0; by default there is none. See `proxy_cross_entropy`.
 
     Raises
     ------
@@ -104,9 +106,23 @@ class ProxyLoss(_ScaledLoss):
     2.3026
     """
 
+    def __init__(
+        self,
+        proxies: ProxySet | Tensor | ArrayLike,
+        *,
+        tau: float | None = None,
+        trainable: bool | None = None,
+        bias: bool = False,
+    ) -> None:
+        super().__init__(proxies, tau=tau, trainable=trainable)
+        self.bias = nn.Parameter(torch.zeros(len(self.proxies))) if bias else None
+
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """Return the mean loss of a batch: embeddings (N, bits), classes (N,)."""
-        return proxy_cross_entropy(self._check(embeddings, labels), labels, self.proxies, self.tau)
+        return proxy_cross_entropy(self._check(embeddings, labels), labels, self.proxies, self.tau, self.bias)
+
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings(), **({} if self.bias is None else {"bias": True})}
 
 
 class ProxyNCALoss(_ScaledLoss):

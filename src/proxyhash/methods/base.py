@@ -19,6 +19,8 @@ from proxyhash.utils.progress import Progress, no_progress
 
 Floats = NDArray[np.float32]
 SearchSpace = tuple[dict[str, Any], ...]
+TUNED = "tuned"
+"""In the row of a grid, the value of a setting that tuning chooses for each code length."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +105,15 @@ class TrainingData:
 class MethodSettings:
     """Settings of a method: a frozen dataclass, of which this is one without any.
 
-    `SEARCH_SPACE` lists the settings that tuning tries. A field `samples_per_class` asks for batches with that many images
-    of each class, unless images have tags.
+    `SEARCH_SPACE` lists the settings that tuning tries. `PRESETS` are settings by name, so that `shclm:paper` may be typed.
+    `VALUES_BY_LENGTH` lists the values of settings that tuning may choose for each code length, the default first; a grid
+    has them as `shclm:triplet=tuned`. A field `samples_per_class` asks for batches with that many images of each class,
+    unless images have tags.
     """
 
     SEARCH_SPACE: ClassVar[SearchSpace] = ({},)
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    VALUES_BY_LENGTH: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
 
     @classmethod
     def search_space(cls, *, tags: bool = False, fixed: Mapping[str, Any] | None = None) -> SearchSpace:  # noqa: ARG003

@@ -36,12 +36,16 @@ SAMPLES_PER_CLASS, SAMPLES_PER_CLASS_FINETUNED = 4, 2
 class ProxySettings(MethodSettings):
     """Settings of the methods around proxies."""
 
-    tau: float | None = None  # scale of the logits (tau / d) w.nu; None: 6 for classes, 0.5 for tags
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {"tau": "d", "bias": True}}
+    VALUES_BY_LENGTH: ClassVar[Mapping[str, tuple[Any, ...]]] = {"triplet": (1.0, 10.0)}  # the best ones of the paper
+
+    tau: float | Literal["d"] | None = None  # of the logits (tau / d) w.nu; d: the paper's w.nu; None: 6, or 0.5 for tags
     triplet: float = 0.0  # lambda of the joint loss; the paper's best is 1 to 10
     margin: float | None = None  # of the triplet loss, in bits, or below 1 as a fraction of the code; None: 1/16
     samples_per_class: int | None = None  # in a batch, for triplets; 0: random batches; None: 4, or 2 when fine-tuning
     loss: Literal["softmax", "nca", "cosine", "bits"] = "softmax"  # of classes; cosine and bits are those of later methods
     similarity: Literal["auto", "means", "tags"] = "auto"  # of classes: from mean features, or from shared tags
+    bias: bool = False  # learn a bias of each class in the softmax; the loss of tags has none
 
     @classmethod
     def search_space(cls, *, tags: bool = False, fixed: Mapping[str, Any] | None = None) -> SearchSpace:
@@ -64,19 +68,36 @@ class ProxySettings(MethodSettings):
         """
         tau = self.tau if self.tau is not None else (TAU_OF_TAGS if tags else TAU_OF_CLASSES)
         default = SAMPLES_PER_CLASS_FINETUNED if finetune and self.triplet else SAMPLES_PER_CLASS
-        return replace(
-            self, tau=tau, samples_per_class=default if self.samples_per_class is None else self.samples_per_class
-        )
+        samples_per_class = default if self.samples_per_class is None else self.samples_per_class
+        return replace(self, tau=tau, bias=self.bias and not tags, samples_per_class=samples_per_class)
+
+
+@dataclass(frozen=True)
+class AssignedSettings(ProxySettings):
+    """Settings of `shclm` and `scode`, which assign given corners to the classes."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {**ProxySettings.PRESETS["paper"], "assignment": "greedy"}
+    }
+
+    assignment: Literal["anneal", "greedy", "faq"] = "anneal"  # solver; greedy swaps are the paper's
 
 
 @dataclass(frozen=True)
 class JointSettings(ProxySettings):
     """Settings of `joint`, which keeps a minimum distance between all classes."""
 
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # the kind is not the paper's
+
     distance_share: float | None = None  # minimum distance as a share of that of `code`; None: 0.5
 
 
-_BY_CLASS = {"softmax": ProxyLoss, "nca": ProxyNCALoss, "cosine": CosineProxyLoss}
+_BY_CLASS = {"nca": ProxyNCALoss, "cosine": CosineProxyLoss}
+_SETTINGS_BY_KIND: dict[str, type[ProxySettings]] = {
+    "shclm": AssignedSettings,
+    "scode": AssignedSettings,
+    "joint": JointSettings,
+}
 
 
 class ProxyMethod(HashingMethod):
@@ -91,14 +112,16 @@ class ProxyMethod(HashingMethod):
 
     def __init__(self, data: TrainingData, settings: ProxySettings) -> None:
         super().__init__(data, settings)
-        self.tau = _check_values(settings)
+        self.tau = _check_values(settings, data.bits)
         self.designed = _design(self.kind, data, settings)
-        _check_loss(settings.loss, self.designed, tags=data.has_tags)
+        _check_loss(settings, self.designed, tags=data.has_tags)
         if not settings.triplet:
             self.samples_per_class = 0
-        self.loss = _build_loss(data, settings, self.designed)
+        self.loss = _build_loss(data, settings, self.designed, self.tau)
         self.triplet_loss = HammingTripletLoss(settings.margin)
         self.checkpoint_names = {"loss.proxies": "weights"}
+        if settings.bias:
+            self.checkpoint_names["loss.bias"] = "bias"
         if data.has_tags:
             self.checkpoint_names["loss.frequencies"] = "frequencies"
         else:
@@ -117,7 +140,7 @@ class ProxyMethod(HashingMethod):
         return loss
 
     def scores(self, embeddings: Tensor) -> Tensor:
-        """Return the logits (N, C): the nearest proxy has the highest."""
+        """Return the logits (N, C) without bias: the nearest proxy has the highest."""
         return proxy_logits(embeddings, self.weights, self.tau)
 
     def proxies(self) -> ProxySet:
@@ -146,33 +169,41 @@ def class_similarity(data: TrainingData, source: str) -> NDArray[np.float64] | N
 
 def _design(kind: str, data: TrainingData, settings: ProxySettings) -> ProxySet:
     similarity = class_similarity(data, settings.similarity) if get_kind(kind).uses_similarity else None
-    share = settings.distance_share if isinstance(settings, JointSettings) else None
-    return design_proxies(
-        data.num_classes, data.bits, kind, similarity, data.seed, distance_share=share, progress=data.progress
-    )
+    options: dict[str, Any] = {}
+    if isinstance(settings, JointSettings):
+        options["distance_share"] = settings.distance_share
+    if isinstance(settings, AssignedSettings):
+        options["solver"] = settings.assignment
+    return design_proxies(data.num_classes, data.bits, kind, similarity, data.seed, **options, progress=data.progress)
 
 
-def _build_loss(data: TrainingData, settings: ProxySettings, proxies: ProxySet) -> LossAroundProxies:
+def _build_loss(data: TrainingData, settings: ProxySettings, proxies: ProxySet, tau: float) -> LossAroundProxies:
     if data.has_tags:
         frequencies = tag_frequencies(torch.from_numpy(data.require_labels().values))
-        return TagProxyLoss(proxies, frequencies, tau=settings.tau)
+        return TagProxyLoss(proxies, frequencies, tau=tau)
     if settings.loss == "bits":
         return BitwiseProxyLoss(proxies)
-    return _BY_CLASS[settings.loss](proxies, tau=settings.tau)
+    if settings.loss == "softmax":
+        return ProxyLoss(proxies, tau=tau, bias=settings.bias)
+    return _BY_CLASS[settings.loss](proxies, tau=tau)
 
 
-def _check_values(settings: ProxySettings) -> float:
-    """Return tau once the values of the settings are checked."""
-    if settings.tau is None or settings.tau <= 0 or settings.triplet < 0 or (settings.margin or 0) < 0:
-        raise InputError("tau must be positive, and neither triplet nor margin may be negative.")
+def _check_values(settings: ProxySettings, bits: int) -> float:
+    """Return tau as a number once the values of the settings are checked."""
+    tau = float(bits) if settings.tau == "d" else settings.tau
+    if not isinstance(tau, int | float) or tau <= 0 or settings.triplet < 0 or (settings.margin or 0) < 0:
+        raise InputError("tau must be positive, or d, and neither triplet nor margin may be negative.")
     if settings.samples_per_class != 0:
         check_int("samples_per_class", settings.samples_per_class, 2)
-    return settings.tau
+    return tau
 
 
-def _check_loss(loss: str, proxies: ProxySet, *, tags: bool) -> None:
+def _check_loss(settings: ProxySettings, proxies: ProxySet, *, tags: bool) -> None:
+    loss = settings.loss
     if tags and loss != "softmax":
         raise InputError(f"Tagged images are learned by the balanced cross-entropy; the loss {loss} is for single labels.")
+    if settings.bias and loss != "softmax":
+        raise InputError(f"The bias of classes belongs to the loss softmax, not to {loss}.")
     if loss == "bits" and not proxies.binary:
         raise InputError(f"The loss bits needs proxies of +1 and -1, and those of the kind {proxies.kind} are not.")
 
@@ -183,5 +214,5 @@ for _kind in list_kinds():
         title=_kind if _kind in ("random", "learned") else _kind.replace("hclm", "HCLM"),
         family="proxy",
         year=2019,
-        settings=JointSettings if _kind == "joint" else ProxySettings,
+        settings=_SETTINGS_BY_KIND.get(_kind, ProxySettings),
     )(type(f"{_kind.capitalize()}Proxies", (ProxyMethod,), {"kind": _kind}))

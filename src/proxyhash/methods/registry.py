@@ -276,25 +276,34 @@ def build_method(name: str, data: TrainingData, settings: Mapping[str, Any]) -> 
 def parse_method(text: str) -> tuple[str, dict[str, Any]]:
     """Return the name and the settings of a method as they are typed.
 
-    Values are read as JSON, others as text.
+    Values are read as JSON, others as text. A word without a value is a preset of the method, such as the paper's settings;
+    settings that are typed too are kept.
 
     Examples
     --------
     >>> parse_method("shclm:triplet=1:loss=nca")
     ('shclm', {'triplet': 1, 'loss': 'nca'})
+    >>> parse_method("shclm:paper:triplet=1")
+    ('shclm', {'tau': 'd', 'bias': True, 'assignment': 'greedy', 'triplet': 1})
     """
     if not isinstance(text, str):
         raise InputError(f"A method is given by its name, not by {shorten(text)}.")
     name, *pairs = text.split(":")
+    preset: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
+        presets = {} if equals else get_method(name).settings.PRESETS
+        if key in presets:
+            preset |= presets[key]
+            continue
         if not (key and equals and value):
-            raise InputError(f"A method with settings is typed name:setting=value, not {text}.")
+            known = f"; {name} has the preset {', '.join(presets)}" if presets else ""
+            raise InputError(f"A method with settings is typed name:setting=value, not {text}{known}.")
         try:
             settings[key] = json.loads(value)
         except RecursionError:
             raise InputError(f"The setting {key} of {name} is nested too deeply.") from None
         except ValueError:
             settings[key] = value
-    return name, settings
+    return name, {**preset, **settings}

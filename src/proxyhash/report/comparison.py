@@ -8,6 +8,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from proxyhash.experiments import Record
+from proxyhash.methods.base import TUNED
 from proxyhash.report.paper import paper_value
 
 METRIC_NAMES = {
@@ -141,7 +142,7 @@ class Comparison:
     def legend(self, rows: Sequence[str]) -> list[str]:
         """Return a sentence for each kind of mark that these rows have."""
         edges = {row: ", ".join(f"{name} {edge}" for name, edge in self.edges(row).items()) for row in rows}
-        marks = {
+        marks: dict[str, dict[str, str]] = {
             f"{EDGE_MARK} Tuning chose the lowest or the highest value that it tried": edges,
             "(stale) The numbers are out of date": {row: self.stale_reason(row) for row in rows},
         }
@@ -220,18 +221,22 @@ def paper_row(trial: dict[str, Any]) -> str:
 def _row_names(records: Iterable[Record]) -> list[str]:
     """Return the row of each record: its label, with the settings in which trials of that label differ.
 
-    Seeds, folds and code lengths do not make a row, nor do settings that differ only between folds, each of which is tuned.
+    Seeds, folds and code lengths do not make a row, nor do settings that differ only between folds, each of which is tuned,
+    nor those that the label has as `tuned` and that differ only between code lengths.
     A network that was trained for several code lengths has another row than one that was trained for one.
     """
-    trials = [(record.trial["label"], record.trial["fold"], _all_settings(record.trial)) for record in records]
-    variants: dict[str, dict[int, list[dict[str, Any]]]] = {}
-    for label, fold, settings in trials:
-        variants.setdefault(label, {}).setdefault(fold, []).append(settings)
+    trials = [(record.trial["label"], record.trial["fold"], record.bits, _all_settings(record.trial)) for record in records]
+    variants: dict[str, dict[tuple[int, int | None], list[dict[str, Any]]]] = {}
+    for label, fold, bits, settings in trials:
+        found = variants.setdefault(label, {})
+        tuned = {name for name in settings if f":{name}={TUNED}" in label}  # has another value for each code length
+        found.setdefault((fold, None), []).append({name: settings[name] for name in settings if name not in tuned})
+        found.setdefault((fold, bits), []).append({name: settings[name] for name in tuned})
     differing = {
-        label: dict.fromkeys(name for variant in folds.values() for name in _differing(variant))
-        for label, folds in variants.items()
+        label: dict.fromkeys(name for variant in found.values() for name in _differing(variant))
+        for label, found in variants.items()
     }
-    return [_row_name(label, {name: settings.get(name) for name in differing[label]}) for label, _, settings in trials]
+    return [_row_name(label, {name: settings.get(name) for name in differing[label]}) for label, *_, settings in trials]
 
 
 def _all_settings(trial: dict[str, Any]) -> dict[str, Any]:

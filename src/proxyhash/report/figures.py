@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle
 from statistics import mean
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proxyhash.experiments import Record
-from proxyhash.report.comparison import Comparison, metric_value
+from proxyhash.report.comparison import Comparison, metric_value, paper_row
 from proxyhash.report.export import metric_title
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Geometry = Callable[[Record], float | None]
 _MAX_LINES = 12  # more colors cannot be told apart; the best rows are drawn
+_PRECISION_BITS, _HISTOGRAM_BITS = 32, 64  # code lengths of the paper's figures
+_PAPER_PRECISION_ROWS = ("hclm", "shclm", "triplet", "shclm+triplet")  # of the paper's figure of unseen classes
 _STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -29,12 +31,21 @@ _STYLE: Any = {
 
 
 def draw_figures(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield the caption and the SVG image, as a data: URL, of each figure that has data."""
-    middle = comparison.code_lengths[len(comparison.code_lengths) // 2]
+    """Yield the caption and the SVG image, as a data: URL, of each figure that has data.
+
+    Curves are drawn at the code length nearest to the 32 bits of the paper's figure, histograms at that nearest to 64.
+    """
+    short, long = (_nearest_length(comparison, bits) for bits in (_PRECISION_BITS, _HISTOGRAM_BITS))
+    drawn, unseen = _drawn_rows(comparison), paper_precision_rows(comparison)
     drawings: list[tuple[str, bool, Callable[[Axes], None]]] = [
         ("mAP by code length", len(comparison.code_lengths) > 1, lambda axes: _plot_map(axes, comparison)),
-        (f"Precision by retrieved items, {middle} bits", True, lambda axes: _plot_precision(axes, comparison, middle)),
-        (f"Precision by recall, {middle} bits", True, lambda axes: _plot_precision_recall(axes, comparison, middle)),
+        (f"Precision by retrieved items, {short} bits", True, lambda axes: plot_precision(axes, comparison, short, drawn)),
+        (
+            f"Precision by retrieved items, unseen classes, {short} bits: the rows of the paper's figure",
+            len(unseen) > 1,
+            lambda axes: plot_precision(axes, comparison, short, unseen),
+        ),
+        (f"Precision by recall, {short} bits", True, lambda axes: _plot_precision_recall(axes, comparison, short)),
         (
             "Distance of each proxy to its nearest",
             _has_metric(comparison, "proxies"),
@@ -51,19 +62,23 @@ def draw_figures(comparison: Comparison) -> Iterator[tuple[str, str]]:
             lambda axes: _plot_against(axes, comparison, _correlation, "correlation of class and proxy similarity"),
         ),
         (
-            f"Binarization error of queries, {middle} bits",
+            f"Binarization error of queries, {long} bits, of methods whose outputs are between -1 and 1",
             _has_metric(comparison, "binarization_histogram"),
-            lambda axes: _plot_histogram(axes, comparison, middle, "binarization_histogram", (0, 1), "mean of (|nu| - 1)^2"),
+            lambda axes: _plot_histogram(axes, comparison, long, "binarization_histogram", (0, 1), "mean of (|nu| - 1)^2"),
         ),
         (
-            f"Weights of the proxies, {middle} bits",
+            f"Weights of the proxies, {long} bits; learned proxies, of any norm, are scaled to √d, the norm of the others",
             _has_metric(comparison, "proxy_histogram"),
-            lambda axes: _plot_histogram(axes, comparison, middle, "proxy_histogram", (-2, 2), "weight"),
+            lambda axes: _plot_histogram(axes, comparison, long, "proxy_histogram", (-2, 2), "weight"),
         ),
     ]
     for caption, has_data, draw in drawings:
         if has_data:
             yield caption, _svg_url(draw)
+
+
+def _nearest_length(comparison: Comparison, bits: int) -> int:
+    return min(comparison.code_lengths, key=lambda length: abs(length - bits))
 
 
 def _svg_url(draw: "Callable[[Axes], None]") -> str:
@@ -113,14 +128,27 @@ def _plot_map(axes: "Axes", comparison: Comparison) -> None:
     axes.set(xlabel="bits", ylabel=metric_title(comparison.main_metric))
 
 
-def _plot_precision(axes: "Axes", comparison: Comparison, bits: int) -> None:
-    for label in _drawn_rows(comparison):
+def paper_precision_rows(comparison: Comparison) -> list[str]:
+    """Return the rows of the paper's figure of precision, the best first; none unless training saw no class of the database.
+
+    They are HCLM, sHCLM, the triplet loss, and sHCLM with it, in all settings.
+    """
+    if not _has_metric(comparison, "classification"):
+        return []
+    rows = {label: paper_row(records[0].trial) for label, records in comparison.rows.items()}
+    return [label for label in reversed(rows) if rows[label] in _PAPER_PRECISION_ROWS]
+
+
+def plot_precision(axes: "Axes", comparison: Comparison, bits: int, rows: Iterable[str]) -> None:
+    """Draw precision among the first K items of some rows; K is on a logarithmic scale, which shows the first ones."""
+    for label in rows:
         curves = [_precisions(record.metrics["all"]) for record in comparison.select(label, bits)]
         if curves:
             items = sorted(curves[0])
             means = [100 * mean(curve[k] for curve in curves) for k in items]
             axes.plot(items, means, label=label, color=_color(comparison, label))
-    axes.set(xlabel="items retrieved", ylabel="precision, %")
+    axes.set(xlabel="items retrieved", ylabel="precision, %", xscale="log")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
 
 
 def _precisions(metrics: dict[str, float]) -> dict[int, float]:

@@ -49,7 +49,10 @@ def compute_validation_metrics(
     top: int | None = None,
     denominator: str = "relevant",
 ) -> dict[str, float]:
-    """Return mAP (of each code length and the mean), nearest-proxy accuracy and binarization error of the queries."""
+    """Return mAP (of each code length and the mean), nearest-proxy accuracy and binarization error of the queries.
+
+    The binarization error is left out for heads whose outputs are not bounded.
+    """
     query_embeddings = embed_subset(model, source, queries.indices)
     db_embeddings = embed_subset(model, source, database.indices)
     device = next(model.heads.parameters()).device
@@ -58,7 +61,7 @@ def compute_validation_metrics(
     for length, nu, db_nu, objective, head in rows:
         search = head.encode_queries(nu), queries.relevance, head.encode(db_nu), database.relevance
         metrics[f"map_{length}"] = mean_average_precision(*search, top, denominator=denominator).value
-        if head.metric == "hamming":
+        if head.is_bounded:
             metrics[f"binarization_error_{length}"] = float(binarization_errors(torch.from_numpy(nu)).mean(1).mean())
         scores = objective.scores(torch.from_numpy(nu).to(device))
         if scores is not None and queries.classes is not None:

@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
+from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -103,5 +104,16 @@ def _explain(message: str, config: type) -> str:
     invalid = re.fullmatch(r"Invalid enum value (.+) - at `\$\.(\w+)`", message)
     if invalid is None:
         return f"{message.rstrip('.')}."
-    choices = ", ".join(map(str, get_args(get_type_hints(config)[invalid[2]])))
+    choices = ", ".join(_choices(get_type_hints(config)[invalid[2]]))
     return f"{invalid[2]} is one of {choices}, not {invalid[1]}."
+
+
+def _choices(hint: Any) -> list[str]:
+    """Return the values of a `Literal`, or of a union of one with numbers, in words."""
+    words = []
+    for part in get_args(hint):
+        if get_args(part):
+            words += _choices(part)
+        elif part is not NoneType:
+            words.append("a number" if isinstance(part, type) else str(part))
+    return words

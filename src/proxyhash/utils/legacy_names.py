@@ -274,10 +274,17 @@ _TUNED_TABLE = re.compile(r'\[(settings|plans)\.(?:"(.+)"|([\w+-]+))\]')
 _TUNED_SCORE = re.compile(r"# ([^,\n]+?)((?:, \w+ \S+)*): mAP (\S+)")
 
 
+# Settings that methods have got since records were first written, with the values that were in force before.
+ADDED_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    **{method: {"bias": False} for method in _PROXY_METHODS},
+    **{method: {"bias": False, "assignment": "anneal"} for method in ("shclm", "scode")},
+}
+
+
 def upgrade_record(content: Mapping[str, Any], current_format: str) -> dict[str, Any]:
-    """Return a record of release 0.1 in today's format; other content is returned as it is."""
+    """Return a record of release 0.1 in today's format; one of today's gets the settings that were added since."""
     if content.get("format") != RECORD_FORMAT:
-        return dict(content)
+        return {**content, "trial": _with_added_settings(content["trial"])} if "trial" in content else dict(content)
     upgraded = {
         "format": current_format,
         "trial": upgrade_trial(content["trial"]),
@@ -293,7 +300,11 @@ def upgrade_trial(content: Mapping[str, Any]) -> dict[str, Any]:
     trial["settings"] = settings_of_run(trial["method"], trial["settings"])
     trial["label"] = upgrade_label(trial["label"])
     trial["optim"] = None if trial["optim"] is None else upgrade_optim_config(trial["optim"])
-    return trial
+    return _with_added_settings(trial)
+
+
+def _with_added_settings(trial: Mapping[str, Any]) -> dict[str, Any]:
+    return {**trial, "settings": {**ADDED_SETTINGS.get(trial["method"], {}), **trial["settings"]}}
 
 
 def upgrade_recipe(content: Mapping[str, Any]) -> dict[str, Any]:

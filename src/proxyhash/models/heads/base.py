@@ -55,6 +55,8 @@ class Head(nn.Module):
 
     metric: ClassVar[str] = "hamming"
     """How codes are compared."""
+    is_bounded: ClassVar[bool] = False
+    """Whether codes are the signs of outputs from -1 to 1, so that outputs have a binarization error."""
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()

@@ -64,6 +64,8 @@ class HashHead(LinearHead):
     (torch.Size([3, 32]), (3, 4))
     """
 
+    is_bounded = True
+
     def __init__(
         self, in_features: int | HeadConfig, bits: int | None = None, *, hidden_dim: int = 0, dropout: float = 0.0
     ) -> None:
@@ -105,6 +107,8 @@ class BatchNormHead(LinearHead):
 class BatchNormHashHead(BatchNormHead):
     """nu = tanh(BN(L'q)), from -1 to 1."""
 
+    is_bounded = True
+
     def forward(self, features: Tensor) -> Tensor:
         """Return nu (N, bits), from -1 to 1."""
         return torch.tanh(self.layers(features))
@@ -134,6 +138,8 @@ class DividedHead(Head):
     1/2 + epsilon, and s in between. Where g is flat, its gradient is replaced by that of s (our addition): a bit that has
     saturated on the wrong side would not learn otherwise.
     """
+
+    is_bounded = True
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__(config)
