@@ -5,6 +5,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -255,8 +256,8 @@ def test_precision_on_unseen_classes_has_the_rows_of_the_papers_figure() -> None
     axes = Figure().subplots()
     plot_precision(axes, unseen, 32, rows)
     assert [line.get_label() for line in axes.lines] == rows
-    assert [list(line.get_xdata()) for line in axes.lines] == [[1, 10, 100]] * len(rows)
-    assert [line.get_ydata()[0] for line in axes.lines] == pytest.approx([100 * values[row] for row in rows])
+    assert [np.asarray(line.get_xdata()).tolist() for line in axes.lines] == [[1, 10, 100]] * len(rows)
+    assert [np.asarray(line.get_ydata())[0] for line in axes.lines] == pytest.approx([100 * values[row] for row in rows])
     assert axes.get_xscale() == "log", "or the first items cannot be told apart"
     caption = "Precision by retrieved items, unseen classes, 32 bits: the rows of the paper's figure"
     assert caption in [title for title, _ in draw_figures(unseen)]
