@@ -27,7 +27,8 @@ BATCH = {16: (4, 400), 32: (4, 400), 64: (4, 400), 128: (2, 400), 256: (1, 400),
 SINGLE = {32: 16, 64: 16, 128: 8, 256: 4, 512: 2, 1024: 1}
 """millions of codes: 64 to 128 MB, beyond the caches"""
 BATCH_TARGETS = {16: 37, 32: 12, 64: 12.6, 128: 4, 256: 2, 512: 1.5, 1024: 1.5}  # times faiss, with AVX-512
-TURNS, REPEATS = 5, 3
+TURNS = 5
+REPEATS, SINGLE_REPEATS = 3, 20  # searches in a turn
 HALF = 1.0 if WIDE_WORDS == 8 else 0.5
 
 Search = Callable[[], object]
@@ -92,10 +93,10 @@ def _prepare(side: str, bits: int, items: float, queries: int) -> None:
     _search()
 
 
-def _measure() -> float:
+def _measure(repeats: int) -> float:
     """Return the least seconds of some searches."""
     best = np.inf
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         begin = time.perf_counter()
         _search()
         best = min(best, time.perf_counter() - begin)
@@ -106,8 +107,11 @@ def alternate(sides: list[str], bits: int, items: float, queries: int) -> dict[s
     """Return the least seconds of each side, each alone in its process."""
     spawn = multiprocessing.get_context("spawn")
     pools = {side: spawn.Pool(1, _prepare, (side, bits, items, queries)) for side in sides}
+    repeats = SINGLE_REPEATS if queries == 1 else REPEATS
     try:
-        turns: list[dict[str, Any]] = [{side: pool.apply(_measure) for side, pool in pools.items()} for _ in range(TURNS)]
+        turns: list[dict[str, Any]] = [
+            {side: pool.apply(_measure, (repeats,)) for side, pool in pools.items()} for _ in range(TURNS)
+        ]
     finally:
         for pool in pools.values():
             pool.terminate()

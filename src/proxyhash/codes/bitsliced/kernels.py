@@ -258,12 +258,29 @@ def _distance_at(sums: Words, row: Int, word: int, bit: Int) -> Int:
 def nearest_blocks(planes: Words, valid: Words, first: int, queries: SlicedQueries, nearest: Nearest) -> None:
     """Update the nearest items of all queries by blocks whose slots begin at `first`; slots ascend from call to call."""
     scratch, total = _make_scratch(queries), len(queries.bits) + len(queries.offsets)
-    for block in range(len(planes)):
+    block = _skip_far_blocks(planes, valid, 0, queries, nearest.limit_bits)
+    while block < len(planes):
         for begin in range(0, total, _QUERIES_PER_PASS):
             end = min(begin + _QUERIES_PER_PASS, total)
             hits = _scan(planes, valid, block, queries, begin, end, nearest.limit_bits, scratch)
             for hit in range(hits):
                 _push_hit(scratch, hit, first + WIDE_BLOCK * block, nearest, planes.shape[1] + 1)
+        block = _skip_far_blocks(planes, valid, block + 1, queries, nearest.limit_bits)
+
+
+@jit(nogil=True, skip_refcounts=True)
+def _skip_far_blocks(planes: Words, valid: Words, block: Int, queries: SlicedQueries, limit_bits: Words) -> Int:
+    """Return the first block from `block` on that may have a hit.
+
+    For one query and the shortest codes, the loop is so short that memory is read at full speed; otherwise it is `block`.
+    """
+    if len(queries.bits) == 1 and planes.shape[1] == 32:
+        while block < len(planes) and not any_near(planes, block, queries.bits, 0, limit_bits, valid, _THIRTY_TWO):
+            block += 1
+    elif len(queries.bits) == 1 and planes.shape[1] == 64:
+        while block < len(planes) and not any_near(planes, block, queries.bits, 0, limit_bits, valid, _SIXTY_FOUR):
+            block += 1
+    return block
 
 
 @jit(nogil=True)
