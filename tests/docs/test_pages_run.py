@@ -12,7 +12,7 @@ from helpers.docs_pages import PROJECT, all_pages, differs, read_page
 from proxyhash.utils.jit import private_cache_folder
 
 QUICK = {"01-proxies.md", "02-evaluate-codes.md", "03-train-on-a-folder.md", "data.md", "evaluation.md"}  # for `make test`
-REASONS = ("needs a network", "needs a GPU", "needs CIFAR-100", "needs Corel-5K", "CI runs")
+REASONS = ("needs a network", "needs a GPU", "needs CIFAR-100", "needs Corel-5K", "needs an idle machine", "CI runs")
 
 
 def _cases() -> list[object]:

@@ -76,6 +76,7 @@ class Adsh(HashingMethod):
     the sum of V. New images are encoded by the network.
     """
 
+    waits_for_device = True  # to know whether a round is over
     settings: AdshSettings
     codes: Tensor
     gram: Tensor

@@ -150,6 +150,7 @@ class HashingMethod(nn.Module, ABC):
     checkpoint_names: Mapping[str, str] = {}  # by tensor: its name in checkpoints, so that those of all releases can be read
     settings: Any
     samples_per_class: int  # images of one class in a batch; 0: random batches
+    waits_for_device: bool = False  # its loss reads numbers from a GPU in every step, which then waits
     momentum: float | None = None  # decay of a momentum encoder, whose embeddings `observe` gets; None: there is none
 
     def __init__(self, data: TrainingData, settings: MethodSettings) -> None:

@@ -69,6 +69,7 @@ class Dsdh(HashingMethod):
     pairs are those with all training images; for ours see DPSH.
     """
 
+    waits_for_device = True  # codes of a batch are found on the CPU
     settings: DsdhSettings
     codes: Tensor
 

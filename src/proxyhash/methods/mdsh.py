@@ -53,6 +53,7 @@ class Mdsh(HashingMethod):
     from the Gilbert-Varshamov bound, are the best code that we can construct, whose distance is never less.
     """
 
+    waits_for_device = True  # for the number of the epoch, and the classes of a batch
     settings: MdshSettings
     centers: Tensor
     epochs: Tensor

@@ -1,7 +1,7 @@
 """Comparisons: records of the same data, protocol and network, arranged as tables."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import mean, stdev
@@ -142,7 +142,7 @@ class Comparison:
     def legend(self, rows: Sequence[str]) -> list[str]:
         """Return a sentence for each kind of mark that these rows have."""
         edges = {row: ", ".join(f"{name} {edge}" for name, edge in self.edges(row).items()) for row in rows}
-        marks: dict[str, dict[str, str]] = {
+        marks: dict[str, Mapping[str, str | None]] = {
             f"{EDGE_MARK} Tuning chose the lowest or the highest value that it tried": edges,
             "(stale) The numbers are out of date": {row: self.stale_reason(row) for row in rows},
         }
