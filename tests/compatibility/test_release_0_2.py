@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from proxyhash.utils.errors import InputError
+
 FILES = Path(__file__).parents[1] / "fixtures" / "release-0.2"
 EXPECTED: dict[str, Any] = json.loads((FILES / "expected.json").read_text())
 
@@ -75,7 +77,7 @@ def test_shards_and_code_files_are_read() -> None:
     assert (file.bits, file.keys) == (12, SHARD_KEYS)
 
 
-def test_records_and_tuned_settings_are_read() -> None:
+def test_records_and_tuned_settings_are_read(tmp_path: Path) -> None:
     from proxyhash.experiments import Grid
     from proxyhash.experiments.records import read_records
     from proxyhash.experiments.tuned import tuned_grids
@@ -83,7 +85,12 @@ def test_records_and_tuned_settings_are_read() -> None:
     (record,) = read_records(FILES / "records")
     assert (record.name, record.bits, record.metrics["map"]) == (EXPECTED["record"], 8, 0.5)
     assert record.metrics["precision_recall"] == {"recall": [0.0, 1.0], "precision": [1.0, 0.1]}
-    (grid,) = tuned_grids(Grid("digits", ("itq",), (8,)), FILES / "records")
+    wanted, copy = Grid("digits", ("itq",), (8,)), tmp_path / "chosen.toml"
+    with pytest.raises(InputError, match=r"add a table \[tuned_for\] with dataset, protocol and backbone"):
+        tuned_grids(wanted, FILES / "records")
+    purpose = '[tuned_for]\ndataset = "digits"\nprotocol = "holdout"\nbackbone = "efficientnet_lite0"\n'
+    copy.write_text((FILES / "records/chosen.toml").read_text() + purpose)
+    (grid,) = tuned_grids(wanted, copy)
     assert grid.settings == {"itq": {"iterations": 50}}
 
 

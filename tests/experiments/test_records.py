@@ -154,7 +154,7 @@ def test_record_without_a_checksum_is_read(tmp_path: Path) -> None:
     [
         ({"format": "proxyhash.record/3", "requires": "0.9"}, "needs proxyhash 0.9 or later"),
         ([1], "a record must be a table"),
-        ({**RECORD.as_dict(), "trial": {}}, "it lacks 'fold'"),
+        ({**RECORD.as_dict(), "trial": {}}, "it lacks 'method'"),
         ({**RECORD.as_dict(), "trial": {**RECORD.trial, "label": 3}}, "expected string"),
         ({**RECORD.as_dict(), "bits": "8"}, "Expected `int`, got `str`"),
     ],

@@ -16,6 +16,7 @@ from proxyhash import InputError, codes
 from proxyhash.codes.bits import Packed
 from proxyhash.index.calibration import Calibration
 from proxyhash.index.duplicates import DuplicatesReport, find_duplicates, radius_of_precision
+from proxyhash.index.duplicates.compared import DEFAULT_BITS, DEFAULT_STEPS
 from proxyhash.index.local import transactions
 from proxyhash.index.local.index import LocalIndex
 from proxyhash.index.local.item_arrays import append_rows, set_settings
@@ -100,11 +101,11 @@ def test_refinements_must_be_near_too(tmp_path: Path, kind: str) -> None:
     random = np.random.default_rng(2)
     if kind == "code":
         rows: NDArray[np.generic] = clustered_codes(110, 16, 4, centroids=30, flips=0.008)
-        fine = codes.hamming_distances(rows, rows) <= 2
+        fine = codes.hamming_distances(rows, rows) <= DEFAULT_BITS[128]
     else:
         middle = random.integers(-100, 100, (30, 64))
         rows = (middle[random.integers(0, 30, 110)] + random.integers(-5, 6, (110, 64))).astype(np.int8)
-        fine = np.square(rows[:, None].astype(int) - rows.astype(int)).sum(2) <= 40**2
+        fine = np.square(rows[:, None].astype(int) - rows.astype(int)).sum(2) <= DEFAULT_STEPS**2
     near = (codes.hamming_distances(stored, stored) <= 5)[:110, :110]
     with LocalIndex.open_folder(tmp_path / "i", bits=64) as index:
         index.add(stored, make_keys(120))

@@ -10,7 +10,8 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.formats import dump_json
 from proxyhash.utils.json_lines import parse_json_line
 
-SETTINGS_OF_RUN = {"config": {"bits": (8, 16), "optim": {"epochs": 3}}, "protocol": {"seed": 0}}
+PROTOCOL = {"seed": 0, "denominator": "relevant"}
+SETTINGS_OF_RUN = {"config": {"bits": (8, 16), "optim": {"epochs": 3}}, "protocol": PROTOCOL}
 
 
 def test_run_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
@@ -18,9 +19,12 @@ def test_run_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
     checkpoints.start(SETTINGS_OF_RUN, resume=False)
     checkpoints.start(SETTINGS_OF_RUN, resume=True)
     for changed, sentence in (
-        ({"config": {"bits": (8, 16), "optim": {"epochs": 4}}, "protocol": {"seed": 0}}, "epochs = 3, not 4"),
-        ({"config": {"bits": (8,), "optim": {"epochs": 3}}, "protocol": {"seed": 0}}, r"bits = \[8, 16\], not \[8\]"),
-        ({"config": {"bits": (8, 16), "optim": {"epochs": 3}}, "protocol": {"seed": 1}}, "protocol.seed = 0, not 1"),
+        ({"config": {"bits": (8, 16), "optim": {"epochs": 4}}, "protocol": PROTOCOL}, "epochs = 3, not 4"),
+        ({"config": {"bits": (8,), "optim": {"epochs": 3}}, "protocol": PROTOCOL}, r"bits = \[8, 16\], not \[8\]"),
+        (
+            {"config": {"bits": (8, 16), "optim": {"epochs": 3}}, "protocol": {**PROTOCOL, "seed": 1}},
+            "protocol.seed = 0, not 1",
+        ),
         ({**SETTINGS_OF_RUN, "device": "cpu"}, "device = None, not cpu"),
     ):
         with pytest.raises(InputError, match=f"was started with {sentence}; resume needs the same settings."):

@@ -24,7 +24,7 @@ from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int
 
 # Heads whose codes are the signs of their outputs.
-SIGN_HEADS = ("tanh", "tanh-bn", "linear", "linear-bn", "divided", "kernel")
+SIGN_HEADS = ("tanh", "tanh-bn", "linear", "linear-bn", "divided", "kernel", "unit-kernel")
 
 
 @dataclass(frozen=True)

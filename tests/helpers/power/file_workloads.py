@@ -99,7 +99,7 @@ def records(root: Path) -> Iterator[Mark]:
 
     names = []
     for number in range(4):
-        record = make_record("shclm", 16, 0.5, number)
+        record = make_record("itq", 16, 0.5, number)
         RecordStore(root / "grid").append(record)
         names.append(record.name)
         yield {"records": list(names)}
