@@ -270,3 +270,8 @@ def test_tables_that_lack_codes_of_an_older_snapshot_are_not_used() -> None:
     chooser.tables.require(segment.drop_ranges(np.array([0]), np.array([99])))
     assert chooser.tables.get(segment) is None
     assert_nearest(chooser.search(segment, nearest(queries, 3), "mih"), queries, codes, 3)
+
+
+def test_no_queries_take_no_time_by_any_plan() -> None:
+    assert costs.cluster_seconds(1000.0, 1, 0, 2) == 0
+    assert costs.cluster_seconds(1000.0, 1, 4, 2) == 2 * costs.cluster_seconds(1000.0, 1, 1, 2)

@@ -56,7 +56,7 @@ def scan_seconds(count: int, parts: int, queries: int, threads: int) -> float:
 
 def cluster_seconds(compared: float, parts: int, queries: int, threads: int) -> float:
     """Return the seconds of queries that are each compared with so many codes of clusters, of `parts` words."""
-    return 1e-9 * compared * parts * queries * CLUSTER_NS / min(threads, queries)
+    return 1e-9 * compared * parts * queries * CLUSTER_NS / max(1, min(threads, queries))
 
 
 def copy_seconds(segment: Segment, kept: int, parts: int) -> float:

@@ -50,7 +50,7 @@ class Planner:
         parts = -(-self._bits // 64)
         if segment.plan == "scan":
             return scan_seconds(len(segment), parts, queries, threads)
-        return cluster_seconds(self.mean_compared or 0.0, parts, queries, min(threads, queries))
+        return cluster_seconds(self.mean_compared or 0.0, parts, queries, threads)
 
     def search(self, segment: Segment, request: Request, plan: Plan | None = None) -> Hits:
         """Return the hits of a request with their stats; an InputError if the plan is not possible."""
