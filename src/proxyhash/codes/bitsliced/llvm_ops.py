@@ -116,6 +116,15 @@ def load_plane(builder: Any, words: Any, first: int, kind: Any = PLANE) -> Any:
     return plane
 
 
+def prefetch(builder: Any, words: Any, first: int) -> None:
+    """Ask for the cache line with word `first`, which may be beyond the end of an array."""
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    address = builder.bitcast(builder.gep(words, [WORD(first)]), byte)
+    builder.call(function, [address, number(0), number(3), number(1)])  # to read, kept in all caches, data
+
+
 def store_plane(builder: Any, plane: Any, words: Any, first: int) -> None:
     """Store a plane that begins at word `first`."""
     builder.store(plane, builder.bitcast(builder.gep(words, [WORD(first)]), plane.type.as_pointer())).align = 8
