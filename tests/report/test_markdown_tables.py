@@ -1,9 +1,10 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from helpers.records import RECORDS, make_record
-from proxyhash.experiments.records import RecordStore
+from proxyhash.experiments.records import Record, RecordStore
 from proxyhash.report.markdown_tables import fill_tables
 from proxyhash.utils.errors import InputError
 
@@ -94,3 +95,40 @@ def test_tables_of_the_docs_match_the_records(file: str) -> None:
     path = ROOT / file if file == "README.md" else ROOT / "docs" / file
     text = path.read_text(encoding="utf-8")
     assert fill_tables(text, path.parent) == text, f"proxyhash report --fill {file} makes its tables anew"
+
+
+def candidate(label: str, value: float, revision: int, lr: float = 0.005, **changes: Any) -> Record:
+    trial = {**make_record(label, 32, value).trial, "optim": {"lr": lr}}
+    protocol = {"protocol": "cifar100-paper", "version": 1, "eval_on": "validation"}
+    return make_record(label, 32, value, **{"trial": trial, "protocol": protocol, "revision": revision, **changes})
+
+
+@pytest.fixture
+def candidates(tmp_path: Path) -> Path:
+    for record in (
+        candidate("csq:quantization=0.1", 0.61, 1),
+        candidate("csq:quantization=0.0001", 0.65, 1),
+        candidate("csq:pairs=0.2", 0.66, 2),
+        candidate("csq:pairs=0.2", 0.70, 2, lr=0.03),
+        candidate("csq:pairs=0", 0.69, 2),
+        candidate("shclm", 0.8, 1),
+    ):
+        RecordStore(tmp_path / "tuning").append(record)
+    return tmp_path
+
+
+def test_table_of_revisions_has_the_best_candidate_before_and_after(candidates: Path) -> None:
+    text = fill_tables("<!-- revisions tuning rows=csq -->\n<!-- end of records -->", candidates)
+    assert "| csq | 65.0 | 2 | 70.0 | 3 | pairs=0.2, lr 0.03 |" in text
+    assert fill_tables(text, candidates) == text
+
+
+def test_table_of_revisions_refuses_a_method_that_did_not_change(candidates: Path) -> None:
+    with pytest.raises(InputError, match="no candidates of shclm from before its change"):
+        fill_tables("<!-- revisions tuning rows=shclm -->\n<!-- end of records -->", candidates)
+
+
+def test_table_of_revisions_refuses_candidates_of_several_splits(candidates: Path) -> None:
+    RecordStore(candidates / "tuning").append(make_record("csq", 32, 0.9, revision=2))  # evaluated on the test split
+    with pytest.raises(InputError, match="on one split"):
+        fill_tables("<!-- revisions tuning rows=csq -->\n<!-- end of records -->", candidates)

@@ -2,6 +2,8 @@
 
 <!-- records results/cifar100 metrics=map,accuracy rows=lsh,itq,shclm -->
 <!-- end of records -->
+
+The word `revisions` instead of `records` gives a table of candidates, see `revision_table`.
 """
 
 import re
@@ -10,15 +12,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxyhash.experiments import read_records
+from proxyhash.experiments import Record, read_records
 from proxyhash.report.comparison import Comparison, compare
 from proxyhash.report.export import markdown_cell, metric_title
+from proxyhash.report.revisions import revision_table
 from proxyhash.utils.config import check_keys
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.markdown import escape_markdown
 from proxyhash.utils.registry import lookup, suggest
 
-_SECTION = re.compile(r"(?P<begin><!-- records (?P<spec>[^>]*?) *-->\n).*?(?P<end><!-- end of records -->)", re.DOTALL)
+_SECTION = re.compile(
+    r"(?P<begin><!-- (?P<kind>records|revisions) (?P<spec>[^>]*?) *-->\n).*?(?P<end><!-- end of records -->)", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -45,10 +50,15 @@ def fill_tables(text: str, base: Path) -> str:
     """Return a Markdown text with all its tables of records computed again."""
 
     def table(found: re.Match[str]) -> str:
-        lines = _table(TableSpec.parse(found["spec"], base))
+        spec = TableSpec.parse(found["spec"], base)
+        lines = _table(spec) if found["kind"] == "records" else revision_table(_candidates(spec), spec.rows)
         return found["begin"] + "\n" + "\n".join(lines) + "\n\n" + found["end"]
 
     return _SECTION.sub(table, text)
+
+
+def _candidates(spec: TableSpec) -> list[Record]:
+    return [record for record in read_records(spec.folder) if record.trial["method"] in spec.rows]
 
 
 def _table(spec: TableSpec) -> Iterator[str]:
