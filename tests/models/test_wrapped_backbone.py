@@ -17,7 +17,7 @@ from proxyhash import Hasher, Index, InputError, ProxyhashWarning, wrap_backbone
 from proxyhash.cli.app import main
 from proxyhash.data import Dataset, load_dataset, make_split
 from proxyhash.evaluation import evaluate_hasher
-from proxyhash.models import feature_cache, hasher
+from proxyhash.models import extraction, hasher
 from proxyhash.models.backbones import Backbone
 from proxyhash.models.backbones.wrapped import WrappedBackbone
 from proxyhash.models.feature_cache import cached_features
@@ -68,7 +68,7 @@ class Tied(SmallNet):
 @pytest.fixture(autouse=True)
 def _torch_features(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare the export for features; models are exported where the test is about it."""
-    monkeypatch.setattr(feature_cache, "is_onnx_available", lambda: False)
+    monkeypatch.setattr(extraction, "is_onnx_available", lambda: False)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from proxyhash.models.backbones.base import (
     pretraining_data,
     register_backbone,
 )
+from proxyhash.models.backbones.stages import split_stages
 from proxyhash.models.backbones.wrapped import wrap_backbone
 
 __all__ = [
@@ -26,5 +27,6 @@ __all__ = [
     "list_backbones",
     "pretraining_data",
     "register_backbone",
+    "split_stages",
     "wrap_backbone",
 ]

@@ -1,5 +1,6 @@
 """AlexNet (Krizhevsky 2014, "one weird trick"), in the layout of torchvision's weights."""
 
+from itertools import pairwise
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -57,6 +58,17 @@ class AlexNet(Backbone):
         maps: Tensor = self.features(images)
         features: Tensor = self.classifier(maps.flatten(1))
         return features
+
+    def stages(self) -> list[nn.Module]:
+        """Return the five convolutions, with the pooling that follows them, and the two wide layers."""
+        convolutions = [self.features[begin:end] for begin, end in pairwise([0, 3, 6, 8, 10, len(self.features)])]
+        wide = [self.classifier[:3], self.classifier[3:]]
+        return [*convolutions, nn.Sequential(nn.Flatten(), wide[0]), wide[1]]
+
+    @property
+    def last_stages(self) -> int:
+        """Return 2: the wide layers, which have 96 % of the weights."""
+        return 2
 
 
 def drop_classifier(state: StateDict) -> StateDict:

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from proxyhash.models.storage import MODULE_PREFIX
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.random import generator
 from proxyhash.utils.registry import Registry, suggest
@@ -56,6 +57,33 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
         """Return the features (N, num_features) of normalized images (N, 3, H, W)."""
+
+    def stages(self) -> list[nn.Module]:
+        """Return the modules whose composition is `forward`, from the first to the last.
+
+        They share their submodules and parameters with the backbone, which does not register them. Partial fine-tuning
+        freezes the lower ones.
+
+        Raises
+        ------
+        InputError
+            If there is no such sequence of modules, as for this class unless a subclass defines one.
+        """
+        raise self.cannot_be_cut()
+
+    @property
+    def last_stages(self) -> int:
+        """Return the number of upper stages that partial fine-tuning trains by default.
+
+        These are the stages from the last one on that has more than biases and normalization.
+        """
+        upper = enumerate(reversed(self.stages()), 1)
+        return next((count for count, stage in upper if any(weight.ndim > 1 for weight in stage.parameters())), 1)
+
+    def cannot_be_cut(self) -> InputError:
+        """Return the error of a backbone without stages."""
+        name = self.config.name.removeprefix(MODULE_PREFIX)
+        return InputError(f"{name} cannot be cut into stages, so only its head or all of it can be trained.")
 
     def set_bn_momentum(self, momentum: float) -> None:
         """Set the momentum of all running statistics: higher values follow the batches faster."""

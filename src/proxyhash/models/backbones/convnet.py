@@ -29,6 +29,10 @@ class ConvNet(Backbone):
         features: Tensor = self.layers(images)
         return features
 
+    def stages(self) -> list[nn.Module]:
+        """Return the three convolutions, the last one with the pooling."""
+        return [self.layers[:3], self.layers[3:6], self.layers[6:]]
+
 
 def _layer(inputs: int, outputs: int, stride: int) -> tuple[nn.Module, ...]:
     return (

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from proxyhash.models.backbones.base import Backbone, BackboneConfig, init_weights, register_backbone
 from proxyhash.models.backbones.inverted_residual import ConvBnAct, InvertedResidual
+from proxyhash.models.backbones.pooling import GlobalAveragePool
 from proxyhash.models.backbones.weights import StateDict, file_in_package, load_state, read_state
 
 NUM_FEATURES = 1280
@@ -95,6 +96,19 @@ class EfficientNetLite(Backbone):
         """Return the features (N, 1280) of normalized images (N, 3, H, W)."""
         maps: Tensor = self.head(self.blocks(self.stem(images)))
         return maps.mean((2, 3))
+
+    def stages(self) -> list[nn.Module]:
+        """Return the stem, each of the mobile blocks, and the head with the mean."""
+        return [self.stem, *self.blocks, nn.Sequential(self.head, GlobalAveragePool())]
+
+    @property
+    def last_stages(self) -> int:
+        """Return 5, or 6 for Lite 1 and 2: the head, and the blocks above the last one that strides.
+
+        The activations below them have the lowest resolution, 7 x 7 positions for images of 224 pixels.
+        """
+        strides = [block.depthwise.conv.stride[0] for block in self.blocks if isinstance(block, InvertedResidual)]
+        return strides[::-1].index(2) + 1
 
 
 _OUTSIDE_BLOCKS = {"_conv_stem": "stem.conv", "_bn0": "stem.norm", "_conv_head": "head.conv", "_bn1": "head.norm"}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from proxyhash.models.backbones.base import TIMM_PREFIX, Backbone, BackboneBuilder, BackboneConfig, PerChannel
+from proxyhash.models.backbones.traced_stages import cut_network
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.registry import suggest
 
@@ -25,6 +26,33 @@ class TimmBackbone(Backbone):
         """Return the features (N, width) of normalized images (N, 3, H, W)."""
         features: Tensor = self.model(images)
         return features
+
+    def stages(self) -> list[nn.Module]:
+        """Return timm's feature stages, and what follows them.
+
+        The modes of the stages are set by their own `train` and `eval`, and those of the shared submodules with them.
+        Settings of the model outside its submodules, such as `drop_rate`, are those of this moment.
+        """
+        untraced = _import_timm().models.get_notrace_functions()
+        try:
+            return cut_network(self, self._feature_stages(), self._sample_images(), untraced=untraced)
+        except Exception as error:  # the code of timm may raise anything while it is traced
+            raise self.cannot_be_cut() from error
+
+    @property
+    def last_stages(self) -> int:
+        """Return 2: the last feature stage, and what follows it."""
+        return min(2, len(self._feature_stages()))
+
+    def _feature_stages(self) -> list[str]:
+        """Return the names of the submodules whose outputs timm returns as features."""
+        return [f"model.{stage['module']}" for stage in getattr(self.model, "feature_info", [])]
+
+    def _sample_images(self) -> Tensor:
+        """Return two images of noise."""
+        size = self.config.image_size
+        images = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
+        return images.to(next(self.parameters()))
 
 
 def builder(name: str) -> BackboneBuilder:

@@ -2,13 +2,14 @@
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from proxyhash.models.backbones.base import Backbone, BackboneConfig, PerChannel
+from proxyhash.models.backbones.modes import in_mode
+from proxyhash.models.backbones.pooling import GlobalAveragePool
 from proxyhash.models.device import module_device
 from proxyhash.models.storage import MAX_IMAGE_SIZE, MODULE_PREFIX
 from proxyhash.utils.errors import InputError
@@ -31,6 +32,14 @@ class WrappedBackbone(Backbone):
         """Return the features (N, num_features) of normalized images (N, 3, H, W)."""
         features: Tensor = self.module(images)
         return features.mean((2, 3)) if features.ndim == 4 else features
+
+    def stages(self) -> list[nn.Module]:
+        """Return the children of an `nn.Sequential`; other networks have no stages."""
+        module = self.module
+        if not isinstance(module, nn.Sequential) or type(module).forward is not nn.Sequential.forward or len(module) < 2:
+            raise self.cannot_be_cut()
+        *lower, last = module
+        return [*lower, nn.Sequential(last, GlobalAveragePool())]
 
     def accepts(self, image_size: int) -> bool:
         """Return whether the network takes images of this size and gives as many features."""
@@ -151,7 +160,7 @@ def _count_features(module: nn.Module, image_size: int) -> int:
     """Return the number of features of one image of zeros; modes and running statistics stay as they are."""
     name, images = type(module).__name__, torch.zeros(1, 3, image_size, image_size, device=module_device(module))
     try:
-        with _evaluating(module), torch.no_grad():
+        with in_mode(module, training=False), torch.no_grad():
             output = module(images)
     except Exception as error:  # the code of the user may raise anything
         raise InputError(f"{name} cannot take an image (1, 3, {image_size}, {image_size}): {_reason(error)}.") from error
@@ -161,18 +170,6 @@ def _count_features(module: nn.Module, image_size: int) -> int:
         shape = ", ".join(map(str, output.shape))
         raise InputError(f"{name} gives ({shape}) for one image, and a backbone gives (1, F) or (1, F, H, W).")
     return int(output.shape[1])
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Set the evaluation mode, and restore the mode of each submodule afterwards."""
-    modes = [(each, each.training) for each in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for each, training in modes:
-            each.training = training
 
 
 def _pixel_scale(name: str, values: Sequence[float]) -> PerChannel:
