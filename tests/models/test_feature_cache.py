@@ -11,7 +11,7 @@ from PIL import Image
 from proxyhash.data import Dataset, SkippedItems, load_dataset
 from proxyhash.data.images import ArrayImages, FileImages
 from proxyhash.data.transforms import get_transform
-from proxyhash.models import feature_cache
+from proxyhash.models import extraction
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.feature_cache import cached_features
@@ -25,7 +25,7 @@ TRANSFORM = get_transform("small", 8)
 @pytest.fixture(autouse=True)
 def _torch_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare the seconds of an export, but where it is what is tested."""
-    monkeypatch.setattr(feature_cache, "is_onnx_available", lambda: False)
+    monkeypatch.setattr(extraction, "is_onnx_available", lambda: False)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_features_are_mapped_and_computed_once(tmp_path: Path, backbone: Backbon
 
 def test_onnxruntime_gives_the_same_features(tmp_path: Path, backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
     by_torch = cached_features(small(20), backbone, TRANSFORM, folder=tmp_path / "torch")
-    monkeypatch.setattr(feature_cache, "is_onnx_available", lambda: True)
+    monkeypatch.setattr(extraction, "is_onnx_available", lambda: True)
     by_onnx = cached_features(small(20), backbone, TRANSFORM, folder=tmp_path / "onnx")
     np.testing.assert_allclose(by_onnx.values, by_torch.values, atol=1e-4)
     assert not (by_onnx.folder / "network.onnx").exists()
@@ -82,9 +82,9 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 import test_feature_cache as test
-from proxyhash.models import feature_cache, runtime
-feature_cache.is_onnx_available = lambda: False
-runtime.BATCH_SIZE, feature_cache.SAVE_EVERY = 16, 2
+from proxyhash.models import extraction, row_cache, runtime
+extraction.is_onnx_available = lambda: False
+runtime.BATCH_SIZE, row_cache.SAVE_EVERY = 16, 2
 
 def progress(work, fraction):
     if fraction > 0.6:

@@ -104,6 +104,8 @@ def _what_it_is(config: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     finetune = train.get("finetune")
     trained = "" if finetune is None else ", trained too" if finetune else ", its features frozen"
+    if type(finetune) is int:
+        trained = f", its {finetune} upper stages trained too"
     start = "" if train.get("pretrained", True) else ", from random weights"
     yield f"- backbone: {escape_markdown(config['backbone'])}{start}{trained}"
     yield f"- images: brought to {config['transform']['size']} x {config['transform']['size']} pixels"

@@ -3,27 +3,38 @@
 import torch
 from torch import Tensor, nn
 
-from proxyhash.models.backbones.base import Backbone
+from proxyhash.models.backbones.base import Backbone, BackboneConfig
 from proxyhash.models.heads import HashHead, Head, HeadConfig
 
 __all__ = ["HashHead", "HashNetwork", "HeadConfig", "NetworkWithFeatures", "NormalizedBackbone"]
 
 
-class NormalizedBackbone(nn.Module):
-    """Backbone with its normalization, for pixels (N, 3, H, W) from 0 to 255."""
+class Normalization(nn.Module):
+    """The normalization of a backbone's input."""
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, backbone: Backbone) -> None:
+    def __init__(self, config: BackboneConfig) -> None:
         super().__init__()
+        self.register_buffer("mean", torch.tensor(config.mean).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(config.std).view(1, 3, 1, 1), persistent=False)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return normalized pixels (N, 3, H, W) of those from 0 to 255."""
+        return (pixels - self.mean) / self.std
+
+
+class NormalizedBackbone(Normalization):
+    """Backbone with its normalization, for pixels (N, 3, H, W) from 0 to 255."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__(backbone.config)
         self.backbone = backbone
-        self.register_buffer("mean", torch.tensor(backbone.config.mean).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(backbone.config.std).view(1, 3, 1, 1), persistent=False)
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return the features q (N, num_features)."""
-        features: Tensor = self.backbone((pixels - self.mean) / self.std)
+        features: Tensor = self.backbone(super().forward(pixels))
         return features
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from proxyhash.data.images import Images, Indices
 from proxyhash.data.loader import load_batches
 from proxyhash.data.skipped import SkippedItems
-from proxyhash.data.transforms import Transform
+from proxyhash.data.transforms import AugmentParams, Transform
 from proxyhash.models.onnx_backend import Floats
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.progress import Progress, no_progress
@@ -34,18 +34,21 @@ def run_inference(
     *,
     indices: Indices | None = None,
     skipped: SkippedItems | None = None,
+    augment_params: AugmentParams | None = None,
     work: str = "encoding images",
     progress: Progress = no_progress,
 ) -> Iterator[tuple[Indices, Result]]:
     """Yield the indices of images and what the backend returns for their pixels, batch by batch, in order.
 
-    Unreadable images are counted in `skipped` and left out; without `skipped` the first one is an error.
+    Unreadable images are counted in `skipped` and left out; without `skipped` the first one is an error. If there are
+    `augment_params` (N, 5), images are augmented by them.
     """
     wanted = np.arange(len(images)) if indices is None else indices
     batches = [wanted[first : first + BATCH_SIZE] for first in range(0, len(wanted), BATCH_SIZE)]
     done = 0
     progress(work, 0.0)
-    for asked, batch in zip(batches, load_batches(images, batches, transform, skipped=skipped), strict=True):
+    loaded = load_batches(images, batches, transform, augment_params=augment_params, skipped=skipped)
+    for asked, batch in zip(batches, loaded, strict=True):
         done += len(asked)
         if len(batch.indices):
             yield batch.indices, backend(np.ascontiguousarray(batch.images))

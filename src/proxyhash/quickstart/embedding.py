@@ -6,9 +6,9 @@ import numpy as np
 
 from proxyhash.data import SkippedItems
 from proxyhash.data.images import Images, Indices
-from proxyhash.models.feature_cache import CachedFeatures
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.onnx_backend import Floats, Outputs
+from proxyhash.models.row_cache import CachedRows
 from proxyhash.utils.progress import Progress, no_progress
 
 CHUNK_SIZE = 4096  # images per batch
@@ -31,7 +31,7 @@ class CachedEmbedder:
         The features of these images.
     """
 
-    def __init__(self, hasher: Hasher, images: Images, features: CachedFeatures) -> None:
+    def __init__(self, hasher: Hasher, images: Images, features: CachedRows) -> None:
         self.hasher = hasher
         self.features = features
         self._fingerprint = images.fingerprint()

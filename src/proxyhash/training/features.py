@@ -30,7 +30,7 @@ def fit_method(
     name
         A name from `list_methods`.
     data
-        CachedFeatures, and labels if the method learns from them.
+        Features, and labels if the method learns from them.
     optim
         How a head is trained, for methods that train; by default the settings for frozen features.
     device
