@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from proxyhash.cli.app import main
-from proxyhash.models import feature_cache, hasher
+from proxyhash.models import extraction, hasher
 from proxyhash.training.trainer import Trainer
 
 TRAIN = "--backbone convnet --epochs 1 --bits 8"
@@ -73,7 +73,7 @@ def _there(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("PROXYHASH_DATA", raising=False)
-    for module in (hasher, feature_cache):
+    for module in (hasher, extraction):
         monkeypatch.setattr(module, "is_onnx_available", lambda: False)
 
 

@@ -13,10 +13,10 @@ from PIL import Image
 from proxyhash.cli.app import main
 from proxyhash.codes import pack
 from proxyhash.data import load_dataset
-from proxyhash.models import feature_cache, hasher
+from proxyhash.models import extraction, hasher
 from proxyhash.models.hasher import Hasher
 
-TRAIN = "train digits --backbone convnet --finetune"
+TRAIN = "train digits --backbone convnet --finetune all"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,7 +29,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def _torch_only(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
     """Spare the seconds of an export, once the models are there."""
-    for module in (hasher, feature_cache):
+    for module in (hasher, extraction):
         monkeypatch.setattr(module, "is_onnx_available", lambda: False)
 
 
@@ -232,7 +232,7 @@ def test_a_failed_run_leaves_the_good_model(tmp_path: Path, capsys: pytest.Captu
         ("train digits --epochs 0 -o new", "epochs must be at least 1, not 0."),
         ("train digits --validation half -o new", "half"),
         ("train digits --backbone convnet --transform tiny -o new", "There is no transform 'tiny'"),
-        ("train digits --finetune --backbone-lr 0 -o new", "backbone_lr is the learning rate of fine-tuning"),
+        ("train digits --finetune all --backbone-lr 0 -o new", "backbone_lr is the learning rate of fine-tuning"),
         ("train digits --backbone-lr 0.1 -o new", "backbone_lr is the learning rate of fine-tuning"),
         ("train digits --tags 3 -o new", "digits has no tags to choose the most frequent from."),
         ("train digits --device tpu -o new", "There is no device tpu; choose auto, cpu, cuda, cuda:1 or mps."),

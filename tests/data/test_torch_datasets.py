@@ -19,7 +19,7 @@ from proxyhash.data.decoding import UnreadableImageError
 from proxyhash.data.images import SESSION, Subset
 from proxyhash.data.loader import load_batches
 from proxyhash.data.transforms import Transform, draw_augment_params, get_transform
-from proxyhash.models import feature_cache
+from proxyhash.models import extraction
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.training.config import OptimConfig, TrainConfig
@@ -139,7 +139,7 @@ def test_an_item_that_raises_is_an_unreadable_image() -> None:
 
 
 def test_it_trains_without_the_item_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feature_cache, "is_onnx_available", lambda: False)  # an export takes seconds
+    monkeypatch.setattr(extraction, "is_onnx_available", lambda: False)  # an export takes seconds
     dataset = load_dataset(Squares(60, broken=True))
     optim = OptimConfig.frozen(epochs=2, batch_size=8, hidden_dim=8)
     config = TrainConfig(bits=(8,), backbone="convnet", image_size=8, optim=optim, device="cpu")
@@ -150,7 +150,7 @@ def test_it_trains_without_the_item_that_raises(monkeypatch: pytest.MonkeyPatch)
 
 def test_features_are_cached_by_a_fingerprint_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path))
-    monkeypatch.setattr(feature_cache, "is_onnx_available", lambda: False)
+    monkeypatch.setattr(extraction, "is_onnx_available", lambda: False)
     backbone = create_backbone("convnet", pretrained=False).eval()
     folder = cached_features(from_torch(Squares()), backbone, SMALL).folder
     assert tmp_path not in folder.parents

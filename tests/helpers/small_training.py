@@ -56,6 +56,9 @@ class RecordingSource:
     source: InputSource
     given: list[list[int]] = field(default_factory=list)
 
+    def chunks(self, indices: Indices, epoch: int) -> list[Indices]:
+        return self.source.chunks(indices, epoch)
+
     def train_batches(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:
         self.given += [batch.tolist() for batch in batches]
         return self.source.train_batches(batches, epoch)

@@ -18,7 +18,7 @@ from helpers.images import class_image, write_class_folders, write_tagged_folder
 from proxyhash.cli.app import main
 from proxyhash.experiments import read_records
 from proxyhash.index import Index
-from proxyhash.models import feature_cache, hasher
+from proxyhash.models import extraction, hasher
 from proxyhash.models.hasher import Hasher
 from proxyhash.training.trainer import Trainer
 
@@ -31,7 +31,7 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pyte
     torch.set_num_threads(1)
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    for module in (hasher, feature_cache):
+    for module in (hasher, extraction):
         monkeypatch.setattr(module, "is_onnx_available", lambda: False)
 
 

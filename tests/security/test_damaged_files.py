@@ -17,7 +17,7 @@ from proxyhash.experiments.records import read_records
 from proxyhash.index import Calibration
 from proxyhash.models.card import read_metrics
 from proxyhash.models.code_shards import read_shard
-from proxyhash.models.feature_cache import _read as read_features
+from proxyhash.models.row_cache import RowCache
 from proxyhash.models.storage import read_config
 from proxyhash.quickstart.run import RunState
 from proxyhash.training.checkpoint import CheckpointManager, read_settings
@@ -60,7 +60,7 @@ def read_log(path: Path) -> Any:
 
 
 def read_cache(path: Path) -> Any:
-    features = read_features(path.parent, (12, 256))
+    features = RowCache(path.parent, "features", (12, 256)).read()
     return features.values, features.readable
 
 

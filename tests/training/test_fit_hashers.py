@@ -24,7 +24,7 @@ LABELS = np.arange(80) % 4
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path))
-    for module in ("feature_cache", "hasher"):
+    for module in ("extraction", "hasher"):
         monkeypatch.setattr(f"proxyhash.models.{module}.is_onnx_available", lambda: False)
 
 

@@ -93,7 +93,15 @@ def test_alone_nothing_is_exchanged() -> None:
 
 @pytest.mark.slow
 def test_the_same_command_runs_under_torchrun(tmp_path: Path) -> None:
-    command = [str(Path(sys.executable).with_name("proxyhash")), "train", "digits", "--backbone", "convnet", "--finetune"]
+    command = [
+        str(Path(sys.executable).with_name("proxyhash")),
+        "train",
+        "digits",
+        "--backbone",
+        "convnet",
+        "--finetune",
+        "all",
+    ]
     options = ["--bits", "8", "--epochs", "2", "--triplet", "1", "--dropout", "0", "-o", str(tmp_path / "model")]
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
     done = subprocess.run(

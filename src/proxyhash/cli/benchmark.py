@@ -33,7 +33,7 @@ def benchmark(
     backbone: str | None = None,
     pretrained: bool | None = None,
     image_size: Int | None = None,
-    finetune: Annotated[bool, Flag] = False,
+    finetune: str | None = None,
     eval_on: Literal["test", "validation"] | None = None,
     epochs: Int | None = None,
     batch_size: Int | None = None,
@@ -81,7 +81,8 @@ def benchmark(
     image_size
         Input size in pixels; by default that of the backbone.
     finetune
-        Train the backbone too: one network with a head for each length.
+        Train the backbone too, one network with a head for each length: all of it, its last stages, or a number of upper
+        stages.
     eval_on
         Evaluate on the test set, or on validation data to choose settings.
     epochs
@@ -105,6 +106,8 @@ def benchmark(
     output
         The folder of the records.
     """
+    from proxyhash.training.config import check_finetune
+
     given: dict[str, Any] = {
         "dataset": dataset,
         "methods": split_names(methods),
@@ -113,7 +116,7 @@ def benchmark(
     }
     given |= {"protocol": protocol, "folds": split_ints("folds", folds), "tags": tags, "backbone": backbone}
     given |= {"top": top, "denominator": denominator, "pretrained": pretrained, "image_size": image_size}
-    given |= {"finetune": finetune or None, "eval_on": eval_on}
+    given |= {"finetune": None if finetune is None else check_finetune(finetune), "eval_on": eval_on}
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs, batch_size)
     run: dict[str, Any] = {
         "tuned": tuned,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from proxyhash.cli.output import print_result, status_console
+from proxyhash.cli.output import print_result, show_log, status_console
 from proxyhash.cli.parameters import Device, Flag, Int, Json, split_ints
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import InputError
@@ -24,7 +24,7 @@ def train(
     margin: float | None = None,
     backbone: str | None = None,
     pretrained: bool | None = None,
-    finetune: bool | None = None,
+    finetune: str | None = None,
     image_size: Int | None = None,
     transform: str | None = None,
     protocol: str | None = None,
@@ -40,6 +40,7 @@ def train(
     progressive_resize: float | None = None,
     ema_decay: float | None = None,
     freeze_bn: bool | None = None,
+    cached_crops: Int | None = None,
     seed: Int | None = None,
     data_dir: Path | None = None,
     device: Device | None = None,
@@ -52,10 +53,11 @@ def train(
 ) -> None:
     """Train a hasher on labeled or tagged images.
 
-    On frozen features (minutes), and end to end:
+    On frozen features (minutes), with the last stages of the network (half an hour), and end to end (hours):
 
       proxyhash train photos/ --bits 32 -o model
-      proxyhash train cifar100 --bits 16,32,64 --finetune -o models
+      proxyhash train cifar100 --bits 16,32,64 --finetune last -o models
+      proxyhash train cifar100 --bits 16,32,64 --finetune all -o models
 
     Without labels, by the principal directions of pretrained features:
 
@@ -91,7 +93,8 @@ def train(
     pretrained
         Start from pretrained weights (the default), or from random ones.
     finetune
-        Train the backbone too, instead of a head on its frozen features.
+        Train the backbone too, instead of a head on its frozen features: all of it, its last stages, or a number of upper
+        stages. Activations of the stages below are kept on disk (proxyhash cache).
     image_size
         Side of the images in pixels; by default chosen by backbone and images.
     transform
@@ -106,7 +109,7 @@ def train(
     tags
         Keep this number of the most frequent tags.
     epochs
-        Passes over the training images; by default 12.
+        Passes over the training images; by default 12, or 6 with --finetune last.
     batch_size
         Images per step; by default 256, or 128 with --finetune.
     lr
@@ -118,11 +121,13 @@ def train(
     dropout
         Dropout before the last layer; by default 0.
     progressive_resize
-        Image side in the first epoch of --finetune as a fraction of the full side; by default 0.5.
+        Image side in the first epoch of --finetune all as a fraction of the full side; by default 0.5.
     ema_decay
         Decay of an exponential moving average of the weights, e.g. 0.999; by default there is none.
     freeze_bn
         Keep the running statistics of the backbone's batch normalization, for small batches.
+    cached_crops
+        Versions of each image, with --finetune last: 1 (the default), or more for random crops beside it.
     seed
         Seed of every random draw; by default 0.
     data_dir
@@ -165,11 +170,12 @@ def train(
         "hidden_dim": hidden_dim,
     }
     optim |= {"dropout": dropout, "progressive_resize": progressive_resize, "ema_decay": ema_decay, "freeze_bn": freeze_bn}
+    optim |= {"cached_crops": cached_crops}
     file = {} if config is None else read_toml(config)
     train_config = TrainConfig.from_mapping(_override(file, {**options, "settings": settings, "optim": optim}))
     distributed = init_distributed()
     report = _epoch_reporter(train_config.optim.epochs, tensorboard, enabled=distributed.is_main_process, printed=not json_)
-    with progress_bars(enabled=distributed.is_main_process) as progress:
+    with show_log("proxyhash.models"), progress_bars(enabled=distributed.is_main_process) as progress:
         trained = train_models(
             train_config,
             output,

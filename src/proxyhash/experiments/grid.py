@@ -11,7 +11,7 @@ from proxyhash.experiments.code_length_settings import settings_at
 from proxyhash.experiments.trial import Trial
 from proxyhash.methods import get_method, parse_method
 from proxyhash.models.storage import MAX_IMAGE_SIZE
-from proxyhash.training.config import OptimConfig
+from proxyhash.training.config import Finetune, OptimConfig, check_finetune
 from proxyhash.utils.config import check_table, from_mapping, read_toml
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.legacy_names import upgrade_recipe
@@ -51,7 +51,8 @@ class Grid:
     image_size
         Input size in pixels; None for that of the backbone.
     finetune
-        Train one network with a head per code length, instead of heads on frozen features.
+        Train one network with a head per code length, instead of heads on frozen features: True or "all" for the whole
+        network, "last" or a number for its upper stages.
     eval_on
         `test`, or `validation` to choose settings.
     optim
@@ -86,7 +87,7 @@ class Grid:
     backbone: str = "efficientnet_lite0"
     pretrained: bool = True
     image_size: int | None = None
-    finetune: bool = False
+    finetune: Finetune = False
     eval_on: Literal["test", "validation"] = "test"
     optim: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class Grid:
     def __post_init__(self) -> None:
         """Check all values."""
         self._check_shapes()
+        object.__setattr__(self, "finetune", check_finetune(self.finetune))
         for name, least, most, values in (
             ("bits", 1, MAX_BITS, self.bits),
             ("seeds", 1, MAX_TRIALS, (self.seeds,)),
@@ -136,12 +138,12 @@ class Grid:
             if name not in (*known, *self.methods):
                 raise InputError(f"The grid has settings for {name}, which is not among its methods.")
         for name in known:
-            if self.finetune and not get_method(name).trains:
+            if self.finetune is not False and not get_method(name).trains:
                 raise InputError(f"{get_method(name).title} trains no network and cannot be fine-tuned.")
 
     def trials(self) -> Iterator[Trial]:
         """Yield all trials; seeds vary slowest, so that an interrupted grid has results of every method."""
-        lengths = [self.bits] if self.finetune else [(bits,) for bits in self.bits]
+        lengths = [self.bits] if self.finetune is not False else [(bits,) for bits in self.bits]
         for seed in range(self.seeds):
             for fold in self.folds:
                 for label in self.methods:
@@ -153,8 +155,8 @@ class Grid:
 
     def optim_config(self, label: str) -> OptimConfig:
         """Return the optimizer settings of a row."""
-        preset = OptimConfig.finetune if self.finetune else OptimConfig.frozen
-        return preset(**{**self.optim, **_row_table(self.optim_by_method, parse_method(label)[0], label)})
+        changes = {**self.optim, **_row_table(self.optim_by_method, parse_method(label)[0], label)}
+        return OptimConfig.of(self.finetune, **changes)
 
     def edges(self, label: str) -> dict[str, str] | None:
         """Return which settings of a row tuning chose at an edge of what it tried; None for a grid that was not tuned."""

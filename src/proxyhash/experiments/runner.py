@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from proxyhash.data import Dataset, Split
 from proxyhash.data.protocols.split import drop_indices
+from proxyhash.evaluation.activations import embed_activations
 from proxyhash.evaluation.hasher import CHUNK_SIZE, EncodedSplit, embed_split, encode_split
 from proxyhash.experiments.grid import Grid
 from proxyhash.experiments.metrics import record_metrics
@@ -23,11 +24,12 @@ from proxyhash.experiments.trial import Trial
 from proxyhash.experiments.tuned_for import tuned_for
 from proxyhash.methods import TrainingData, get_method
 from proxyhash.models.backbones import create_backbone, pretraining_data
-from proxyhash.models.feature_cache import CachedFeatures, cached_features
+from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher, concat_hashers
 from proxyhash.models.onnx_backend import Floats
+from proxyhash.models.row_cache import CachedRows
 from proxyhash.training.checkpoint import CHECKPOINT, SETTINGS, CheckpointManager
-from proxyhash.training.config import TrainConfig
+from proxyhash.training.config import Finetune, TrainConfig, is_partial, resolve_stages
 from proxyhash.training.features import fit_method
 from proxyhash.training.inputs import resolve_transform
 from proxyhash.training.train import train_hashers
@@ -140,14 +142,20 @@ class TrialRunner:
                 hasher.save(self.models / name)
 
     def _embed(self, hashers: list[Hasher], split: Split) -> tuple[list[Floats], NDArray[np.bool_]]:
-        """Return the embeddings (N, outputs) of each code length, computed in one pass, and which images could be read."""
+        """Return the embeddings (N, outputs) of each code length, computed in one pass, and which images could be read.
+
+        Validation of partial fine-tuning uses the cached activations, whose rounding changes few bits.
+        """
         whole = concat_hashers(hashers)
-        with tempfile.TemporaryDirectory(prefix="proxyhash-") as folder:
-            if self.device != "cpu":
-                whole.network.to(self.device)
-            elif self.grid.finetune:  # otherwise features are in the cache
-                whole.use_onnx(Path(folder) / "network.onnx")
-            embeddings, readable = embed_split(whole, self.dataset, split, self.progress)
+        if self.device != "cpu":
+            whole.network.to(self.device)
+        if is_partial(self._finetune) and self.grid.eval_on == "validation":
+            embeddings, readable = embed_activations(whole, self.dataset, int(self._finetune), split, self.progress)
+        else:
+            with tempfile.TemporaryDirectory(prefix="proxyhash-") as folder:
+                if self.device == "cpu" and self._finetune is not False:  # otherwise features are in the cache
+                    whole.use_onnx(Path(folder) / "network.onnx")
+                embeddings, readable = embed_split(whole, self.dataset, split, self.progress)
         ends = np.cumsum([hasher.head.out_features for hasher in hashers])
         return np.split(embeddings, ends[:-1], axis=1), readable
 
@@ -168,19 +176,27 @@ class TrialRunner:
             encoded = EncodedSplit(encoder.encode_queries(queries), encoder.encode(queries), codes, bits)
             yield bits, record_metrics(encoded, dataset, split), fitted
 
-    def _features(self) -> CachedFeatures:
+    def _features(self) -> CachedRows:
         name = self.grid.backbone
         pretrained = self.grid.pretrained and pretraining_data(name) is not None
         backbone = create_backbone(name, pretrained=pretrained).eval().to(self.device)
         transform = resolve_transform(self.dataset, backbone, self.grid.image_size)
         return cached_features(self.dataset, backbone, transform, progress=self.progress)
 
+    @cached_property
+    def _finetune(self) -> Finetune:
+        """What is trained of the backbone, with the number of stages that "last" stands for."""
+        if self.grid.finetune != "last":
+            return self.grid.finetune
+        return resolve_stages("last", create_backbone(self.grid.backbone, pretrained=False))
+
     def _key(self, trial: Trial) -> str:
         return settings_key(self._data(), self._protocols[trial.fold], self._trial(trial))
 
     def _data(self) -> dict[str, Any]:
-        names = ("tags", "backbone", "image_size", "finetune")
+        names = ("tags", "backbone", "image_size")
         data = {"name": self.dataset.name} | {name: getattr(self.grid, name) for name in names}
+        data["finetune"] = self._finetune
         # The default is not recorded, so that records of earlier grids are found.
         return data if self.grid.pretrained else {**data, "pretrained": False}
 

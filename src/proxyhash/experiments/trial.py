@@ -33,7 +33,7 @@ class Trial:
 
     def as_dict(self, *, tags: bool) -> dict[str, Any]:
         """Return everything that the result depends on, defaults included, so that a changed default is another trial."""
-        optim = {key: value for key, value in asdict(self.optim).items() if key not in _NO_EFFECT}
+        optim = {key: value for key, value in self.optim.as_dict().items() if key not in _NO_EFFECT}
         return {
             "label": self.label,
             "method": self.method,

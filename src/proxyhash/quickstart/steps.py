@@ -93,7 +93,7 @@ def quickstart_steps(config: QuickstartConfig, paths: OutputPaths, *, title: str
 def _shared_options(config: QuickstartConfig) -> list[str]:
     """Return the options that training and comparison share."""
     options = ["--bits", str(config.bits), "--backbone", config.backbone]
-    options += ["--finetune"] if config.finetune else []
+    options += ["--finetune", "all"] if config.finetune else []
     for name in ("image_size", "epochs", "batch_size"):
         value = getattr(config, name)
         options += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]

@@ -65,6 +65,20 @@ class Cell:
         return None if self.paper is None else self.mean - self.paper
 
 
+def describe_network(data: Mapping[str, Any]) -> str:
+    """Return the backbone of a record's data in words, with what was trained of it.
+
+    Examples
+    --------
+    >>> describe_network({"backbone": "efficientnet_lite0", "finetune": 5})
+    'efficientnet_lite0 with 5 fine-tuned upper stages'
+    """
+    finetune, name = data["finetune"], data["backbone"]
+    if not isinstance(finetune, bool):
+        return f"{name} with {finetune} fine-tuned upper stage{'s' * (finetune > 1)}"
+    return f"{'fine-tuned' if finetune else 'frozen'} {name}"
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Records that differ only in method, settings, code length, seed and fold."""
@@ -77,7 +91,7 @@ class Comparison:
         first = self.records[0]
         data, protocol = first.data, first.protocol
         tags = f", {data['tags']} most frequent tags" if data["tags"] else ""
-        network = f"{'fine-tuned' if data['finetune'] else 'frozen'} {data['backbone']}"
+        network = describe_network(data)
         if not data.get("pretrained", True):
             state = "trained from scratch" if data["finetune"] else "frozen at random weights"
             network = f"{data['backbone']} {state}"

@@ -10,6 +10,7 @@ from proxyhash.data.protocols.registry import default_protocol_of
 from proxyhash.experiments import Grid, Record
 from proxyhash.experiments.recipes import list_recipes
 from proxyhash.experiments.records import RecordStore, record_folders
+from proxyhash.report.comparison import describe_network
 from proxyhash.report.provenance import NOT_RECORDED, describe_dates, describe_machine
 from proxyhash.utils.markdown import escape_markdown
 
@@ -168,7 +169,7 @@ def _is_of(record: Record, grid: Grid) -> bool:
 def _describe_data(data: dict[str, Any]) -> str:
     tags = f" with {data['tags']} tags" if data["tags"] else ""
     size = f" at {data['image_size']} pixels" if data["image_size"] else ""
-    return f"{data['name']}{tags}, {'fine-tuned' if data['finetune'] else 'frozen'} {data['backbone']}{size}"
+    return f"{data['name']}{tags}, {describe_network(data)}{size}"
 
 
 def _name(path: Path, results: Path) -> str:

@@ -174,7 +174,7 @@ class CheckpointManager:
         if not path.is_file():
             raise InputError(f"There is no run to resume in {self.path}.")
         before = read_settings(path)
-        changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        changed = sorted(key for key in before.keys() | now.keys() if not _is_same(before.get(key), now.get(key)))
         if changed:
             old, new = before.get(changed[0]), now.get(changed[0])
             name = changed[0].removeprefix("config.").removeprefix("optim.")
@@ -227,6 +227,11 @@ def _damaged(path: Path) -> Iterator[None]:
         raise
     except _BROKEN as error:
         raise InputError(f"{path} is damaged; {ADVICE}.") from error
+
+
+def _is_same(before: object, now: object) -> bool:
+    """Return whether two settings are equal; in Python, True equals one upper stage to train."""
+    return before == now and isinstance(before, bool) == isinstance(now, bool)
 
 
 def _flatten(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from proxyhash.codes.bits import MAX_BITS
 from proxyhash.methods import check_settings, get_method, parse_method
@@ -12,9 +12,17 @@ from proxyhash.models.device import AUTO, check_device_name
 from proxyhash.models.precision import Precision, check_precision
 from proxyhash.utils.config import check_keys, check_table, from_mapping, read_toml
 from proxyhash.utils.errors import InputError
-from proxyhash.utils.validation import check_int
+from proxyhash.utils.validation import check_int, shorten
+
+if TYPE_CHECKING:
+    from proxyhash.models.backbones.base import Backbone
+
+Finetune = bool | int | Literal["all", "last"]
 
 MAX_COUNT = 10**9  # epochs, images of a batch, hidden units; more are a mistyped number
+
+
+_ADDED = {"cached_crops": 1}  # settings that release 0.1 did not have
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,8 @@ class OptimConfig:
     """Settings of the optimizer, the schedule and the regularization.
 
     The defaults of the class are those of a head on frozen features, as `OptimConfig.frozen` gives them;
-    `OptimConfig.finetune` has those of a network that is trained end to end.
+    `OptimConfig.finetune` has those of a network that is trained end to end, and `OptimConfig.partial` those of its upper
+    stages.
 
     Parameters
     ----------
@@ -54,6 +63,9 @@ class OptimConfig:
         Largest norm of the gradient; 0 for no clipping.
     checkpoint_seconds
         Time between checkpoints within an epoch.
+    cached_crops
+        Versions of each image whose activations are cached for partial fine-tuning: 1 for that of the evaluation, more for
+        random crops beside it.
 
     Raises
     ------
@@ -82,6 +94,7 @@ class OptimConfig:
     freeze_bn: bool = False  # For batches that are too small for good statistics.
     grad_clip: float = 5.0  # A guard against a single bad batch.
     checkpoint_seconds: float = 120.0  # A killed run loses at most this much.
+    cached_crops: int = 1  # Each takes as much disk as the first.
 
     @classmethod
     def frozen(cls, **changes: Any) -> Self:
@@ -97,10 +110,33 @@ class OptimConfig:
         defaults = cls(batch_size=128, lr=4e-3, backbone_lr=1e-3, hidden_dim=0, progressive_resize=0.5)
         return defaults._replace(changes)
 
+    @classmethod
+    def partial(cls, **changes: Any) -> Self:
+        """Return the settings for training the upper stages of the network; a change of None keeps the default.
+
+        The activations below are cached at one size, so images do not grow from epoch to epoch.
+        """
+        defaults = cls(epochs=6, batch_size=128, lr=4e-3, backbone_lr=1e-3, hidden_dim=0)
+        return defaults._replace(changes)
+
+    @classmethod
+    def of(cls, finetune: Finetune, **changes: Any) -> Self:
+        """Return the settings for what is trained of the backbone: nothing, everything or its upper stages.
+
+        Examples
+        --------
+        >>> [OptimConfig.of(finetune).epochs for finetune in (False, "all", "last")]
+        [12, 12, 6]
+        """
+        finetune = check_finetune(finetune)
+        if is_partial(finetune):
+            return cls.partial(**changes)
+        return cls.finetune(**changes) if finetune else cls.frozen(**changes)
+
     def __post_init__(self) -> None:
         """Check the ranges of all values."""
         # Batch sizes of an epoch differ by at most one: from 4 on, no batch has a single image, which has no variance.
-        for name, minimum in (("epochs", 1), ("batch_size", 4), ("hidden_dim", 0)):
+        for name, minimum in (("epochs", 1), ("batch_size", 4), ("hidden_dim", 0), ("cached_crops", 1)):
             check_int(name, getattr(self, name), minimum, MAX_COUNT)
         for name in ("lr", "checkpoint_seconds"):
             if not 0 < getattr(self, name) < math.inf:
@@ -124,6 +160,10 @@ class OptimConfig:
         """Return the image side in an epoch as a fraction of the full side, which the last third of the epochs has."""
         grown = min(1.0, 1.5 * epoch / self.epochs)
         return self.progressive_resize + (1 - self.progressive_resize) * grown
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings as records and runs have them: without those of later releases that have their default."""
+        return {name: value for name, value in asdict(self).items() if name not in _ADDED or value != _ADDED[name]}
 
     def _replace(self, changes: dict[str, Any]) -> Self:
         check_keys("OptimConfig", changes, [field.name for field in fields(self)])
@@ -158,13 +198,14 @@ class TrainConfig:
     pretrained
         Use the pretrained weights of the backbone, if there are any.
     finetune
-        Train the backbone too, instead of heads on its frozen features.
+        What is trained of the backbone: False for nothing, only heads on its frozen features; True or "all" for everything;
+        "last" for its last stages, or a number of upper stages, on cached activations of those below.
     image_size
         Side of the images in pixels; None for a default by backbone and images.
     transform
         Preparation and augmentation of images: small, photo, paper-cifar or paper-256; None for a default by the images.
     optim
-        Optimization settings; None for `OptimConfig.finetune()` or `OptimConfig.frozen()`, by `finetune`.
+        Optimization settings; None for those of `OptimConfig.of(finetune)`.
     seed
         Decides every random draw.
     device
@@ -200,7 +241,7 @@ class TrainConfig:
     settings: dict[str, Any] = field(default_factory=dict)
     backbone: str = "efficientnet_lite0"
     pretrained: bool = True
-    finetune: bool = False
+    finetune: Finetune = False
     image_size: int | None = None
     transform: str | None = None
     optim: OptimConfig = None  # type: ignore[assignment]  # __post_init__ replaces None.
@@ -210,8 +251,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Fill in the optimization settings and check everything that needs no data."""
+        object.__setattr__(self, "finetune", check_finetune(self.finetune))
         if vars(self)["optim"] is None:
-            object.__setattr__(self, "optim", _optim_preset(self.finetune))
+            object.__setattr__(self, "optim", OptimConfig.of(self.finetune))
         check_settings(self.method, self.settings)
         check_precision(self.precision)
         check_device_name(self.device or AUTO)
@@ -219,8 +261,8 @@ class TrainConfig:
         check_bits(self.bits)
         if not get_method(self.method).trains:
             self._check_untrained()
-        elif self.finetune != (self.optim.backbone_lr > 0):
-            raise InputError("backbone_lr is the learning rate of fine-tuning: above 0 with finetune, and 0 without it.")
+        else:
+            check_optim(self.finetune, self.optim)
 
     def _check_untrained(self) -> None:
         title, default = get_method(self.method).title, OptimConfig()
@@ -246,7 +288,8 @@ class TrainConfig:
         values["settings"] = _merge_settings(own, values.get("settings", {}))
         if isinstance(values.get("bits"), int):
             values["bits"] = [values["bits"]]
-        optim = {**asdict(_optim_preset(bool(values.get("finetune")))), **values.get("optim", {})}
+        values["finetune"] = check_finetune(values.get("finetune", False))
+        optim = {**asdict(OptimConfig.of(values["finetune"])), **values.get("optim", {})}
         values["optim"] = asdict(from_mapping(OptimConfig, optim))
         return from_mapping(cls, values)
 
@@ -274,6 +317,7 @@ class TrainConfig:
             "seed",
         )
         content = asdict(self)
+        content["optim"] = self.optim.as_dict()
         settings = {name: content[name] for name in names if name != "optim" or get_method(self.method).trains}
         # A default precision is not recorded, so that runs of earlier releases resume.
         return settings if self.precision is None else {**settings, "precision": self.precision}
@@ -286,8 +330,50 @@ def check_bits(bits: tuple[int, ...]) -> None:
     check_int("bits", max(bits), 1, MAX_BITS)
 
 
-def _optim_preset(finetune: bool) -> OptimConfig:
-    return OptimConfig.finetune() if finetune else OptimConfig.frozen()
+def check_finetune(finetune: object) -> Finetune:
+    """Return what is trained of the backbone: False, True, "last" or a number of upper stages.
+
+    Raises
+    ------
+    InputError
+        For anything else.
+
+    Examples
+    --------
+    >>> check_finetune("all"), check_finetune("last"), check_finetune("3")
+    (True, 'last', 3)
+    >>> check_finetune("most")
+    Traceback (most recent call last):
+    proxyhash.utils.errors.InputError: finetune takes all, last or a number of upper stages, not 'most'.
+    """
+    if isinstance(finetune, bool) or finetune == "last":
+        return finetune
+    if finetune == "all":
+        return True
+    number = int(finetune) if isinstance(finetune, str) and finetune.isdecimal() else finetune
+    if type(number) is not int or number < 1:
+        raise InputError(f"finetune takes all, last or a number of upper stages, not {shorten(finetune)}.")
+    return number
+
+
+def is_partial(finetune: Finetune) -> bool:
+    """Return whether only upper stages of the backbone are trained."""
+    return not isinstance(finetune, bool)
+
+
+def resolve_stages(finetune: Finetune, backbone: "Backbone") -> Finetune:
+    """Return the number of upper stages for "last", and everything else as it is."""
+    return backbone.last_stages if finetune == "last" else finetune
+
+
+def check_optim(finetune: Finetune, optim: OptimConfig) -> None:
+    """Raise an `InputError` for optimizer settings that do not fit what is trained of the backbone."""
+    if (finetune is not False) != (optim.backbone_lr > 0):
+        raise InputError("backbone_lr is the learning rate of fine-tuning: above 0 with finetune, and 0 without it.")
+    if is_partial(finetune) and optim.progressive_resize != 1:
+        raise InputError("progressive_resize has no effect on partial fine-tuning, whose activations have one size.")
+    if not is_partial(finetune) and optim.cached_crops != 1:
+        raise InputError('cached_crops is a setting of partial fine-tuning: use it with finetune = "last" or a number.')
 
 
 def _merge_settings(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,10 @@ SMALL_IMAGE_SIZE = 112  # Size for fine-tuning on small images: a quarter of the
 class InputSource(Protocol):
     """Inputs of the model for batches of image indices."""
 
+    def chunks(self, indices: Indices, epoch: int) -> list[Indices]:
+        """Return the positions in `indices` of the images that batches of an epoch may mix, in the order of the epoch."""
+        ...
+
     def train_batches(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:
         """Yield the inputs of each batch in an epoch of training, augmented."""
         ...
@@ -37,6 +41,10 @@ class FeatureSource:
     """Features (N, width) of all images, memory-mapped from the cache."""
 
     features: NDArray[np.float32]
+
+    def chunks(self, indices: Indices, epoch: int) -> list[Indices]:  # noqa: ARG002
+        """Return one chunk: any images may be in a batch."""
+        return [np.arange(len(indices))]
 
     def train_batches(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:  # noqa: ARG002
         """Yield the features of each batch."""
@@ -56,6 +64,10 @@ class ImageSource:
     transform: Transform
     optim: OptimConfig
     seed: int = 0
+
+    def chunks(self, indices: Indices, epoch: int) -> list[Indices]:  # noqa: ARG002
+        """Return one chunk: any images may be in a batch."""
+        return [np.arange(len(indices))]
 
     def train_batches(self, batches: Sequence[Indices], epoch: int) -> Iterator[Tensor]:
         """Yield augmented images of the epoch's size. Draws depend on seed, epoch and image only."""

@@ -19,16 +19,19 @@ from proxyhash.data.protocols.split import drop_indices
 from proxyhash.data.transforms import Transform, get_transform
 from proxyhash.labels import ClassLabels, Labels
 from proxyhash.methods import LinearEncoder, TrainingData, build_method, get_method
+from proxyhash.models.activation_cache import CachedActivations, cached_activations
 from proxyhash.models.backbones import create_backbone, pretraining_data
 from proxyhash.models.backbones.base import Backbone
+from proxyhash.models.backbones.stages import split_stages
 from proxyhash.models.backbones.wrapped import WrappedBackbone, class_name, copy_backbone, weights_checksum
 from proxyhash.models.device import find_device
 from proxyhash.models.feature_cache import cached_features
 from proxyhash.models.hasher import Hasher
 from proxyhash.models.heads import Head
 from proxyhash.models.network import HashNetwork, HeadConfig, NormalizedBackbone
+from proxyhash.training.activations import ActivationSource
 from proxyhash.training.checkpoint import CheckpointManager
-from proxyhash.training.config import TrainConfig
+from proxyhash.training.config import TrainConfig, is_partial, resolve_stages
 from proxyhash.training.features import fit_method
 from proxyhash.training.inputs import FeatureSource, ImageSource, InputSource, resolve_transform
 from proxyhash.training.model import MultiHeadModel
@@ -122,6 +125,7 @@ class _Job:
     backbone: Backbone
     transform: Transform
     features: np.ndarray[Any, np.dtype[np.float32]]  # Of all images (N, width).
+    activations: CachedActivations | None  # Of all images, for partial fine-tuning.
     train: Indices
     labels: Labels | None  # Of the training images, with the classes or tags that occur.
     device: torch.device
@@ -130,7 +134,7 @@ class _Job:
 
     def training_data(self, bits: int) -> TrainingData:
         config, progress = self.config, self.progress
-        options: dict[str, Any] = {"seed": config.seed, "progress": progress, "finetune": config.finetune}
+        options: dict[str, Any] = {"seed": config.seed, "progress": progress, "finetune": config.finetune is not False}
         return TrainingData(bits, lambda: self.features[self.train], self.labels, **options)
 
     def hasher(self, bits: int, backbone: Backbone, head: Head, **options: Any) -> Hasher:
@@ -148,20 +152,22 @@ def _build_backbone(config: TrainConfig, module: Backbone | None) -> tuple[Backb
     """Return the backbone, and the configuration as it is recorded: with the name of the backbone and the sizes it takes."""
     if module is None:
         pretrained = config.pretrained and pretraining_data(config.backbone) is not None
-        return create_backbone(config.backbone, pretrained=pretrained, seed=config.seed), config
+        backbone = create_backbone(config.backbone, pretrained=pretrained, seed=config.seed)
+        return backbone, replace(config, finetune=resolve_stages(config.finetune, backbone))
     if not isinstance(module, WrappedBackbone):
         raise InputError("backbone_module takes what wrap_backbone(module, image_size=...) returns.")
     backbone, size = copy_backbone(module), config.image_size or module.config.image_size
+    config = replace(config, backbone=module.config.name, finetune=resolve_stages(config.finetune, backbone))
     if not module.accepts(size):
         raise InputError(f"{class_name(module.config)} takes no images of {size} pixels.")
     smallest = get_transform("small", size).resized(config.optim.resize_factor(0)).size
-    if config.finetune and not module.accepts(smallest):
+    if config.finetune is True and not module.accepts(smallest):
         text = (
             f"takes no images of {smallest} pixels, so progressive_resize is 1 instead of {config.optim.progressive_resize}"
         )
         warnings.warn(f"{class_name(module.config)} {text}.", ProxyhashWarning, 3)
         config = replace(config, optim=replace(config.optim, progressive_resize=1.0))
-    return backbone, replace(config, backbone=module.config.name)
+    return backbone, config
 
 
 def _prepare(
@@ -173,15 +179,24 @@ def _prepare(
     progress: Progress,
 ) -> _Job:
     device = _find_device(config, distributed)
-    transform = resolve_transform(dataset, backbone, config.image_size, config.transform, finetune=config.finetune)
+    whole = config.finetune is True  # trained at a smaller size, which the lower stages have to adapt to
+    transform = resolve_transform(dataset, backbone, config.image_size, config.transform, finetune=whole)
     backbone.eval().to(device)
     features = distributed.main_process_first(lambda: cached_features(dataset, backbone, transform, progress=progress))
-    split = None if split is None else drop_indices(split, np.flatnonzero(~features.readable))
-    train = np.flatnonzero(features.readable) if split is None else split.train
+    readable, activations = features.readable, None
+    if is_partial(config.finetune):
+        upper, crops = int(config.finetune), config.optim.cached_crops  # "last" is resolved
+        activations = distributed.main_process_first(
+            lambda: cached_activations(dataset, backbone, transform, upper, crops=crops, progress=progress)
+        )
+        readable = readable & activations.readable
+    split = None if split is None else drop_indices(split, np.flatnonzero(~readable))
+    train = np.flatnonzero(readable) if split is None else split.train
     if not len(train):
         raise InputError(f"None of the images of {dataset.name} that are to be trained on can be read.")
     labels = None if split is None else _train_labels(dataset, train)
-    return _Job(dataset, split, config, backbone, transform, features.values, train, labels, device, distributed, progress)
+    cached = features.values, activations
+    return _Job(dataset, split, config, backbone, transform, *cached, train, labels, device, distributed, progress)
 
 
 def _find_device(config: TrainConfig, distributed: DistributedContext) -> torch.device:
@@ -237,9 +252,8 @@ def _train_network(
     if isinstance(job.backbone, WrappedBackbone):  # its name does not say what it starts from
         settings["backbone_weights"] = weights_checksum(job.backbone)
     job.distributed.main_process_first(lambda: checkpoints.start(settings, resume=resume))
-    source: InputSource = FeatureSource(job.features)
-    if config.finetune:
-        source = ImageSource(job.dataset.images, job.transform, config.optim, config.seed)
+    source = _build_source(job)
+    if config.finetune is not False:
         job.backbone.set_bn_momentum(config.optim.bn_momentum)
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         keep_freed_memory()
@@ -258,7 +272,7 @@ def _train_network(
         config.precision,
     )
     model = trainer.fit().cpu()
-    trained = model.trunk.backbone if isinstance(model.trunk, NormalizedBackbone) else job.backbone
+    trained = _trained_backbone(job, model)
     hashers = []
     for bits, method, head in zip(config.bits, model.objectives, model.heads, strict=True):
         codes = method.training_codes()
@@ -281,8 +295,34 @@ def _build_model(job: _Job) -> MultiHeadModel:
             methods.append(build_method(config.method, job.training_data(bits), config.settings))
             shape = HeadConfig(job.backbone.config.num_features, bits, config.optim.hidden_dim, config.optim.dropout)
             heads.append(methods[-1].build_head(shape))
-    trunk = NormalizedBackbone(job.backbone) if config.finetune else nn.Identity()
-    return MultiHeadModel(trunk, heads, methods, freeze_bn=config.optim.freeze_bn)
+    return MultiHeadModel(_build_trunk(job), heads, methods, freeze_bn=config.optim.freeze_bn)
+
+
+def _build_trunk(job: _Job) -> nn.Module:
+    """Return what is trained of the backbone: nothing, all of it or its upper stages."""
+    finetune = job.config.finetune
+    if is_partial(finetune):
+        return split_stages(job.backbone, int(finetune))[1]  # "last" is resolved
+    return NormalizedBackbone(job.backbone) if finetune else nn.Identity()
+
+
+def _build_source(job: _Job) -> InputSource:
+    """Return the inputs of the trunk."""
+    config = job.config
+    if job.activations is not None:
+        return ActivationSource(job.activations.crops, job.transform.flip, config.seed)
+    if config.finetune:
+        return ImageSource(job.dataset.images, job.transform, config.optim, config.seed)
+    return FeatureSource(job.features)
+
+
+def _trained_backbone(job: _Job, model: MultiHeadModel) -> Backbone:
+    """Return the backbone with the weights of the trained trunk, which may be a moving average."""
+    if isinstance(model.trunk, NormalizedBackbone):
+        return model.trunk.backbone
+    if job.activations is not None:
+        _build_trunk(job).cpu().load_state_dict(model.trunk.state_dict())
+    return job.backbone
 
 
 def _build_validator(job: _Job, split: Split, source: InputSource) -> Callable[[MultiHeadModel], Metrics]:
@@ -291,7 +331,7 @@ def _build_validator(job: _Job, split: Split, source: InputSource) -> Callable[[
     classes = labels.subset(split.train).present_classes()
 
     def subset(indices: Indices) -> EvalSubset:
-        if job.config.finetune and len(indices) > MAX_VAL_IMAGES:
+        if job.config.finetune is not False and len(indices) > MAX_VAL_IMAGES:
             indices = indices[np.linspace(0, len(indices) - 1, MAX_VAL_IMAGES).astype(int)]
         chosen = labels.subset(indices)
         numbers = chosen.select_classes(classes).values if isinstance(chosen, ClassLabels) else None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -247,13 +247,18 @@ class Trainer:
     def _batches(self, epoch: int) -> Sequence[Indices]:
         """Return the batches of an epoch, a function of the seed and the epoch."""
         random = generator(self.seed, "batches", epoch)
+        chunks = self.source.chunks(self.train_subset.indices, epoch)
+        return [chunk[batch] for chunk in chunks for batch in self._batches_of(self.train_subset.targets[chunk], random)]
+
+    def _batches_of(self, targets: NDArray[Any], random: np.random.Generator) -> Sequence[Indices]:
+        """Return batches of images with these targets."""
         samples_per_class = max(objective.samples_per_class for objective in self.model.objectives)
         if not samples_per_class:
-            return shuffled_batches(len(self.train_subset.indices), self.optim.batch_size, random)
-        groups = -(-np.bincount(self.train_subset.targets.astype(np.int64)) // samples_per_class)  # Of each class.
+            return shuffled_batches(len(targets), self.optim.batch_size, random)
+        groups = -(-np.bincount(targets.astype(np.int64)) // samples_per_class)  # Of each class.
         groups_per_batch = max(1, min(self.optim.batch_size // samples_per_class, int(groups.sum())))
         batch_size = groups_per_batch * samples_per_class
-        return class_balanced_batches(self.train_subset.targets, batch_size, samples_per_class, random)
+        return class_balanced_batches(targets, batch_size, samples_per_class, random)
 
     def _shard(self, batch: Indices) -> Indices:
         return batch[self.distributed.shard(len(batch))]
