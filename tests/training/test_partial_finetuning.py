@@ -81,6 +81,24 @@ def test_partial_finetuning_beats_the_frozen_network() -> None:
     assert found[UPPER] > found[False] + 0.02
 
 
+@pytest.mark.parametrize("ema_decay", [0.0, 0.9])
+def test_pretrained_share_averages_initial_and_trained_weights(ema_decay: float) -> None:
+    dataset, split = small()
+    none = replace(split, validation=split.validation[:0])  # the last epoch, whatever the average is worth
+    before = create_backbone("convnet", pretrained=False).state_dict()
+    options = {"ema_decay": ema_decay}
+    (trained,), (averaged,) = (
+        train_hashers(dataset, none, config(bits=(8,), optim={**options, "pretrained_share": share}))
+        for share in (0.0, 0.25)
+    )
+    for name, tensor in averaged.backbone.state_dict().items():
+        if tensor.is_floating_point():
+            expected = 0.25 * before[name] + 0.75 * trained.backbone.state_dict()[name]
+            torch.testing.assert_close(tensor, expected, msg=name)
+    for name, tensor in averaged.head.state_dict().items():
+        assert torch.equal(tensor, trained.head.state_dict()[name])
+
+
 def test_model_is_an_ordinary_hasher(tmp_path: Path) -> None:
     dataset, split = small()
     trained = train_hashers(dataset, split, config(finetune="last"))[1]
@@ -121,7 +139,7 @@ test.train_hashers(*test.small(), test.config(optim={optim!r}), Path({folder!r})
 
 @pytest.mark.parametrize(("work", "at"), [("caching", 0.3), ("training", 0.2), ("training", 0.7)])
 def test_killed_run_resumes_to_the_same_weights(tmp_path: Path, work: str, at: float) -> None:
-    optim = {"ema_decay": 0.5, "cached_crops": 2, "checkpoint_seconds": 1e-6}
+    optim = {"ema_decay": 0.5, "cached_crops": 2, "checkpoint_seconds": 1e-6, "pretrained_share": 0.3}
     script = {"tests": str(Path(__file__).parent), "folder": str(tmp_path / "run"), "work": work, "at": at, "optim": optim}
     killed = [sys.executable, "-c", KILLED.format(**script, resume=False)]
     done = subprocess.run(killed, capture_output=True, text=True, check=False)
@@ -151,7 +169,7 @@ def test_records_name_the_stages_and_are_found_again(tmp_path: Path) -> None:
     stages = create_backbone("convnet", pretrained=False).last_stages
     assert records[0].data["finetune"] == stages
     assert type(records[0].data["finetune"]) is int
-    again = run_grid(replace(grid, finetune=stages), tmp_path, progress=lambda *_: pytest.fail("computed again"))
+    again = run_grid(replace(grid, finetune=stages), tmp_path, report=lambda _: pytest.fail("computed again"))
     assert [record.metrics for record in again] == [record.metrics for record in records]
 
 
@@ -189,5 +207,7 @@ def test_wrong_stages_are_refused(finetune: Any, message: str) -> None:
 def test_settings_without_effect_are_refused() -> None:
     with pytest.raises(InputError, match="progressive_resize has no effect on partial fine-tuning"):
         config(optim={"progressive_resize": 0.5})
+    with pytest.raises(InputError, match="pretrained_share averages the weights of a backbone that is trained"):
+        TrainConfig(optim=OptimConfig.frozen(pretrained_share=0.5))
     with pytest.raises(InputError, match="cached_crops is a setting of partial fine-tuning"):
         TrainConfig(finetune=True, optim=OptimConfig.finetune(cached_crops=2))

@@ -18,6 +18,7 @@ def train(
     *,
     config: Path | None = None,
     bits: str | None = None,
+    goal: Annotated[Literal["known-classes", "new-classes"] | None, Parameter(name="--for")] = None,
     method: str | None = None,
     triplet: float | None = None,
     tau: float | None = None,
@@ -41,6 +42,7 @@ def train(
     ema_decay: float | None = None,
     freeze_bn: bool | None = None,
     cached_crops: Int | None = None,
+    pretrained_share: float | None = None,
     seed: Int | None = None,
     data_dir: Path | None = None,
     device: Device | None = None,
@@ -58,6 +60,10 @@ def train(
       proxyhash train photos/ --bits 32 -o model
       proxyhash train cifar100 --bits 16,32,64 --finetune last -o models
       proxyhash train cifar100 --bits 16,32,64 --finetune all -o models
+
+    For images whose classes will not be those of the training images:
+
+      proxyhash train photos/ --for new-classes -o model
 
     Without labels, by the principal directions of pretrained features:
 
@@ -79,6 +85,9 @@ def train(
         ...). Options on the command line override it.
     bits
         Code length, or several with commas; by default 32.
+    goal
+        Method and optimizer settings for images of known classes, those of the training images, or of new ones. Other
+        options override them. In a configuration file, the key is goal.
     method
         shclm (the default, the paper's), another kind of proxies, triplet, or another method (`proxyhash methods`), with
         settings as in shclm:tau=4. itq, itq-cca and lsh fit frozen features; itq and lsh need no labels.
@@ -128,6 +137,8 @@ def train(
         Keep the running statistics of the backbone's batch normalization, for small batches.
     cached_crops
         Versions of each image, with --finetune last: 1 (the default), or more for random crops beside it.
+    pretrained_share
+        Share of the initial weights in the final ones of a fine-tuned backbone (WiSE-FT); by default 0.
     seed
         Seed of every random draw; by default 0.
     data_dir
@@ -155,6 +166,7 @@ def train(
     options: dict[str, Any] = {
         "data": data,
         "bits": split_ints("bits", bits),
+        "goal": goal,
         "method": method,
         "backbone": backbone,
         "pretrained": pretrained,
@@ -170,7 +182,7 @@ def train(
         "hidden_dim": hidden_dim,
     }
     optim |= {"dropout": dropout, "progressive_resize": progressive_resize, "ema_decay": ema_decay, "freeze_bn": freeze_bn}
-    optim |= {"cached_crops": cached_crops}
+    optim |= {"cached_crops": cached_crops, "pretrained_share": pretrained_share}
     file = {} if config is None else read_toml(config)
     train_config = TrainConfig.from_mapping(_override(file, {**options, "settings": settings, "optim": optim}))
     distributed = init_distributed()

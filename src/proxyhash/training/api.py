@@ -19,17 +19,17 @@ from proxyhash.utils.progress import Progress, no_progress
 
 
 @overload
-def train(data: DataLike, bits: int = 32, method: str = "shclm", **options: Any) -> Hasher: ...
+def train(data: DataLike, bits: int = 32, method: str | None = None, **options: Any) -> Hasher: ...
 
 
 @overload
-def train(data: DataLike, bits: Sequence[int], method: str = "shclm", **options: Any) -> list[Hasher]: ...
+def train(data: DataLike, bits: Sequence[int], method: str | None = None, **options: Any) -> list[Hasher]: ...
 
 
 def train(
     data: DataLike,
     bits: int | Sequence[int] = 32,
-    method: str = "shclm",
+    method: str | None = None,
     *,
     run_dir: str | Path | None = None,
     resume: bool = False,
@@ -48,7 +48,8 @@ def train(
     bits
         The code length; or several, for which one network with a head for each is trained.
     method
-        A name from `proxyhash methods`, with settings as in "shclm:triplet=1" if you like.
+        A name from `proxyhash methods`, with settings as in "shclm:triplet=1" if you like; None for "shclm", or for the
+        method of the `goal`.
     run_dir
         Folder for checkpoints and log; None for a temporary one, from which nothing can be resumed.
     resume
@@ -64,7 +65,7 @@ def train(
     **options
         Any other key of `TrainConfig` (`backbone`, `finetune`, `protocol`, `settings`, `seed`, `device`, ...) and any of
         `OptimConfig` (`epochs`, `lr`, `batch_size`, `hidden_dim`, ...); None stands for the default. `backbone` is a name,
-        or a network of your own by `wrap_backbone`.
+        or a network of your own by `wrap_backbone`. `goal` is "known-classes" or "new-classes", see `goal_settings`.
 
     Returns
     -------
@@ -109,6 +110,7 @@ def _build_config(given: dict[str, Any], options: dict[str, Any]) -> TrainConfig
     own, optim_names = (
         [field.name for field in fields(config) if field.name not in given] for config in (TrainConfig, OptimConfig)
     )
+    own.append("goal")
     check_keys("train", options, own + optim_names)
     optim = options.get("optim") or {}
     optim = asdict(optim) if isinstance(optim, OptimConfig) else optim

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from proxyhash.training.model import ModelEma, MultiHeadModel
+from proxyhash.training.model import InitialWeights, ModelEma, MultiHeadModel
 from proxyhash.utils.atomic_io import atomic_write, checksum
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.formats import RELEASE, REQUIRES, check_format, dump_json, read_json
@@ -57,11 +57,12 @@ class TrainerState:
     ema: ModelEma | None = None
     progress: TrainProgress = field(default_factory=TrainProgress)
     scaler: torch.amp.GradScaler | None = None  # of float16
+    initial: InitialWeights | None = None  # that are averaged with the trained ones
 
-    @property
-    def eval_model(self) -> MultiHeadModel:
-        """Return the model that is validated and used: the moving average if there is one."""
-        return self.model if self.ema is None else self.ema.module
+    def averaged_model(self) -> MultiHeadModel:
+        """Return the model that is validated and used: the moving average and the average with initial weights, if any."""
+        model = self.model if self.ema is None else self.ema.module
+        return model if self.initial is None else self.initial.averaged(model)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from proxyhash.codes.bits import MAX_BITS
 from proxyhash.methods import check_settings, get_method, parse_method
 from proxyhash.models.device import AUTO, check_device_name
 from proxyhash.models.precision import Precision, check_precision
+from proxyhash.training.goals import GoalSettings, Trained, goal_settings
 from proxyhash.utils.config import check_keys, check_table, from_mapping, read_toml
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int, shorten
@@ -22,7 +23,7 @@ Finetune = bool | int | Literal["all", "last"]
 MAX_COUNT = 10**9  # epochs, images of a batch, hidden units; more are a mistyped number
 
 
-_ADDED = {"cached_crops": 1}  # settings that release 0.1 did not have
+_ADDED = {"cached_crops": 1, "pretrained_share": 0.0}  # settings that release 0.1 did not have
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class OptimConfig:
     cached_crops
         Versions of each image whose activations are cached for partial fine-tuning: 1 for that of the evaluation, more for
         random crops beside it.
+    pretrained_share
+        Share of the backbone's initial weights in those of the model, the rest of which are the trained ones (WiSE-FT).
 
     Raises
     ------
@@ -95,6 +98,7 @@ class OptimConfig:
     grad_clip: float = 5.0  # A guard against a single bad batch.
     checkpoint_seconds: float = 120.0  # A killed run loses at most this much.
     cached_crops: int = 1  # Each takes as much disk as the first.
+    pretrained_share: float = 0.0  # 0.25 retrieves new classes better, see docs/results.md.
 
     @classmethod
     def frozen(cls, **changes: Any) -> Self:
@@ -141,7 +145,7 @@ class OptimConfig:
         for name in ("lr", "checkpoint_seconds"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be above 0, not {getattr(self, name)}.")
-        for name in ("warmup", "dropout", "ema_decay", "bn_momentum"):
+        for name in ("warmup", "dropout", "ema_decay", "bn_momentum", "pretrained_share"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}.")
         if not 0 < self.progressive_resize <= 1:
@@ -279,17 +283,22 @@ class TrainConfig:
         """Return the configuration of a mapping, such as a TOML file; None stands for the default.
 
         `bits` may be a number, `method` may carry settings, as in "joint:tau=4", and `optim` holds changes of the defaults.
+        There may also be a `goal`, known-classes or new-classes, which gives the defaults of method and optimizer.
         """
         values = {name: value for name, value in given.items() if value is not None}
         for table in ("settings", "optim"):
             check_table(table, values.get(table, {}))
-        check_keys(cls.__name__, values, [field.name for field in fields(cls)])
-        values["method"], own = parse_method(values.get("method", cls.method))
-        values["settings"] = _merge_settings(own, values.get("settings", {}))
+        check_keys(cls.__name__, values, [*(field.name for field in fields(cls)), "goal"])
+        values["finetune"] = check_finetune(values.get("finetune", False))
+        chosen = GoalSettings(cls.method)
+        if goal := values.pop("goal", None):
+            chosen = goal_settings(goal, _trained(values["finetune"]))
+        method, settings = values.get("method"), values.get("settings", {})
+        values["method"], own = parse_method(method or chosen.method)
+        values["settings"] = _merge_settings(own, settings) if method else {**own, **settings}
         if isinstance(values.get("bits"), int):
             values["bits"] = [values["bits"]]
-        values["finetune"] = check_finetune(values.get("finetune", False))
-        optim = {**asdict(OptimConfig.of(values["finetune"])), **values.get("optim", {})}
+        optim = {**asdict(OptimConfig.of(values["finetune"], **chosen.optim)), **values.get("optim", {})}
         values["optim"] = asdict(from_mapping(OptimConfig, optim))
         return from_mapping(cls, values)
 
@@ -356,6 +365,12 @@ def check_finetune(finetune: object) -> Finetune:
     return number
 
 
+def _trained(finetune: Finetune) -> Trained:
+    if is_partial(finetune):
+        return "upper stages"
+    return "everything" if finetune else "head"
+
+
 def is_partial(finetune: Finetune) -> bool:
     """Return whether only upper stages of the backbone are trained."""
     return not isinstance(finetune, bool)
@@ -370,6 +385,8 @@ def check_optim(finetune: Finetune, optim: OptimConfig) -> None:
     """Raise an `InputError` for optimizer settings that do not fit what is trained of the backbone."""
     if (finetune is not False) != (optim.backbone_lr > 0):
         raise InputError("backbone_lr is the learning rate of fine-tuning: above 0 with finetune, and 0 without it.")
+    if finetune is False and optim.pretrained_share:
+        raise InputError("pretrained_share averages the weights of a backbone that is trained: use it with finetune.")
     if is_partial(finetune) and optim.progressive_resize != 1:
         raise InputError("progressive_resize has no effect on partial fine-tuning, whose activations have one size.")
     if not is_partial(finetune) and optim.cached_crops != 1:

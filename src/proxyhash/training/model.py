@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
 import torch
@@ -134,6 +135,35 @@ def set_lr(optimizer: torch.optim.Optimizer, factor: float) -> None:
     """Set the learning rate of every parameter group to `factor` times its peak."""
     for group in optimizer.param_groups:
         group["lr"] = group["max_lr"] * factor
+
+
+@dataclass(frozen=True)
+class InitialWeights:
+    """Weights that a trunk starts from, to be averaged with the trained ones (WiSE-FT, Wortsman et al. 2022).
+
+    Parameters
+    ----------
+    state
+        The state of the trunk before training.
+    share
+        The share s of these weights w0 in the average s w0 + (1 - s) w, running statistics included.
+    """
+
+    state: dict[str, Tensor]
+    share: float
+
+    @classmethod
+    def of(cls, trunk: nn.Module, share: float) -> Self:
+        """Return a copy of the present weights of a trunk."""
+        return cls({name: tensor.clone() for name, tensor in trunk.state_dict().items()}, share)
+
+    def averaged(self, model: MultiHeadModel) -> MultiHeadModel:
+        """Return a copy of a model with the average in its trunk."""
+        copied = deepcopy(model)
+        for name, tensor in copied.trunk.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.lerp_(self.state[name], self.share)
+        return copied
 
 
 class ModelEma(AveragedModel):

@@ -21,7 +21,7 @@ from proxyhash.models.precision import Precision, autocast, move_batch, training
 from proxyhash.training.checkpoint import CheckpointManager, TrainerState, TrainProgress
 from proxyhash.training.config import OptimConfig
 from proxyhash.training.inputs import InputSource
-from proxyhash.training.model import ModelEma, MultiHeadModel, build_optimizer, set_lr
+from proxyhash.training.model import InitialWeights, ModelEma, MultiHeadModel, build_optimizer, set_lr
 from proxyhash.training.samplers import class_balanced_batches, shuffled_batches
 from proxyhash.training.validation import embed_subset
 from proxyhash.utils.distributed import DistributedContext
@@ -146,9 +146,10 @@ class Trainer:
     def fit(self) -> MultiHeadModel:
         """Train for all epochs, from the last checkpoint if there is one; return the model with the weights to use."""
         model, optim = self.model.to(self.device), self.optim
+        initial = InitialWeights.of(model.trunk, optim.pretrained_share) if optim.pretrained_share else None
         ema = ModelEma(model, optim.ema_decay) if optim.ema_decay else None
         scaler = torch.amp.GradScaler(self.device.type) if self.used_precision == "float16" else None
-        state = TrainerState(model, build_optimizer(model, optim), ema, scaler=scaler)
+        state = TrainerState(model, build_optimizer(model, optim), ema, scaler=scaler, initial=initial)
         self.checkpoints.restore(state)
         self.checkpoints.save(state)  # Whatever stops the run, it can be resumed.
         try:
@@ -165,9 +166,10 @@ class Trainer:
                 f"or start again with a smaller --batch-size; {self._checkpoint_note()}"
             ) from error
         self.distributed.barrier()
+        final = state.averaged_model()
         if self.validate is not None:
-            self.checkpoints.load_best(state.eval_model)
-        return state.eval_model.eval()
+            self.checkpoints.load_best(final)
+        return final.eval()
 
     def _train_epoch(self, state: TrainerState, interrupt: InterruptHandler) -> None:
         """Take the remaining steps of an epoch, validate and write a checkpoint."""
@@ -273,10 +275,11 @@ class Trainer:
             state.ema.copy_buffers(state.model)
         metrics = {"epoch": progress.epoch + 1, **metrics}
         if self.validate is not None:
-            metrics |= self.validate(state.eval_model)
+            averaged = state.averaged_model()
+            metrics |= self.validate(averaged)
             if metrics["map"] > progress.best:
                 progress.best = metrics["map"]
-                self.checkpoints.save_best(state.eval_model)
+                self.checkpoints.save_best(averaged)
         self.checkpoints.log_epoch({**metrics, "validation_seconds": round(time.monotonic() - start, 2)})
         self.report(metrics)
 
