@@ -59,7 +59,7 @@ def results(bits, codes, asked, centers, threads):
     return out
 
 
-for bits in (40, 64, 192):
+for bits in (64, 192):
     centers = random.random((9, bits)) < 0.5
     values = centers[random.integers(0, 9, 3040)] ^ (random.random((3040, bits)) < 0.1)
     codes = pack(values)
