@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.codes.bits import Packed, to_words
+from proxyhash.index.clusters.clustered import build_clustered_segment
 from proxyhash.index.clusters.segment import FlatSegment, build_flat_segment
 from proxyhash.index.hits import Hits
 from proxyhash.index.mih import costs
@@ -142,8 +143,38 @@ def constant_rows() -> Iterator[Row]:
         name = f"scan, {threads} threads: ns for a word of a code"
         yield Row(f"{name}, {QUERIES:,} queries", 1e9 * many, f"{costs.SCAN_NS / threads:g}", True, 0.0)
         yield Row(f"{name}, one query", 1e9 * one, f"{costs.READ_NS + costs.SCAN_NS / threads:g}", True, 0.0)
+    yield from _cluster_rows()
     for count in (100_000, 1_000_000, ITEMS):
         yield from _fitted(count)
+
+
+def _cluster_rows() -> Iterator[Row]:
+    """Measure the time of clusters for a code that they compare: 1,000 centers, a bit in twenty flipped."""
+    centers = np.random.default_rng(3).integers(0, 256, (1000, 8), dtype=np.uint8)
+    own = np.random.default_rng(4).integers(0, len(centers), ITEMS).astype(np.uint16)
+    words = to_words(noisy(centers[own], 5))
+    numbers, sizes = np.arange(ITEMS, dtype=np.uint32), np.bincount(own, minlength=len(centers))
+    centroids = np.ascontiguousarray(to_words(centers).T)
+    clusters = build_clustered_segment(centroids, sizes, lambda sink: sink(words, numbers, own), ITEMS)
+    asked = np.ascontiguousarray(to_words(noisy(centers, 6)).T)
+    for count in (QUERIES, 20):
+        for threads in (1, available_threads()):
+            seconds, compared = np.inf, 0
+            for _ in range(TURNS):
+                (_, compared), spent = timed(clusters.nearest, asked[:count], 10, threads)
+                seconds = min(seconds, spent)
+            name = f"clusters, {threads} threads: ns for a word of a code, {count:,} queries"
+            note = f"{compared / count:,.0f} codes compared a query"
+            yield Row(name, 1e9 * seconds / compared, f"{costs.CLUSTER_NS / threads:g}", True, seconds, note=note)
+
+
+def noisy(codes: Packed, seed: int) -> Packed:
+    """Return codes with a bit in twenty flipped, in parts to limit memory."""
+    random, out = np.random.default_rng(seed), codes.copy()
+    for first in range(0, len(out), 1 << 18):
+        part = out[first : first + (1 << 18)]
+        part ^= np.packbits(random.random((len(part), 64), dtype=np.float32) < 0.05, axis=1)
+    return out
 
 
 def _fitted(count: int) -> Iterator[Row]:

@@ -52,6 +52,10 @@ def test_a_folder_goes_in_and_is_found(
     facts = json.loads(run(capsys, "index", "info", place, "--json"))
     assert (facts["items"], facts["bits"], facts["plan"]) == (11, 32, "scan")
     assert "images from  " in run(capsys, "index", "info", place)
+    assert "compared     11 codes a query, the mean of 5 by scan" in run(capsys, "index", "info", place, "--sample", 5)
+    facts = json.loads(run(capsys, "index", "info", place, "--sample", 50, "--json"))
+    assert (facts["mean_compared"], facts["searched_by"]) == (11, {"scan": 11})
+    assert "at least 1" in fail(capsys, "index", "info", place, "--sample", 0)
     assert "made with another model" in fail(capsys, "index", "add", photos, "--index", place, "--model", other_model)
     assert "11 items have codes of the new model" in run(capsys, "index", "upgrade", place, "--model", other_model)
     assert json.loads(run(capsys, "index", "info", place, "--json"))["bits"] == 24

@@ -1,7 +1,3 @@
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import hamming_reference
+from helpers.processor_features import WITHOUT_WIDE_REGISTERS, needs_x86, run_with_all_features, run_with_features
 from proxyhash import codes
 from proxyhash.codes import kernels, scan, sources
 from proxyhash.codes.bits import to_words
@@ -176,21 +173,11 @@ print(json.dumps(found))
 """
 
 
-def run_with_features(features: str | None, cache: str) -> dict[str, object]:
-    """Return checksums of searches in a process whose compiled functions use only some features of the processor."""
-    environment = {**os.environ, "XDG_CACHE_HOME": cache}
-    if features is not None:
-        environment |= {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
-
-
-@pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="features of x86 processors")
-@pytest.mark.parametrize("features", ["+sse2,+popcnt", "+sse4.2,+popcnt,+avx,+avx2"])
-def test_results_are_equal_without_wide_registers(features: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    found = run_with_features(features, str(tmp_path_factory.mktemp("cache")))
+@needs_x86
+@pytest.mark.parametrize("features", WITHOUT_WIDE_REGISTERS)
+def test_results_are_equal_without_wide_registers(features: str, tmp_path: Path) -> None:
+    found = run_with_features(PROGRAM, features, tmp_path)
     assert found.pop("words") == 4
-    expected = run_with_features(None, os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
+    expected = run_with_all_features(PROGRAM)
     assert expected.pop("words") == WIDE_WORDS
     assert found == expected

@@ -1,3 +1,5 @@
+import threading
+
 import faiss
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from helpers import hamming_reference
 from proxyhash import InputError, codes
 from proxyhash.codes import kernels, scan, sources
 from proxyhash.codes.bitsliced.kernels import Nearest
+from proxyhash.codes.search import parallel_over_queries
 
 
 def some_codes(count: int, width: int, seed: int, tied: bool) -> np.ndarray:
@@ -156,3 +159,37 @@ def test_invalid_numbers_are_errors() -> None:
         codes.range_search(code, code, -1)
     with pytest.raises(InputError, match="threads must be at least 1"):
         codes.hamming_distances(code, code, threads=0)
+
+
+@pytest.mark.parametrize(
+    ("queries", "threads", "max_queries"), [(0, 2, 9), (1, 2, 9), (7, 2, 9), (9, 3, 9), (40, 2, 3), (40, 1, 3)]
+)
+def test_every_query_is_done_once_and_few_slices_by_the_caller_and_kept_threads(
+    queries: int, threads: int, max_queries: int
+) -> None:
+    done, workers, steps = np.zeros(queries, np.int64), list[int](), list[float]()
+
+    def work(rows: slice) -> None:
+        done[rows] += 1
+        workers.append(threading.get_ident())
+
+    def progress(_: str, share: float) -> None:
+        steps.append(share)
+
+    parallel_over_queries(queries, threads, work, progress, max_queries)
+    assert (done == 1).all()
+    assert steps == sorted(steps)
+    assert not queries or steps[-1] == 1.0
+    if 0 < queries <= threads * max_queries:
+        assert threading.get_ident() in workers
+        assert len(set(workers)) <= threads
+
+
+def test_an_error_in_a_slice_reaches_the_caller() -> None:
+    def work(rows: slice) -> None:
+        if rows.start:
+            raise ZeroDivisionError
+
+    for queries in (4, 40):  # as many slices as threads, and more
+        with pytest.raises(ZeroDivisionError):
+            parallel_over_queries(queries, 2, work, max_queries=2)

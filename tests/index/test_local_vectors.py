@@ -277,6 +277,18 @@ def test_upgrade_encodes_vectors_again(index: LocalIndex, encoders: Path, tmp_pa
     assert verify(index).problems == ()
 
 
+def test_upgrade_keeps_columns(index: LocalIndex, encoders: Path) -> None:
+    titles = [None if row % 3 == 0 else f"title {row % 7}" for row in range(300)]
+    index.add(VECTORS, KEYS, keep_vectors=True, columns={"year": range(300), "title": titles})
+    where = "year >= 100 and title in ('title 2', 'title 5')"
+    before = {row.key: dict(row.columns) for row in index.list_items(limit=300)}
+    found = index.search(VECTORS[:1], 300, where=where)[0]
+    assert upgrade(index, load_encoder(encoders / "two"), SkippedItems()) == 300
+    assert {row.key: dict(row.columns) for row in index.list_items(limit=300)} == before
+    assert set(index.search(VECTORS[:1], 300, where=where)[0].keys) == set(found.keys)
+    assert len(found) == sum(row >= 100 and titles[row] in ("title 2", "title 5") for row in range(300))
+
+
 def test_upgrade_takes_a_copied_file_with_the_same_content(index: LocalIndex, encoders: Path, tmp_path: Path) -> None:
     file = save(tmp_path / "v.npy")
     add_vectors(index, read_vectors(file))

@@ -7,7 +7,7 @@ import pytest
 from helpers import hamming_reference
 from proxyhash.codes.bits import Packed, to_words
 from proxyhash.index import Index
-from proxyhash.index.clusters.segment import FlatSegment, build_flat_segment
+from proxyhash.index.clusters.segment import FlatSegment, Segment, build_flat_segment
 from proxyhash.index.hits import Hits
 from proxyhash.index.mih import costs, planner, table_cache
 from proxyhash.index.mih.history import MAX_WASTE, DistanceHistory
@@ -167,6 +167,32 @@ def test_tables_are_announced_before_they_are_built(
     assert seen == ["Building 11 tables for multi-index hashing of 1,000 codes of 64 bits: 0 MB."]
 
 
+def test_copy_of_clustered_codes_is_announced_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with Index.open(tmp_path / "i", bits=64) as index:
+        index.add(clustered(COUNT, 0), [str(number) for number in range(COUNT)])
+        queries = uniform(3, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(table_cache, "available_memory", lambda: 3_000_000)
+            with pytest.raises(
+                InputError, match=r"A flat copy of the codes would take 3 MB while .* 3 MB of memory are free"
+            ):
+                index.search(queries, plan="scan")
+        assert not caplog.records
+        seen: list[str] = []
+        copy = table_cache._copy_flat
+
+        def copy_flat(segment: Segment) -> table_cache.FlatCopy:
+            seen.extend(record.getMessage() for record in caplog.records)
+            return copy(segment)
+
+        monkeypatch.setattr(table_cache, "_copy_flat", copy_flat)
+        assert [row.plan for row in index.search(queries, plan="scan")] == ["scan"] * 3
+        assert seen == ["Copying 70,000 codes of 64 bits from clusters, to scan them: 1 MB."]
+
+
 def test_history_suggests_the_radius_with_the_least_expected_time() -> None:
     seconds = np.array([0.01, 0.02, 0.1, 0.5, 2.0])
     history = DistanceHistory(4)
@@ -217,6 +243,7 @@ def test_every_plan_of_an_index_has_the_same_matches(make, tmp_path: Path) -> No
             assert all(row.compared is not None and 100 <= row.compared <= COUNT + 96 for row in found + within_12)
         assert index.info().tables_bytes > 0
         assert (index.info().mean_compared or 0) > 0
+        assert set(index.info().searched_by) == set(possible)
 
 
 def test_impossible_plans_are_refused(tmp_path: Path) -> None:

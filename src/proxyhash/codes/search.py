@@ -14,7 +14,7 @@ from proxyhash.codes.histograms import histogram_adder
 from proxyhash.codes.sources import CodeSource, PlainCodes, RowCodes
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.jit import cold_start
-from proxyhash.utils.parallel import available_threads, ordered_map
+from proxyhash.utils.parallel import available_threads, leaf_map, ordered_map
 from proxyhash.utils.progress import Progress, no_progress
 from proxyhash.utils.validation import check_int
 
@@ -255,9 +255,14 @@ def parallel_over_queries(
     progress: Progress = no_progress,
     max_queries: int = _MAX_QUERIES,
 ) -> None:
-    """Run `work` on slices of the queries in parallel; a slice has at most `max_queries` queries."""
+    """Run `work` on slices of the queries in parallel; a slice has at most `max_queries` queries.
+
+    If there is no more than a slice for each thread, threads that are kept do the work, and the calling thread takes part:
+    starting threads would take longer than many a search. So `work` must not wait for other work of these threads.
+    """
     threads = available_threads() if threads is None else check_int("threads", threads, minimum=1)
     size = max(1, min(max_queries, _MAX_QUERIES, -(-queries // threads)))
     slices = [slice(first, min(first + size, queries)) for first in range(0, queries, size)]
-    for done, _ in enumerate(ordered_map(work, slices, min(threads, len(slices))), start=1):
+    run = leaf_map if len(slices) <= threads else ordered_map
+    for done, _ in enumerate(run(work, slices, threads), start=1):
         progress("Comparing codes", done / len(slices))

@@ -230,6 +230,8 @@ class IndexInfo:
         Bytes of the tables of multi-index hashing that this process has built; 0: none.
     mean_compared
         Mean number of codes that a query of this process was compared with; None before the first search, and on a server.
+    searched_by
+        Number of queries of this process that were answered by each exact plan.
     columns
         Types of the columns of items by name: "number", "text" or "date".
     refinement
@@ -257,6 +259,7 @@ class IndexInfo:
     memory: Mapping[str, int] = field(default_factory=dict)
     tables_bytes: int = 0
     mean_compared: float | None = None
+    searched_by: Mapping[str, int] = field(default_factory=dict)
     columns: Mapping[str, ColumnType] = field(default_factory=dict)
     refinement: str | None = None
     refined_items: int = 0

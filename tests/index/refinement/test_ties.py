@@ -1,9 +1,5 @@
 """Sorting of refined searches, compared with NumPy."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from helpers.processor_features import WITHOUT_WIDE_REGISTERS, needs_x86, run_with_all_features, run_with_features
 from proxyhash.index.clusters.clustered import build_clustered_segment
 from proxyhash.index.clusters.segment import Segment, build_flat_segment
 from proxyhash.index.clusters.word_segment import build_word_segment
@@ -152,18 +149,8 @@ print(json.dumps(found))
 """
 
 
-def run_with_features(features: str | None, cache: str) -> dict[str, list[str]]:
-    """Return the ranks of refined searches in a process that uses only some features of the processor."""
-    environment = {**os.environ, "XDG_CACHE_HOME": cache}
-    if features is not None:
-        environment |= {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
-    ranks: dict[str, list[str]] = json.loads(done.stdout)
-    return ranks
-
-
-@pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="features of x86 processors")
-@pytest.mark.parametrize("features", ["+sse2,+popcnt", "+sse4.2,+popcnt,+avx,+avx2"])
-def test_results_are_equal_without_wide_registers(features: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    found = run_with_features(features, str(tmp_path_factory.mktemp("cache")))
-    assert found == run_with_features(None, os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
+@needs_x86
+@pytest.mark.parametrize("features", WITHOUT_WIDE_REGISTERS)
+def test_results_are_equal_without_wide_registers(features: str, tmp_path: Path) -> None:
+    found = run_with_features(PROGRAM, features, tmp_path)
+    assert found == run_with_all_features(PROGRAM)

@@ -2,29 +2,37 @@
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.table import Table
 
 from proxyhash.cli.index.opening import open_index, open_local_index
 from proxyhash.cli.output import SafeConsole, cell, print_line, print_result
-from proxyhash.cli.parameters import Json
+from proxyhash.cli.parameters import Int, Json
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.errors import DamagedError
 
+if TYPE_CHECKING:
+    from proxyhash.index import Index
 
-def info(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = False) -> None:
+
+def info(index_: Annotated[str, Parameter(name="index")], /, *, sample: Int | None = None, json_: Json = False) -> None:
     """Describe an index.
 
     Parameters
     ----------
     index_
         The folder of the index, or its address on a Milvus server.
+    sample
+        Search for the 10 nearest of so many random items, and print by which plans, and with how many codes a query is
+        compared.
     json_
         Print JSON instead of a table.
     """
-    with open_index(index_) as opened:
+    with open_index(index_) if sample is None else open_local_index(index_) as opened:
+        if sample is not None:
+            _search_sample(opened, sample)
         facts = opened.info()
     if json_:
         print(json.dumps(facts.as_dict(), indent=2))
@@ -48,7 +56,20 @@ def info(index_: Annotated[str, Parameter(name="index")], /, *, json_: Json = Fa
         rows.append(("on disk", f"{facts.bytes_on_disk / 1e6:,.1f} MB"))
     if facts.memory:
         rows.append(("in memory", ", ".join(f"{plan} {size / 1e6:,.1f} MB" for plan, size in facts.memory.items())))
+    if facts.mean_compared is not None:
+        plans = ", ".join(f"{count:,} by {plan}" for plan, count in facts.searched_by.items())
+        rows.append(("compared", f"{facts.mean_compared:,.0f} codes a query, the mean of {plans}"))
     _print_rows(rows)
+
+
+def _search_sample(index: "Index", count: int) -> None:
+    """Search for random items by their codes, as a process does that searches often."""
+    from proxyhash.utils.jit import cold_start
+
+    cold_start.end()
+    keys = [item.key for item in index.sample_items(count)]
+    if keys:
+        index.search(index.stored_queries(keys), refine=False)
 
 
 def _print_rows(rows: list[tuple[str, str]]) -> None:

@@ -502,6 +502,7 @@ class LocalIndex(Index):
                 plan_memory(len(self), self.bits, has_clusters=centroids is not None),
                 0 if planner is None else planner.tables.memory,
                 None if planner is None else planner.mean_compared,
+                {} if planner is None else planner.searched_by,
                 self.columns,
                 None if refinement is None else refinement.kind,
                 item_arrays.count_rows(self.store, rows_name(self.store.active_version)),

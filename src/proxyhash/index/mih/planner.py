@@ -1,6 +1,7 @@
 """Choice between the exact plans of a segment: a scan or clusters, and multi-index hashing."""
 
 import threading
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -37,13 +38,20 @@ class Planner:
         self._bits = bits
         self._lock = threading.Lock()
         self._ledger: Ledger | None = None
-        self._queries, self._compared = 0, 0
+        self._compared, self._plans = 0, Counter[str]()
         self.tables = TableCache(bits)
 
     @property
     def mean_compared(self) -> float | None:
         """Return the mean number of codes that a query was compared with; None before the first one."""
-        return self._compared / self._queries if self._queries else None
+        with self._lock:
+            return self._compared / self._plans.total() if self._plans else None
+
+    @property
+    def searched_by(self) -> dict[str, int]:
+        """Return how many queries were answered by each plan."""
+        with self._lock:
+            return dict(self._plans)
 
     def base_seconds(self, segment: Segment, queries: int, threads: int) -> float:
         """Return the expected seconds of so many queries by a scan, or by clusters like earlier ones."""
@@ -57,7 +65,7 @@ class Planner:
         hits = self._search(segment, request, plan) if request.rows is None else self._refine(segment, request, plan)
         assert hits.stats is not None
         with self._lock:
-            self._queries += len(request)
+            self._plans.update(hits.stats.plans)
             self._compared += int(hits.stats.compared.sum())
         return hits
 

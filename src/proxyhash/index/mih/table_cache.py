@@ -89,6 +89,8 @@ class TableCache:
             if built.flat is None:
                 parts = -(-self._bits // 64)
                 _check_memory(len(segment) * (24 * parts + 16), "A flat copy of the codes")
+                copies = "Copying %s codes of %d bits from clusters, to scan them: %.0f MB."
+                _log.info(copies, f"{len(segment):,}", self._bits, len(segment) * (8 * parts + 12) / 1e6)
                 built = replace(built, flat=_copy_flat(segment))
                 self._built = built
             assert built.flat is not None
