@@ -37,6 +37,8 @@ def benchmark(
     eval_on: Literal["test", "validation"] | None = None,
     epochs: Int | None = None,
     batch_size: Int | None = None,
+    lr: float | None = None,
+    backbone_lr: float | None = None,
     recipe: Path | None = None,
     tuned: Path | None = None,
     data_dir: Path | None = None,
@@ -89,6 +91,10 @@ def benchmark(
         Epochs of the methods that train networks.
     batch_size
         Images per step of these.
+    lr
+        Peak learning rate of heads and proxies.
+    backbone_lr
+        Peak learning rate of the backbone, with --finetune.
     recipe
         A .toml file with any of this, and with settings of the methods; options override it.
     tuned
@@ -117,7 +123,8 @@ def benchmark(
     given |= {"protocol": protocol, "folds": split_ints("folds", folds), "tags": tags, "backbone": backbone}
     given |= {"top": top, "denominator": denominator, "pretrained": pretrained, "image_size": image_size}
     given |= {"finetune": None if finetune is None else check_finetune(finetune), "eval_on": eval_on}
-    grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs, batch_size)
+    optim = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "backbone_lr": backbone_lr}
+    grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, optim)
     run: dict[str, Any] = {
         "tuned": tuned,
         "data_dir": data_dir,
@@ -218,7 +225,7 @@ def tune(
 
     given: dict[str, Any] = {"dataset": dataset, "methods": split_names(methods), "bits": split_ints("bits", bits)}
     given |= {"protocol": protocol, "folds": split_ints("folds", folds), "tags": tags, "backbone": backbone}
-    grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, epochs)
+    grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, {"epochs": epochs})
     check_writable(output / TUNED_FILE)
     console = status_console(stderr=True)
     with progress_bars() as progress:
@@ -237,14 +244,14 @@ def _choices(heading: str, best: "dict[str, Candidate]") -> list[str]:
     return [*([heading] if heading else []), *(f"{row}: {' '.join([label, *optim])}" for row, label, optim in rows)]
 
 
-def _grid(recipe: Path | None, given: dict[str, Any], epochs: int | None, batch_size: int | None = None) -> "Grid":
+def _grid(recipe: Path | None, given: dict[str, Any], optim: dict[str, Any]) -> "Grid":
     """Return the grid of a recipe, of the options, or of a recipe that options change."""
     from proxyhash.experiments import Grid
 
     if recipe is None and not {"dataset", "methods"} <= given.keys():
         raise InputError("Say what to compare: --dataset and --methods, or a --recipe.")
     grid = Grid(**given) if recipe is None else replace(Grid.from_toml(recipe), **given)
-    changes = {name: value for name, value in (("epochs", epochs), ("batch_size", batch_size)) if value is not None}
+    changes = {name: value for name, value in optim.items() if value is not None}
     return replace(grid, optim={**grid.optim, **changes}) if changes else grid
 
 
