@@ -5,13 +5,11 @@ python benchmarks/fit.py --only encode         some of: fit, encode, sample
 python benchmarks/fit.py --vectors mine.npy    another file than 1,000,000 synthetic vectors of 768 values
 """
 
-import multiprocessing
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +18,7 @@ from proxyhash.codes import top_k
 from proxyhash.data.vectors import read_vectors
 from proxyhash.methods import itq
 from proxyhash.training.vectors import fit_vectors
-from reporting import Row, options_of, run
+from reporting import Row, alone, options_of, run
 
 COUNT, WIDTH, LATENT, BITS = 1_000_000, 768, 96, 256
 TURNS = 2
@@ -38,12 +36,6 @@ def make_vectors(path: Path, count: int = COUNT) -> None:
         latent = random.standard_normal((size, LATENT), np.float32)
         values[first : first + size] = latent @ directions + random.standard_normal((size, WIDTH), np.float32)
     values.flush()
-
-
-def _alone(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a function in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(work, arguments)
 
 
 class PeakMemory:
@@ -99,8 +91,8 @@ def _products(path: Path) -> float:
 def fit_rows(path: Path) -> Iterator[Row]:
     fits, products = [], []
     for _ in range(TURNS):
-        products.append(_alone(_products, path))
-        fits.append(_alone(_fit, path))
+        products.append(alone(_products, path))
+        fits.append(alone(_fit, path))
     seconds, bare = min(each[0] for each in fits), min(products)
     peak = max(each[1] for each in fits) / MIB
     count, width = read_vectors(path).values.shape
@@ -135,8 +127,8 @@ def _multiply_and_pack(path: Path) -> float:
 def encode_rows(path: Path) -> Iterator[Row]:
     ours, bare = [], []
     for _ in range(TURNS):
-        bare.append(_alone(_multiply_and_pack, path))
-        ours.append(_alone(_encode, path))
+        bare.append(alone(_multiply_and_pack, path))
+        ours.append(alone(_encode, path))
     count = len(read_vectors(path))
     share = min(bare) / min(ours)
     note = f"{count / min(ours):,.0f} and {count / min(bare):,.0f} vectors/s"
@@ -158,10 +150,10 @@ def _recall(values: NDArray[np.float32], rotated: int) -> float:
 
 def sample_rows(path: Path) -> Iterator[Row]:
     values = np.array(read_vectors(path).values[:SAMPLED], np.float32)
-    whole = _alone(_recall, values, SAMPLED * BITS)
+    whole = alone(_recall, values, SAMPLED * BITS)
     for rows in (16_384, itq.MAX_ROTATED // BITS):
         begin = time.perf_counter()
-        recall = _alone(_recall, values, rows * BITS)
+        recall = alone(_recall, values, rows * BITS)
         note = f"recall@10 {recall:.4f} with a rotation fitted to {rows:,} rows, {whole:.4f} with all {len(values):,}"
         name = f"recall@10 lost by {rows:,} rows for the rotation"
         yield Row(name, whole - recall, "< 0.01", whole - recall < 0.01, time.perf_counter() - begin, note=note)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,6 +44,12 @@ def timed(work: Callable[..., Result], *arguments: Any, **named: Any) -> tuple[R
     begin = time.perf_counter()
     result = work(*arguments, **named)
     return result, time.perf_counter() - begin
+
+
+def alone(work: Callable[..., Result], *arguments: Any) -> Result:
+    """Return the result of a function of a module in a new process."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(work, arguments)
 
 
 def options_of(

@@ -31,6 +31,9 @@ def test_any_number_of_images_goes_in(tmp_path: Path) -> None:
     for count in (1, 2, 7, 64):
         pixels = np.random.default_rng(count).uniform(0, 255, (count, 3, 8, 8)).astype(np.float32)
         np.testing.assert_allclose(theirs(pixels), ours(pixels), atol=1e-5)
+        channels_last = pixels.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2)
+        np.testing.assert_array_equal(theirs(channels_last), theirs(pixels))
+        np.testing.assert_array_equal(ours(channels_last), ours(pixels))
     assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
 
 

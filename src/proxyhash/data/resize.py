@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyhash.utils.jit import jit
+from proxyhash.utils.parallel import over_slices
+
+SLICE = 8  # images that a thread resizes at once
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -35,7 +38,8 @@ def resize(images: NDArray[Any], size: int) -> Floats:
         return images.astype(np.float32)
     first, weights = triangle_filter(images.shape[1], size)
     resized = np.empty((len(images), size, size, 3), np.float32)
-    _resize(np.ascontiguousarray(images), first, weights, resized)
+    contiguous = np.ascontiguousarray(images)
+    over_slices(len(images), SLICE, lambda part: _resize(contiguous[part], first, weights, resized[part]))
     return resized
 
 

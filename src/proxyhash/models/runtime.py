@@ -20,7 +20,7 @@ BATCH_SIZE = 64  # large enough to fill the cores, small enough for their caches
 
 
 class InferenceBackend(Protocol):
-    """Pixels (n, 3, size, size) from 0 to 255 in, outputs (n, width) out."""
+    """Pixels (n, 3, size, size) from 0 to 255 in, contiguous or with the channels last in memory; outputs (n, width) out."""
 
     def __call__(self, pixels: Floats) -> Floats:
         """Run the network."""
@@ -51,7 +51,7 @@ def run_inference(
     for asked, batch in zip(batches, loaded, strict=True):
         done += len(asked)
         if len(batch.indices):
-            yield batch.indices, backend(np.ascontiguousarray(batch.images))
+            yield batch.indices, backend(batch.images)
         progress(work, done / len(wanted))
 
 
