@@ -23,6 +23,7 @@ def benchmark(
     *,
     dataset: str | None = None,
     methods: str | None = None,
+    goal: Annotated[Literal["known-classes", "new-classes"] | None, Parameter(name="--for")] = None,
     bits: str | None = None,
     seeds: Int | None = None,
     protocol: str | None = None,
@@ -62,6 +63,9 @@ def benchmark(
         A name from `proxyhash datasets`, or a folder.
     methods
         Names from `proxyhash methods`, with commas; with settings as in shclm:triplet=1.
+    goal
+        Method and optimizer settings for images of known or of new classes, as in `proxyhash train`. Other options override
+        them.
     bits
         Code lengths, with commas; by default 16,32,64.
     seeds
@@ -112,7 +116,7 @@ def benchmark(
     output
         The folder of the records.
     """
-    from proxyhash.training.config import check_finetune
+    from proxyhash.training.config import check_finetune, settings_for
 
     given: dict[str, Any] = {
         "dataset": dataset,
@@ -124,6 +128,10 @@ def benchmark(
     given |= {"top": top, "denominator": denominator, "pretrained": pretrained, "image_size": image_size}
     given |= {"finetune": None if finetune is None else check_finetune(finetune), "eval_on": eval_on}
     optim = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "backbone_lr": backbone_lr}
+    if goal is not None:
+        chosen = settings_for(goal, given["finetune"] or False)
+        given["methods"] = given["methods"] or (chosen.method,)
+        optim = {**chosen.optim, **{name: value for name, value in optim.items() if value is not None}}
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, optim)
     run: dict[str, Any] = {
         "tuned": tuned,

@@ -111,7 +111,7 @@ def _metrics(results: dict[str, Any]) -> dict[str, Any]:
         found["neighbor_recall"] = recall
     if "evaluating" in results:
         found["map"], found["accuracy"] = results["evaluating"]["map"], results["evaluating"]["accuracy"]
-    for title, name in (("comparing", "compared"), ("unseen classes", "unseen")):
+    for title, name in (("comparing", "compared"), ("unseen classes", "unseen"), ("new classes", "for_new_classes")):
         if title in results:
             found[name] = results[title]
     return found | {"indexed": results["indexing"]["items"]}
@@ -126,7 +126,11 @@ def _sentences(
     if "map" in metrics:
         accuracy = "" if metrics["accuracy"] is None else f", accuracy by nearest proxy {metrics['accuracy']:.3f}"
         lines.append(f"On held-out queries: mAP {metrics['map']:.3f}{accuracy}.")
-    for name, title in (("compared", "mAP of the compared methods"), ("unseen", "mAP on unseen classes")):
+    for name, title in (
+        ("compared", "mAP of the compared methods"),
+        ("unseen", "mAP on unseen classes"),
+        ("for_new_classes", "mAP on unseen classes by train --for new-classes"),
+    ):
         if name in metrics:
             lines.append(f"{title}: " + ", ".join(f"{method} {value:.3f}" for method, value in metrics[name].items()) + ".")
     lines += [f"{metrics['indexed']:,} images are in {paths.index}; the report is {paths.report}."]

@@ -26,7 +26,7 @@ from proxyhash.quickstart.embedding import CachedEmbedder
 from proxyhash.report import compare, write_page
 from proxyhash.report.gallery import load_gallery
 from proxyhash.training.checkpoint import CHECKPOINT
-from proxyhash.training.config import OptimConfig, TrainConfig
+from proxyhash.training.config import OptimConfig, TrainConfig, settings_for
 from proxyhash.training.run import run_folder, train_models
 from proxyhash.utils.progress import Progress
 from proxyhash.utils.random import permutation
@@ -90,11 +90,16 @@ class Pipeline:
 
     def compare(self, progress: Progress) -> dict[str, float]:
         """Compare the method with the baselines, and return the mAP of each."""
-        return self._compare(None, progress)
+        return self._compare(self._methods, None, progress)
 
     def compare_unseen(self, progress: Progress) -> dict[str, float]:
         """Compare on classes that are held out of training, and return the mAP of each method."""
-        return self._compare("transfer", progress)
+        return self._compare(self._methods, "transfer", progress)
+
+    def compare_for_new_classes(self, progress: Progress) -> dict[str, float]:
+        """Evaluate the settings for new classes on classes that are held out of training, and return the mAP."""
+        chosen = settings_for("new-classes", self.config.finetune)
+        return self._compare((chosen.method,), "transfer", progress, **chosen.optim)
 
     def index(self, progress: Progress) -> dict[str, Any]:
         """Add the images to the index; an index of an earlier model is upgraded first."""
@@ -136,12 +141,18 @@ class Pipeline:
         (hasher,) = train_models(train_config, self.paths.model, resume=resume, progress=progress).hashers
         return {"validation": hasher.metadata.get("validation", {})}
 
-    def _compare(self, protocol: str | None, progress: Progress) -> dict[str, float]:
+    @property
+    def _methods(self) -> tuple[str, ...]:
+        return (*self.config.baselines, self.config.method)
+
+    def _compare(
+        self, methods: tuple[str, ...], protocol: str | None, progress: Progress, **optim: Any
+    ) -> dict[str, float]:
         config = self.config
-        changes = {"epochs": config.epochs, "batch_size": config.batch_size}
+        changes = {**optim, "epochs": config.epochs, "batch_size": config.batch_size}
         grid = Grid(
             dataset=self.paths.images,
-            methods=(*config.baselines, config.method),
+            methods=methods,
             bits=(config.bits,),
             protocol=protocol,
             backbone=config.backbone,
@@ -150,7 +161,7 @@ class Pipeline:
             optim={name: value for name, value in changes.items() if value is not None},
         )
         records = run_grid(grid, self.paths.results, device=config.device, progress=progress)
-        return {record.trial["method"]: record.metrics["map"] for record in records}
+        return {record.trial["label"]: record.metrics["map"] for record in records}
 
     def _embedder(self, progress: Progress) -> CachedEmbedder | None:
         """Return what embeds from cached features, None for a model whose backbone was trained."""

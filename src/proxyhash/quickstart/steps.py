@@ -61,17 +61,8 @@ def quickstart_steps(config: QuickstartConfig, paths: OutputPaths, *, title: str
             Step("report", ("report", *gallery), paths.report, pipeline.report),
         ]
     methods = ",".join([*config.baselines, config.method])
-    comparing = (
-        "benchmark",
-        "--dataset",
-        paths.images,
-        "--methods",
-        methods,
-        *_shared_options(config),
-        *device,
-        "-o",
-        results,
-    )
+    options_of_grids = (*_shared_options(config), *device, "-o", results)
+    comparing = ("benchmark", "--dataset", paths.images, "--methods", methods, *options_of_grids)
     steps = [
         Step("training", training, paths.model, pipeline.train, pipeline.resume_training),
         Step("evaluating", ("evaluate", "model", model, "--save", *device), paths.model, pipeline.evaluate),
@@ -81,8 +72,11 @@ def quickstart_steps(config: QuickstartConfig, paths: OutputPaths, *, title: str
         steps.append(Step("calibrating", calibrating, paths.model / CALIBRATION, pipeline.calibrate))
     steps.append(Step("comparing", comparing, paths.results, pipeline.compare))
     if config.transfer:
-        transfer = (*comparing, "--protocol", "transfer")
-        steps.append(Step("unseen classes", transfer, paths.results, pipeline.compare_unseen))
+        transfer = ("--protocol", "transfer")
+        steps.append(Step("unseen classes", (*comparing, *transfer), paths.results, pipeline.compare_unseen))
+        if not config.finetune:  # a network that starts from random weights has nothing to keep for new classes
+            new_classes = ("benchmark", "--dataset", paths.images, "--for", "new-classes", *options_of_grids, *transfer)
+            steps.append(Step("new classes", new_classes, paths.results, pipeline.compare_for_new_classes))
     return [
         *steps,
         Step("indexing", indexing, paths.index, pipeline.index),

@@ -10,7 +10,7 @@ from proxyhash.codes.bits import MAX_BITS
 from proxyhash.methods import check_settings, get_method, parse_method
 from proxyhash.models.device import AUTO, check_device_name
 from proxyhash.models.precision import Precision, check_precision
-from proxyhash.training.goals import GoalSettings, Trained, goal_settings
+from proxyhash.training.goals import GoalSettings, goal_settings
 from proxyhash.utils.config import check_keys, check_table, from_mapping, read_toml
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.validation import check_int, shorten
@@ -292,7 +292,7 @@ class TrainConfig:
         values["finetune"] = check_finetune(values.get("finetune", False))
         chosen = GoalSettings(cls.method)
         if goal := values.pop("goal", None):
-            chosen = goal_settings(goal, _trained(values["finetune"]))
+            chosen = settings_for(goal, values["finetune"])
         method, settings = values.get("method"), values.get("settings", {})
         values["method"], own = parse_method(method or chosen.method)
         values["settings"] = _merge_settings(own, settings) if method else {**own, **settings}
@@ -365,10 +365,11 @@ def check_finetune(finetune: object) -> Finetune:
     return number
 
 
-def _trained(finetune: Finetune) -> Trained:
+def settings_for(goal: str, finetune: Finetune) -> GoalSettings:
+    """Return the method and the optimizer settings for a goal, see `goal_settings`, by what is trained of the backbone."""
     if is_partial(finetune):
-        return "upper stages"
-    return "everything" if finetune else "head"
+        return goal_settings(goal, "upper stages")
+    return goal_settings(goal, "everything" if finetune else "head")
 
 
 def is_partial(finetune: Finetune) -> bool:
