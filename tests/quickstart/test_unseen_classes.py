@@ -39,7 +39,7 @@ def test_settings_for_new_classes_retrieve_unseen_classes(paths: OutputPaths) ->
     assert for_new_classes[METHOD] > 0.9  # five classes: random codes have 0.2
 
 
-def test_command_of_the_step_does_the_same(paths: OutputPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_of_the_step_does_the_same(paths: OutputPaths) -> None:
     expected = Pipeline(CONFIG, paths, "photos").compare_for_new_classes(no_progress)
     (step,) = [step for step in quickstart_steps(CONFIG, paths) if step.title == "new classes"]
     words = [str(paths.folder / "other") if word == str(paths.results) else word for word in step.command]
