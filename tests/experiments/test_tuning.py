@@ -10,6 +10,7 @@ from proxyhash.cli.app import main
 from proxyhash.data import load_dataset, make_split
 from proxyhash.experiments import Grid, read_records
 from proxyhash.experiments.edges import Candidate, at_edge
+from proxyhash.experiments.records import RecordStore
 from proxyhash.experiments.run import run_grid, validation_split
 from proxyhash.experiments.trial import Trial
 from proxyhash.experiments.tuned import TUNED_FILE, tuned_grids
@@ -257,6 +258,37 @@ def test_settings_tuned_for_another_comparison_are_refused(tmp_path: Path) -> No
     with pytest.raises(InputError, match=r"tuned for image_size the default, not 16; run proxyhash tune for it\.$"):
         tune(replace(grid, image_size=16), tmp_path / "tuning")
     assert not (tmp_path / "records").exists()
+
+
+def test_settings_tuned_by_another_map_are_refused(tmp_path: Path) -> None:
+    grid = replace(GRID, methods=("lsh",), seeds=1)
+    capped = replace(grid, top=50, denominator="capped")
+    tune(capped, tmp_path / "tuning")
+    content = tomllib.loads((tmp_path / "tuning" / TUNED_FILE).read_text())
+    assert content["tuned_for"]["metric"] == "mAP@50[capped]"
+    (same,) = tuned_grids(capped, tmp_path / "tuning")
+    (record,) = run_grid(same, tmp_path / "records")
+    assert record.map_name == "mAP@50[capped]"
+    (other,) = tuned_grids(grid, tmp_path / "tuning")
+    with pytest.raises(InputError, match=r"tuned for metric mAP@50\[capped\], not the default; run"):
+        run_grid(other, tmp_path / "records")
+    text = (tmp_path / "tuning" / TUNED_FILE).read_text()
+    (tmp_path / "tuning" / TUNED_FILE).write_text(re.sub(r"\[tuned_for\]\n(\w+ = .*\n)+", "", text))
+    (found,) = tuned_grids(capped, tmp_path / "tuning")
+    assert found.tuned_for == content["tuned_for"], "the records beside it say it"
+
+
+def test_candidates_of_an_earlier_revision_are_computed_again(tmp_path: Path) -> None:
+    grid = replace(GRID, methods=("itq-cca",), seeds=1)
+    ((_, first),) = tune(grid, tmp_path / "first").items()
+    best = first["itq-cca"].label
+    for record in read_records(tmp_path / "first"):
+        wrong = 0.0 if record.trial["label"] == best else 0.999
+        old = replace(record, revision=0, metrics={**record.metrics, "map": wrong})
+        RecordStore(tmp_path / "second").append(old)
+    ((_, second),) = tune(grid, tmp_path / "second").items()
+    assert second["itq-cca"].label == best
+    assert {record.revision for record in read_records(tmp_path / "second")} == {1}
 
 
 def test_earlier_file_is_for_what_the_records_beside_it_are(tmp_path: Path) -> None:

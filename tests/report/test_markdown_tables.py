@@ -5,6 +5,7 @@ import pytest
 
 from helpers.records import RECORDS, make_record
 from proxyhash.experiments.records import Record, RecordStore
+from proxyhash.methods import parse_method
 from proxyhash.report.markdown_tables import fill_tables
 from proxyhash.utils.errors import InputError
 
@@ -98,7 +99,7 @@ def test_tables_of_the_docs_match_the_records(file: str) -> None:
 
 
 def candidate(label: str, value: float, revision: int, lr: float = 0.005, **changes: Any) -> Record:
-    trial = {**make_record(label, 32, value).trial, "optim": {"lr": lr}}
+    trial = {**make_record(label, 32, value).trial, "settings": parse_method(label)[1], "optim": {"lr": lr}}
     protocol = {"protocol": "cifar100-paper", "version": 1, "eval_on": "validation"}
     return make_record(label, 32, value, **{"trial": trial, "protocol": protocol, "revision": revision, **changes})
 
@@ -121,6 +122,19 @@ def test_table_of_revisions_has_the_best_candidate_before_and_after(candidates: 
     text = fill_tables("<!-- revisions tuning rows=csq -->\n<!-- end of records -->", candidates)
     assert "| csq | 65.0 | 2 | 70.0 | 3 | pairs=0.2, lr 0.03 |" in text
     assert fill_tables(text, candidates) == text
+
+
+def test_table_of_revisions_marks_the_best_candidate_at_an_edge(candidates: Path) -> None:
+    before, after = "csq:quantization=0.0001", "csq:pairs=0.2"
+    for label, value, revision, lr in ((before, 0.62, 1, 0.0015), (before, 0.66, 1, 0.03), (after, 0.72, 2, 0.09)):
+        RecordStore(candidates / "tuning").append(candidate(label, value, revision, lr=lr))
+    text = fill_tables("<!-- revisions tuning rows=csq -->\n<!-- end of records -->", candidates)
+    assert "| csq | 66.0 † | 4 | 72.0 † | 4 | pairs=0.2, lr 0.09 |" in text
+    assert "value that was tried \\(csq before: lr highest; csq after: lr highest\\)." in text
+    RecordStore(candidates / "tuning").append(candidate(after, 0.71, 2, lr=0.27))
+    text = fill_tables("<!-- revisions tuning rows=csq -->\n<!-- end of records -->", candidates)
+    assert "| 72.0 | 5 |" in text
+    assert "\\(csq before: lr highest\\)." in text
 
 
 def test_table_of_revisions_refuses_a_method_that_did_not_change(candidates: Path) -> None:

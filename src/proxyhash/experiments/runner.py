@@ -69,7 +69,7 @@ class TrialRunner:
 
     def purpose(self) -> dict[str, Any]:
         """Return what settings of this grid are tuned for."""
-        return tuned_for(self._data(), next(iter(self.splits.values())).protocol)
+        return tuned_for(self._data(), next(iter(self.splits.values())).as_dict())
 
     def work_dir(self, trial: Trial) -> Path:
         """Return the folder of the checkpoints of a trial."""

@@ -1,25 +1,35 @@
-"""The comparison that settings were tuned for: data set, protocol and network."""
+"""The comparison that settings were tuned for: data set, protocol, its mAP and network."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from proxyhash.cutoff import map_name
+from proxyhash.data import get_protocol
 from proxyhash.experiments.records import RecordStore
 from proxyhash.utils.errors import InputError
 
-KEYS = ("dataset", "protocol", "tags", "backbone", "pretrained", "image_size", "finetune")
+KEYS = ("dataset", "protocol", "metric", "tags", "backbone", "pretrained", "image_size", "finetune")
 _DEFAULTS = {"pretrained": True, "finetune": False}  # None for the others
 
 
-def tuned_for(data: Mapping[str, Any], protocol: str) -> dict[str, Any]:
+def tuned_for(data: Mapping[str, Any], protocol: Mapping[str, Any]) -> dict[str, Any]:
     """Return what settings are tuned for, from the data and the protocol of a record; defaults are left out.
+
+    The mAP is named if it has another cutoff or denominator than the protocol.
 
     Examples
     --------
-    >>> tuned_for({"name": "digits", "tags": None, "backbone": "convnet", "image_size": None, "finetune": False}, "holdout")
+    >>> data = {"name": "digits", "tags": None, "backbone": "convnet", "image_size": None, "finetune": False}
+    >>> tuned_for(data, {"protocol": "holdout"})
     {'dataset': 'digits', 'protocol': 'holdout', 'backbone': 'convnet'}
+    >>> tuned_for(data, {"protocol": "holdout", "top": 100, "denominator": "capped"})["metric"]
+    'mAP@100[capped]'
     """
-    found = {**data, "dataset": data["name"], "protocol": protocol}
+    name, dataset = protocol["protocol"], data["name"]
+    metric = map_name(protocol.get("top"), protocol.get("denominator", "relevant"))
+    usual = get_protocol(name, dataset).map_name
+    found = {**data, "dataset": dataset, "protocol": name, "metric": None if metric == usual else metric}
     return {key: found[key] for key in KEYS if found.get(key) is not None and found[key] != _DEFAULTS.get(key)}
 
 
@@ -47,7 +57,7 @@ def tuned_for_of_records(path: Path) -> dict[str, Any]:
         If there are none, or they are of several comparisons.
     """
     records = RecordStore(path.parent).read() if path.parent.is_dir() else []
-    found = [tuned_for(r.data, r.protocol["protocol"]) for r in records if r.protocol["eval_on"] == "validation"]
+    found = [tuned_for(r.data, r.protocol) for r in records if r.protocol["eval_on"] == "validation"]
     if not found or any(each != found[0] for each in found):
         raise InputError(
             f"{path} does not say what its settings were tuned for, and no records beside it do; run proxyhash tune again, "
@@ -57,4 +67,5 @@ def tuned_for_of_records(path: Path) -> dict[str, Any]:
 
 
 def _describe(key: str, value: Any) -> str:
-    return str(_DEFAULTS.get(key, "the default") if value is None else value).lower()
+    found = _DEFAULTS.get(key, "the default") if value is None else value
+    return str(found).lower() if isinstance(found, bool) else str(found)

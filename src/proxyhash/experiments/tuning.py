@@ -114,7 +114,8 @@ def tune(
     grid
         The rows, the data set and the training schedule. Seeds and evaluation split are not used.
     folder
-        Where records and tuned settings are written. Rows that an earlier call tuned stay in its files.
+        Where records and tuned settings are written. Rows that an earlier call tuned stay in its files. Stale records,
+        such as those of an earlier revision of a method, are computed again.
     data_dir
         The first place to look for a named data set.
     device
@@ -135,7 +136,8 @@ def tune(
         If the folder has settings that were tuned for another comparison.
     """
     dataset = load_dataset(grid.dataset, data_dir=data_dir, progress=progress)
-    run = partial(run_grid, folder=folder, data_dir=data_dir, device=device, progress=progress, report=report)
+    options: dict[str, Any] = {"data_dir": data_dir, "device": device, "rerun_stale": True}
+    run = partial(run_grid, folder=folder, **options, progress=progress, report=report)
     best, paths = {}, {fold: folder / _file_name(grid, dataset, fold) for fold in grid.folds}
     purpose = _purpose(grid, dataset)
     for path in paths.values():
@@ -156,7 +158,9 @@ def _file_name(grid: Grid, dataset: Dataset, fold: int) -> str:
 
 def _purpose(grid: Grid, dataset: Dataset) -> dict[str, Any]:
     protocol = get_protocol(grid.protocol or default_protocol(dataset), dataset.name)
-    return tuned_for({**asdict(grid), "name": dataset.name}, protocol.name)
+    given = {"top": grid.top, "denominator": grid.denominator}
+    cutoff = {name: getattr(protocol, name) if value is None else value for name, value in given.items()}
+    return tuned_for({**asdict(grid), "name": dataset.name}, {"protocol": protocol.name, **cutoff})
 
 
 def _scores(grid: Grid, run: Callable[[Grid], list[Record]], *, tags: bool) -> dict[str, dict[Candidate, float]]:

@@ -22,7 +22,11 @@ from proxyhash.utils.errors import InputError
 class MdshSettings(MethodSettings):
     """Settings of MDSH: by default the authors'."""
 
-    SEARCH_SPACE: ClassVar[SearchSpace] = ({}, {"pairs_from": 3}, {"pairs": 0.1})
+    SEARCH_SPACE: ClassVar[SearchSpace] = (  # in a training of at most 9 epochs, pairs=0.1 alone would have no effect
+        {},
+        {"pairs_from": 3},
+        {"pairs_from": 3, "pairs": 0.1},
+    )
 
     loss: Literal["binary", "softmax"] = "binary"  # softmax: the cross-entropy of a classifier (ours)
     pairs: float = 1.0  # beta, of the similar pairs; 0 for none

@@ -150,7 +150,7 @@ def _benchmarks(results: Path) -> Iterator[str]:
         made = json.loads(path.read_text(encoding="utf-8"))
         title, commit, date = (made.get(name) for name in ("title", "commit", "date"))
         where = describe_machine(made.get("machine", {})), commit or NOT_RECORDED, date or NOT_RECORDED
-        yield _row(f"`{_name(path, results)}`", escape_markdown(title or ""), *where)
+        yield _row(f"`{_name(path, results)}`", escape_markdown(title or path.stem.replace("-", " ")), *where)
     yield ""
 
 
