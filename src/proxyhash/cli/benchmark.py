@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.table import Table
 
-from proxyhash.cli.output import SafeConsole, cell, print_line, print_result, status_console
+from proxyhash.cli.output import SafeConsole, cell, print_line, print_result, show_log, status_console
 from proxyhash.cli.parameters import Device, Flag, Int, Json, split_ints, split_names
 from proxyhash.cli.progress import progress_bars
 from proxyhash.utils.atomic_io import check_writable
@@ -169,7 +169,7 @@ def run_shown(
     def report(record: "Record") -> None:
         console.print(_line(record))
 
-    with progress_bars() as progress:
+    with show_log("proxyhash.models"), progress_bars() as progress:
         options: dict[str, Any] = {"data_dir": data_dir, "models": models, "device": device, "rerun_stale": rerun_stale}
         runs = [run_grid(each, output, **options, progress=progress, report=report) for each in grids]
     return [record for records in runs for record in records]
@@ -236,7 +236,7 @@ def tune(
     grid = _grid(recipe, {key: value for key, value in given.items() if value is not None}, {"epochs": epochs})
     check_writable(output / TUNED_FILE)
     console = status_console(stderr=True)
-    with progress_bars() as progress:
+    with show_log("proxyhash.models"), progress_bars() as progress:
         options: dict[str, Any] = {"data_dir": data_dir, "device": device, "progress": progress}
         found = choose(grid, output, **options, report=lambda record: console.print(_line(record)))
     chosen = {
