@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 from proxyhash.codes.bits import Words
 from proxyhash.codes.kernels import popcount
 from proxyhash.utils.jit import jit
+from proxyhash.utils.parallel import over_slices
 
 Int64s = NDArray[np.int64]
+
+_WORDS_PER_SLICE = 1 << 14  # that a thread lists at a time: a million slots
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +56,18 @@ class SlotMask:
 
     def slots(self) -> Int64s:
         """Return the slots that may be found (count,), ascending."""
-        out = np.empty(self.count, np.int64)
-        _list_bits(self.words, out)
+        if not len(self.words):
+            return np.empty(0, np.int64)
+        starts = np.arange(0, len(self.words), _WORDS_PER_SLICE)
+        counts = np.add.reduceat(np.bitwise_count(self.words), starts, dtype=np.int64)
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        out = np.empty(ends[-1], np.int64)
+
+        def list_slice(part: slice) -> None:
+            number = part.start // _WORDS_PER_SLICE
+            _list_bits(self.words[part], 64 * part.start, out[ends[number] : ends[number + 1]])
+
+        over_slices(len(self.words), _WORDS_PER_SLICE, list_slice)
         return out
 
     def blocks(self, blocks: int, lanes: int) -> Words:
@@ -80,12 +93,12 @@ def unpack_bits(words: Words, count: int) -> NDArray[np.bool_]:
 
 
 @jit(nogil=True, skip_refcounts=True)
-def _list_bits(words: Words, out: Int64s) -> None:
-    """Write the numbers of the bits that are set in `words` (M,) to `out`."""
+def _list_bits(words: Words, first: int, out: Int64s) -> None:
+    """Write the numbers of the bits that are set in `words` (M,) to `out`, counted from `first`."""
     row = 0
     for word in range(len(words)):
         left = words[word]
         while left:
-            out[row] = 64 * word + np.int64(popcount((left & -left) - np.uint64(1)))
+            out[row] = first + 64 * word + np.int64(popcount((left & -left) - np.uint64(1)))
             left &= left - np.uint64(1)
             row += 1
