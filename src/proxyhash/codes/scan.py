@@ -15,6 +15,8 @@ from proxyhash.utils.validation import check_int
 
 MAX_QUERIES = 512  # that one pass over the database serves
 _MIN_RANGE = 64  # blocks of a range of the database that a thread searches
+_MAX_CACHED = 1 << 16  # planes of 64 bytes that stay in the caches of a core, so that each query may read them again
+_MIN_QUERIES = 8  # of a thread that searches a database in the caches: they find their limits once, not in every range
 _MIN_WORK = 1 << 17  # planes that a thread reads, or compares with eight queries: to hand work over takes longer than fewer
 _MAX_MERGED = 1024  # nearest items of a query that are merged from several ranges
 _MAX_CANDIDATES = 10_000_000  # in the buffers of a thread: 100 MB
@@ -99,7 +101,8 @@ def _map_tasks(
     """Yield slices of the queries with the results of `work` for each range of blocks, in order."""
     threads = available_threads() if threads is None else check_int("threads", threads, minimum=1)
     threads = min(threads, 1 + source.num_blocks * source.bits * (8 + queries) // (8 * _MIN_WORK))
-    ranges = max(1, min(threads, source.num_blocks // _MIN_RANGE)) if split else 1
+    is_cached = source.num_blocks * source.bits <= _MAX_CACHED and queries >= _MIN_QUERIES * threads
+    ranges = max(1, min(threads, source.num_blocks // _MIN_RANGE)) if split and not is_cached else 1
     size = max(1, min(max_queries, MAX_QUERIES, -(-queries // -(-threads // ranges))))
     slices = [slice(first, min(first + size, queries)) for first in range(0, queries, size)]
     bounds = [source.num_blocks * i // ranges for i in range(ranges + 1)]
