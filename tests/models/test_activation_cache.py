@@ -15,11 +15,12 @@ import torch
 from proxyhash.data import Dataset, SkippedItems, load_dataset
 from proxyhash.data.images import ArrayImages
 from proxyhash.data.transforms import get_transform
-from proxyhash.models import extraction, row_cache
+from proxyhash.models import extraction
 from proxyhash.models.activation_cache import cached_activations, to_inputs
 from proxyhash.models.backbones import create_backbone
 from proxyhash.models.backbones.base import Backbone
 from proxyhash.models.backbones.stages import split_stages
+from proxyhash.models.cache_kinds import PROGRESS
 from proxyhash.models.network import NormalizedBackbone
 from proxyhash.models.row_cache import RowCache
 from proxyhash.models.torch_backend import TorchBackend
@@ -232,7 +233,7 @@ def test_two_processes_fill_an_entry_once(tmp_path: Path, backbone: Backbone) ->
     cached_activations(
         small(), backbone, TRANSFORM, UPPER, folder=tmp_path, progress=lambda *_: pytest.fail("computed again")
     )
-    assert row_cache.MARK not in {path.name for path in tmp_path.rglob("*")}
+    assert PROGRESS not in {path.name for path in tmp_path.rglob("*")}
 
 
 def test_number_of_stages_out_of_range_is_refused(tmp_path: Path, backbone: Backbone) -> None:

@@ -31,6 +31,7 @@ Start here:
   proxyhash index add FOLDER --model MODEL --index INDEX   add images to an index
   proxyhash search INDEX query.jpg -k 20      find similar images
   proxyhash serve INDEX                       search in a browser or by HTTP
+  proxyhash cache                             list and delete cached features and activations
   proxyhash doctor                            installed packages, and how to install the others
   proxyhash proxies --help                    all options of a subcommand
 """
@@ -72,6 +73,7 @@ for _command in (
     "serve:serve",
     "demo:demo",
     "quickstart:quickstart",
+    "cache:cache",
     "doctor:doctor",
 ):
     app.command(f"proxyhash.cli.{_command}")

@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 from proxyhash.data.dataset import Dataset
 from proxyhash.data.skipped import SkippedItems
 from proxyhash.data.transforms import AugmentParams, Transform
+from proxyhash.models.cache_kinds import PROGRESS, lock_path
 from proxyhash.models.runtime import InferenceBackend, run_inference
 from proxyhash.utils.atomic_io import DISK_FULL_ADVICE, atomic_write, is_disk_full, make_folder, sync_folder
 from proxyhash.utils.errors import InputError
 from proxyhash.utils.formats import RELEASE, REQUIRES, check_format, dump_json, read_json
-from proxyhash.utils.locks import exclusive_lock
+from proxyhash.utils.locks import exclusive_lock, is_named
 from proxyhash.utils.progress import Progress
 
 SAVE_EVERY = 32  # batches between two saves
 READABLE = "readable.npy"
 CHECKSUMS = "checksums.json"
-MARK = "progress.json"  # of an interrupted extraction: the number of complete rows
 CRC_CHUNK = 1 << 24
 
 
@@ -107,11 +107,13 @@ class RowCache:
             raise self._damaged()
         if readable.shape != self.shape[:1] or readable.dtype != bool:
             raise self._damaged()
+        with suppress(OSError):  # of another user
+            os.utime(self.entry)  # when the entry was last used; not every disk notes that
         return CachedRows(values, readable, self.entry)
 
     def clear(self) -> None:
         """Delete all files of the entry, the complete rows first."""
-        for path in (self.path, self.part, self.entry / MARK, self.entry / READABLE, self.entry / CHECKSUMS):
+        for path in (self.path, self.part, self.entry / PROGRESS, self.entry / READABLE, self.entry / CHECKSUMS):
             path.unlink(missing_ok=True)
 
     def fill(
@@ -182,23 +184,29 @@ class RowCache:
         self.part.replace(self.path)
         sync_folder(self.entry)
         self._write_checksums()
-        (self.entry / MARK).unlink(missing_ok=True)
+        (self.entry / PROGRESS).unlink(missing_ok=True)
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """Wait until no other process fills the entry."""
-        path = self.entry.with_name(f".{self.entry.name}.lock")
+        path = lock_path(self.entry)
+        while True:
+            with self._open_lock(path) as handle, exclusive_lock(handle):
+                if not is_named(handle, path):  # deleted by the process that had the lock, and perhaps created anew
+                    continue
+                try:
+                    yield
+                finally:
+                    with suppress(OSError):  # Windows deletes no open file
+                        path.unlink(missing_ok=True)
+                return
+
+    def _open_lock(self, path: Path) -> BinaryIO:
         try:
             make_folder(self.entry.parent)
-            handle = path.open("ab")
+            return path.open("ab")
         except OSError as error:
             raise InputError(f"Cannot keep {self.name} in {self.entry}: {error.strerror}.") from error
-        with handle, exclusive_lock(handle):
-            try:
-                yield
-            finally:
-                with suppress(OSError):  # Windows deletes no open file
-                    path.unlink(missing_ok=True)
 
     @contextmanager
     def _open_part(self) -> Iterator[tuple[BinaryIO, int]]:
@@ -223,7 +231,7 @@ class RowCache:
     def _rows_done(self) -> int:
         """Return the number of complete rows of an interrupted extraction; 0 if its files are not valid."""
         try:
-            done = json.loads((self.entry / MARK).read_text(encoding="utf-8"))["done"]
+            done = json.loads((self.entry / PROGRESS).read_text(encoding="utf-8"))["done"]
             header = self._header()
             with self.part.open("rb") as handle:
                 is_ours = handle.read(len(header)) == header
@@ -233,7 +241,7 @@ class RowCache:
         is_valid = is_ours and type(done) is int and 0 <= done <= self.shape[0]
         if is_valid and size >= len(header) + done * self._row_bytes:
             return int(done)
-        (self.entry / MARK).unlink(missing_ok=True)
+        (self.entry / PROGRESS).unlink(missing_ok=True)
         return 0
 
     def _readable_rows(self) -> NDArray[np.bool_]:
@@ -257,7 +265,7 @@ class RowCache:
             handle.write(np.full(self.shape[1:], np.nan, self.dtype).tobytes())
 
     def _note(self, done: int) -> None:
-        with atomic_write(self.entry / MARK) as temporary:
+        with atomic_write(self.entry / PROGRESS) as temporary:
             temporary.write_text(json.dumps({"done": done}), encoding="utf-8")
 
     @property

@@ -36,6 +36,8 @@ def exclusive_lock(handle: IO[bytes] | FileIO) -> Iterator[None]:
 def try_lock(path: Path) -> Iterator[bool]:
     """Try to lock a file, which is created if needed; yield whether this process has the lock.
 
+    A file that was deleted meanwhile is not locked: another process may have created it again.
+
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with try_lock(Path(folder) / "lock") as one, try_lock(Path(folder) / "lock") as other:
@@ -47,7 +49,29 @@ def try_lock(path: Path) -> Iterator[bool]:
     except OSError as error:
         raise InputError(f"Cannot write {path}: {error.strerror}.") from error
     with handle:
-        yield _try_flock(handle)
+        yield _try_flock(handle) and is_named(handle, path)
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process has the lock of a file; the file is not created.
+
+    >>> is_locked(Path("no such file"))
+    False
+    """
+    try:
+        handle = path.open("rb+")
+    except OSError:
+        return False
+    with handle:
+        return not _try_flock(handle)
+
+
+def is_named(handle: IO[bytes] | FileIO, path: Path) -> bool:
+    """Return whether a path is that of an open file: the lock of a deleted file excludes nobody."""
+    try:
+        return os.path.samestat(os.fstat(handle.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _try_flock(handle: IO[bytes]) -> bool:

@@ -1,4 +1,4 @@
-"""Text of names that anybody may have chosen: file names, keys and labels."""
+"""Text for people: names that anybody may have chosen, such as file names, keys and labels, and sizes of files."""
 
 import re
 
@@ -29,6 +29,20 @@ def valid_text(text: str) -> str:
     caf\xe9.png
     """
     return _SURROGATES.sub(_escape, text)
+
+
+def format_bytes(count: int) -> str:
+    """Return a number of bytes in the unit that people read.
+
+    Examples
+    --------
+    >>> format_bytes(1_234_567_890), format_bytes(45_600_000), format_bytes(7_800), format_bytes(0)
+    ('1.2 GB', '45.6 MB', '7.8 kB', '0 bytes')
+    """
+    for size, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count} bytes"
 
 
 def _escape(match: re.Match[str]) -> str:
