@@ -46,15 +46,11 @@ def answer(capsys: pytest.CaptureFixture[str], command: str) -> dict[str, Any]:
 
 def test_table_has_a_row_for_each_entry_and_a_total(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     heading, features, activations, weights, compiled, empty, total = run(capsys, "")
-    assert heading.split() == "kind entry data set network shape size state last used".split()
-    assert features.split()[:6] == ["features", KEY, "digits", "convnet,", "8", "px"]
-    assert "100 x 4 " in features
-    assert " complete " in features
+    assert heading.split() == "kind entry contents size last used".split()
+    assert " ".join(features.split()).startswith(f"features {KEY} digits, convnet at 8 pixels; 100 x 4 ")
     assert features.rstrip().endswith(time.strftime("%Y-%m-%d"))
     assert activations.startswith(f"activations  {KEY[::-1]}")
-    assert "convnet, 8 px, upper 1 " in activations
-    assert "100 x 2 x 2 x 1 " in activations
-    assert " interrupted" in activations
+    assert "convnet at 8 pixels, below 1 upper stage; 100 x 2 x 2 x 1; interrupted" in activations
     assert "2.5 MB" in weights
     assert compiled.split()[:5] == ["compiled", "2", "folders", "3.0", "kB"]
     assert empty == ""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 cache = App(name="cache", help="List and delete what is stored in the cache: PROXYHASH_CACHE, or the user's cache folder.")
 
-_HEADINGS = ("kind", "entry", "data set", "network", "shape", "size", "state", "last used")
+_HEADINGS = ("kind", "entry", "contents", "size", "last used")
 
 
 @cache.default
@@ -103,7 +103,7 @@ def _sentences(done: "CacheClearing", *, dry_run: bool) -> list[str]:
 def _table(entries: "Sequence[CacheEntry]") -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in _HEADINGS:
-        is_whole = heading in {"entry", "size", "last used"}
+        is_whole = heading != "contents"
         table.add_column(heading, justify="right" if heading == "size" else "left", overflow="fold", no_wrap=is_whole)
     for entry in _merge_compiled(entries):
         table.add_row(*map(cell, _row(entry)))
@@ -121,22 +121,21 @@ def _merge_compiled(entries: "Sequence[CacheEntry]") -> "list[CacheEntry]":
 
 
 def _row(entry: "CacheEntry") -> tuple[str, ...]:
-    source, shape = entry.source, entry.shape
-    network = ""
+    last_used = f"{datetime.fromtimestamp(entry.last_used):%Y-%m-%d}"
+    return entry.kind, entry.short_name, _contents(entry), format_bytes(entry.num_bytes), last_used
+
+
+def _contents(entry: "CacheEntry") -> str:
+    """Return what is known of an entry, and its state unless it is complete."""
+    source, parts = entry.source, []
     if source is not None:
-        stages = "" if source.upper is None else f", upper {source.upper}"
-        network = f"{source.network}, {source.image_size} px{stages}"
-    state = entry.state if not entry.rows_done else f"{entry.state}, {entry.rows_done:,} done"
-    return (
-        entry.kind,
-        entry.short_name,
-        "" if source is None else source.dataset,
-        network,
-        "" if shape is None else " x ".join(f"{length:,}" for length in shape),
-        format_bytes(entry.num_bytes),
-        state,
-        f"{datetime.fromtimestamp(entry.last_used):%Y-%m-%d}",
-    )
+        stages = "" if source.upper is None else f", below {source.upper} upper stage{'s' * (source.upper > 1)}"
+        parts.append(f"{source.dataset}, {source.network} at {source.image_size} pixels{stages}")
+    if entry.shape is not None:
+        parts.append(" x ".join(f"{length:,}" for length in entry.shape))
+    if entry.state != "complete":
+        parts.append(entry.state if not entry.rows_done else f"{entry.state}, {entry.rows_done:,} done")
+    return "; ".join(parts)
 
 
 def _count(number: int) -> str:

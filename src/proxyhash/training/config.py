@@ -98,7 +98,7 @@ class OptimConfig:
     grad_clip: float = 5.0  # A guard against a single bad batch.
     checkpoint_seconds: float = 120.0  # A killed run loses at most this much.
     cached_crops: int = 1  # Each takes as much disk as the first.
-    pretrained_share: float = 0.0  # 0.25 retrieves new classes better, see docs/results.md.
+    pretrained_share: float = 0.0  # The trained weights alone.
 
     @classmethod
     def frozen(cls, **changes: Any) -> Self:
