@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyhash.codes.bits import Packed, Words
+from proxyhash.codes.bits import Packed, Words, empty_words
 from proxyhash.codes.bitsliced.kernels import Collected, Nearest, SlicedQueries, collect_blocks, nearest_blocks
 from proxyhash.codes.bitsliced.llvm_ops import WIDE_BLOCK, WIDE_WORDS
 from proxyhash.codes.bitsliced.slicing import CodeRows, code_rows, join_all, join_rows, slice_rows
@@ -157,7 +157,7 @@ class PlainCodes(PlaneSource):
     def chunks(self, first: int, last: int) -> Iterator[tuple[int, Words, Words]]:
         """Yield blocks that fit the cache."""
         size = max(1, _CHUNK_BYTES // (8 * WIDE_WORDS * self.bits))
-        planes = np.empty((min(size, last - first), self.bits, WIDE_WORDS), np.uint64)
+        planes = empty_words((min(size, last - first), self.bits, WIDE_WORDS))
         for begin in range(first, last, size):
             part = planes[: min(size, last - begin)]
             slice_rows(self.rows, WIDE_BLOCK * begin, part)
@@ -205,7 +205,7 @@ def slice_codes(rows: CodeRows, bits: int | None = None, blocks: int | None = No
     """Return codes `rows` (N, W) as bit planes: of all their bits and as many blocks as they need, unless it is given."""
     bits = 8 * rows.itemsize * rows.shape[1] if bits is None else bits
     blocks = -(-len(rows) // WIDE_BLOCK) if blocks is None else blocks
-    planes = np.empty((blocks, bits, WIDE_WORDS), np.uint64)
+    planes = empty_words((blocks, bits, WIDE_WORDS))
     slice_rows(rows, 0, planes)
     return SlicedCodes(planes, valid_slots(len(rows), blocks))
 
@@ -214,7 +214,7 @@ class SlicedCodesBuilder:
     """Bit planes of `count` codes that are appended part by part, so that little memory is needed beyond the result."""
 
     def __init__(self, count: int, bits: int) -> None:
-        self._planes = np.empty((-(-count // WIDE_BLOCK), bits, WIDE_WORDS), np.uint64)
+        self._planes = empty_words((-(-count // WIDE_BLOCK), bits, WIDE_WORDS))
         self._count, self._blocks = count, 0
         self._waiting = np.empty((0, -(-bits // 64)), np.uint64)  # codes of a block that is not full
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from proxyhash.codes.bits import Words
+from proxyhash.codes.bits import Words, empty_words
 from proxyhash.codes.bitsliced.llvm_ops import BLOCK
 from proxyhash.codes.search import check_radii, parallel_over_queries
 from proxyhash.codes.slot_mask import SlotMask, pack_bits, unpack_bits
@@ -187,7 +187,7 @@ def build_clustered_segment(
 def _allocate(centroids: Words, sizes: Int64s, below: int) -> Clusters:
     """Return clusters with room for so many codes each."""
     starts = np.concatenate([[0], np.cumsum(-(-sizes // BLOCK))])
-    planes = np.empty((starts[-1], 64 * centroids.shape[1] + 1, BLOCK // 64), np.uint64)
+    planes = empty_words((int(starts[-1]), 64 * centroids.shape[1] + 1, BLOCK // 64))
     spans, shells = np.full((len(centroids), 2), NO_SPAN, np.int16), np.empty((starts[-1], 2), np.int16)
     hidden = np.zeros((starts[-1], BLOCK // 64), np.uint64)
     return Clusters(centroids, starts, spans, shells, planes, hidden, empty_item_ids(BLOCK * starts[-1], below))
