@@ -239,6 +239,7 @@ FULL = "free some and run it again"
 
 
 def test_no_space_for_a_model(sentence: Sentence, monkeypatch: pytest.MonkeyPatch) -> None:
+    main(f"train photos {TRAIN} -o other".split())  # features are in the cache
     monkeypatch.setattr(os, "fsync", full)
     said = sentence(f"train photos {TRAIN} -o model")
     assert said.startswith("Cannot write ")
@@ -266,9 +267,11 @@ def test_no_space_for_an_index(sentence: Sentence, model: Path, monkeypatch: pyt
     assert FULL in sentence("index add photos --index photos.index")
 
 
-def test_no_space_for_features_or_anything_else(sentence: Sentence, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(np.lib.format, "open_memmap", full)
-    assert FULL in sentence(f"train photos {TRAIN} -o model")
+def test_no_space_for_features(sentence: Sentence, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", full)
+    said = sentence(f"train photos {TRAIN} -o model")
+    assert said.startswith("Cannot keep features in ")
+    assert FULL in said
 
 
 def test_a_closed_pipe_ends_in_silence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -206,7 +206,7 @@ class RowCache:
             make_folder(self.entry.parent)
             return path.open("ab")
         except OSError as error:
-            raise InputError(f"Cannot keep {self.name} in {self.entry}: {error.strerror}.") from error
+            raise self._refused(error, is_disk_full(error, self.entry.parent)) from error
 
     @contextmanager
     def _open_part(self) -> Iterator[tuple[BinaryIO, int]]:
@@ -225,8 +225,10 @@ class RowCache:
             with suppress(OSError):
                 self.clear()
                 self.entry.rmdir()
-            reason = DISK_FULL_ADVICE if is_full else error.strerror
-            raise InputError(f"Cannot keep {self.name} in {self.entry}: {reason}.") from error
+            raise self._refused(error, is_full) from error
+
+    def _refused(self, error: OSError, is_full: bool) -> InputError:
+        return InputError(f"Cannot keep {self.name} in {self.entry}: {DISK_FULL_ADVICE if is_full else error.strerror}.")
 
     def _rows_done(self) -> int:
         """Return the number of complete rows of an interrupted extraction; 0 if its files are not valid."""

@@ -157,13 +157,27 @@ def _benchmarks(results: Path) -> Iterator[str]:
 def _is_of(record: Record, grid: Grid) -> bool:
     """Return whether a record is of a recipe: all settings agree, except for those that are tuned."""
     data, trial, optim = record.data, record.trial, {name: value for name, value in grid.optim.items() if name != "lr"}
-    same = all(data[name] == getattr(grid, name) for name in ("backbone", "image_size", "finetune"))
+    same = all(data[name] == getattr(grid, name) for name in ("backbone", "image_size"))
+    is_partial = not isinstance(data["finetune"], bool)  # records have the number of stages that "last" stands for
+    same = same and (
+        is_partial
+        if grid.finetune == "last"
+        else (data["finetune"] == grid.finetune and isinstance(grid.finetune, bool) != is_partial)
+    )
     same = same and data["name"] == grid.dataset and data.get("pretrained", True) == grid.pretrained
     same = same and grid.tags in (None, data["tags"])  # an option of recipes for tags
     protocol = grid.protocol or default_protocol_of(grid.dataset, has_tags=data["tags"] is not None)
     same = same and record.protocol["protocol"] == protocol and record.protocol["eval_on"] == grid.eval_on
     same = same and trial["label"] in grid.methods and record.bits in grid.bits and trial["fold"] in grid.folds
     return same and all((trial["optim"] or optim).get(name) == value for name, value in optim.items())
+
+
+def _trains_same_stages(recorded: bool | int, wanted: bool | int | str) -> bool:
+    """Return whether a record trained of the backbone what a recipe says; records have the number that "last" stands for."""
+    is_partial = not isinstance(recorded, bool)
+    if wanted == "last":
+        return is_partial
+    return recorded == wanted and isinstance(wanted, bool) is not is_partial  # in Python, True equals one upper stage
 
 
 def _describe_data(data: dict[str, Any]) -> str:
