@@ -145,7 +145,9 @@ class Pipeline:
     def _methods(self) -> tuple[str, ...]:
         return (*self.config.baselines, self.config.method)
 
-    def _compare(self, methods: tuple[str, ...], protocol: str | None, progress: Progress, **optim: Any) -> dict[str, float]:
+    def _compare(
+        self, methods: tuple[str, ...], protocol: str | None, progress: Progress, **optim: Any
+    ) -> dict[str, float]:
         config = self.config
         changes = {**optim, "epochs": config.epochs, "batch_size": config.batch_size}
         grid = Grid(
