@@ -61,6 +61,8 @@ FORMS = [  # other than the defaults
     "drsch:affinity=features",
     "sdh:kernel=raw",
     "shclm:paper",
+    "shclm:reassign_every=1",
+    "crh:assignment=hungarian",
 ]
 TRAINED_FORMS = [label for label in FORMS if get_method(parse_method(label)[0]).trains]
 

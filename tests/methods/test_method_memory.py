@@ -13,7 +13,9 @@ IMAGES, CLASSES, BITS = 50_000, 100, 64
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["adsh", "cnnh", "dqn", "drsch", "dsdh", "hbmp", "hbmp-regress", "softmax-pq", "subic"])
+@pytest.mark.parametrize(
+    "name", ["adsh", "cnnh", "crh", "dqn", "drsch", "dsdh", "hbmp", "hbmp-regress", "shc", "softmax-pq", "subic"]
+)
 def test_steps_between_epochs_take_memory_linear_in_the_images(name: str) -> None:
     random = np.random.default_rng(0)
     labels = random.integers(0, CLASSES, IMAGES)

@@ -28,6 +28,9 @@ MOMENTUM: dict[str, Any] = {**FROZEN, "method": "mdsh", "settings": {"pairs_from
 MOMENTUM_FINETUNED: dict[str, Any] = {**FINETUNED, "method": "mdsh", "settings": {"pairs_from": 1}}
 OWN_LR: dict[str, Any] = {**FROZEN, "method": "bhc"}
 STEP_COUNT: dict[str, Any] = {**FROZEN, "method": "hashnet"}
+CENTERS_REASSIGNED: dict[str, Any] = {**FROZEN, "method": "crh"}
+PROXIES_REASSIGNED: dict[str, Any] = {**FROZEN, "method": "shclm", "settings": {"reassign_every": 1}}
+SEMANTIC_CENTERS: dict[str, Any] = {**FROZEN, "method": "shc"}
 
 
 @pytest.fixture(autouse=True)
@@ -55,9 +58,11 @@ def log_of(folder: Path) -> list[dict[str, float]]:
     ("config", "seconds"),
     [(FROZEN, 1e-9), (FINETUNED, 0.05), (MOMENTUM, 1e-9), (OWN_LR, 1e-9),
      *(pytest.param(*each, marks=pytest.mark.slow)
-       for each in ((FINETUNED, 1e-9), (FROZEN, 1000.0), (MOMENTUM_FINETUNED, 1e-9), (STEP_COUNT, 1e-9)))],
+       for each in ((FINETUNED, 1e-9), (FROZEN, 1000.0), (MOMENTUM_FINETUNED, 1e-9), (STEP_COUNT, 1e-9),
+                     (CENTERS_REASSIGNED, 1e-9), (PROXIES_REASSIGNED, 1e-9), (SEMANTIC_CENTERS, 1e-9)))],
     ids=["frozen", "fine-tuned", "momentum encoder", "learning rate of a method", "fine-tuned, every step",
-         "frozen, only epochs", "fine-tuned momentum encoder", "count of steps"],
+         "frozen, only epochs", "fine-tuned momentum encoder", "count of steps", "reassigned centers", "reassigned proxies",
+         "centers of predictions"],
 )  # fmt: skip
 def test_killed_run_resumes_bit_exactly(tmp_path: Path, config: dict[str, Any], seconds: float) -> None:
     whole = small_trainer(tmp_path / "whole", **config).fit()
