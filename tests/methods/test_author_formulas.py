@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from proxyhash.methods import HashingMethod, TrainingData, build_method
 from proxyhash.methods.csq import draw_centers
 from proxyhash.methods.hashnet import HashNet
-from proxyhash.models.heads import BatchNormHashHead, BatchNormHead, HashHead, HeadConfig
+from proxyhash.methods.hyp2 import code_cosine
+from proxyhash.models.heads import BatchNormHashHead, BatchNormHead, HashHead, HeadConfig, LinearHead
 
 Doubles = NDArray[np.float64]
 IMAGES, CLASSES, BITS = 12, 5, 8
@@ -249,3 +250,55 @@ def test_hashnet_is_a_likelihood_with_a_scale_that_grows_every_200_steps(tags: b
         assert loss(made, U, tags=tags) == pytest.approx(expected(step))
     made.on_epoch_end(lambda: torch.zeros(0), made.build_head(HeadConfig(3, BITS)))
     assert int(made.elapsed) == 2000  # epochs do not count
+
+
+@pytest.mark.parametrize("tags", [False, True])
+def test_hyp2_is_hinges_of_cosines_with_proxies_plus_irrelevant_pairs_of_tagged_images(tags: bool) -> None:
+    made = method("hyp2", tags=tags)
+    zeta = 0.0  # 5 classes: the words of [8, 3, 4] have the cosine 1 - 2 * 4 / 8
+    labels = (TAGS if tags else ONE_HOT).astype(bool)
+    cosines = unit(U) @ unit(array(made.get_parameter("weights"))).T
+    expected = (1 - cosines[labels]).mean() + np.maximum(0, cosines[~labels] - zeta).mean()
+    assert loss(method("hyp2", tags=tags, beta=0.0), U, tags=tags) == pytest.approx(float(expected))
+    several = TAGS[TAGS.sum(1) > 1].astype(int)
+    irrelevant = several @ several.T == 0
+    assert irrelevant.any()
+    pairs = unit(U[TAGS.sum(1) > 1]) @ unit(U[TAGS.sum(1) > 1]).T
+    added = 0.5 * np.maximum(0, pairs[irrelevant] - zeta).mean() if tags else 0.0
+    assert loss(made, U, tags=tags) == pytest.approx(float(expected + added))
+
+
+def test_threshold_of_hyp2_can_be_set() -> None:
+    made = method("hyp2", threshold=-0.3)
+    cosines = unit(U) @ unit(array(made.get_parameter("weights"))).T
+    own = ONE_HOT.astype(bool)
+    expected = (1 - cosines[own]).mean() + np.maximum(0, cosines[~own] + 0.3).mean()
+    assert loss(made, U) == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize(
+    ("classes", "bits", "cosine"),
+    [
+        (10, 64, -0.03125),
+        (20, 48, 0.0),
+        (21, 16, 0.0),
+        (21, 36, 1 / 18),
+        (38, 12, 1 / 3),
+        (80, 32, 0.125),
+        (100, 48, 1 / 12),
+    ],
+)
+def test_threshold_of_hyp2_is_that_of_the_authors_table(classes: int, bits: int, cosine: float) -> None:
+    assert code_cosine(classes, bits) == pytest.approx(cosine)
+
+
+def test_threshold_of_hyp2_is_defined_for_more_classes_than_codes() -> None:
+    assert code_cosine(1, 8) == -1
+    assert code_cosine(100, 4) == 0.5
+
+
+def test_head_and_proxies_of_hyp2_are_those_of_the_authors() -> None:
+    made = build_method("hyp2", TrainingData.from_arrays(64, None, np.arange(200) % 50), {"proxy_lr": 2.0})
+    assert type(made.build_head(HeadConfig(3, 64))) is LinearHead
+    assert float(made.get_parameter("weights").detach().std()) == pytest.approx(0.2, rel=0.05)
+    assert made.lr_factors() == {"weights": 2.0}

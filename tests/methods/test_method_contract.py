@@ -61,6 +61,7 @@ FORMS = [  # other than the defaults
     "drsch:affinity=features",
     "sdh:kernel=raw",
     "shclm:paper",
+    "hyp2:threshold=0.2:proxy_lr=5",
 ]
 TRAINED_FORMS = [label for label in FORMS if get_method(parse_method(label)[0]).trains]
 
