@@ -12,6 +12,7 @@ from proxyhash.methods import HashingMethod, TrainingData, build_method
 from proxyhash.methods.csq import draw_centers
 from proxyhash.methods.hashnet import HashNet
 from proxyhash.methods.hyp2 import code_cosine
+from proxyhash.methods.relahash import draw_centroids
 from proxyhash.models.heads import BatchNormHashHead, BatchNormHead, HashHead, HeadConfig, LinearHead
 
 Doubles = NDArray[np.float64]
@@ -302,3 +303,44 @@ def test_head_and_proxies_of_hyp2_are_those_of_the_authors() -> None:
     assert type(made.build_head(HeadConfig(3, 64))) is LinearHead
     assert float(made.get_parameter("weights").detach().std()) == pytest.approx(0.2, rel=0.05)
     assert made.lr_factors() == {"weights": 2.0}
+
+
+@pytest.mark.parametrize("tags", [False, True])
+def test_relahash_is_a_cross_entropy_of_positions_relative_to_the_batch(tags: bool) -> None:
+    made = method("relahash", tags=tags)
+    labels = (TAGS if tags else ONE_HOT).astype(np.float64)
+    centered = U - U.mean()
+    positions = np.sqrt(IMAGES / 16) * centered / np.sqrt((centered**2).sum())
+    p = softmax(8 * (positions @ unit(array(made.get_buffer("centroids"))).T - 0.5 * labels))
+    expected = -(labels / labels.sum(1, keepdims=True) * np.log(p)).sum(1).mean()
+    assert loss(made, U, tags=tags) == pytest.approx(float(expected), rel=1e-6)
+    assert isinstance(made.build_head(HeadConfig(3, BITS)), BatchNormHead)
+
+
+def test_relahash_of_the_authors_batches_has_their_scale() -> None:
+    made = build_method("relahash", TrainingData.from_arrays(BITS, None, np.arange(16) % 2), {"margin": 0.0}).double()
+    z = np.random.default_rng(2).standard_normal((16, BITS))
+    positions = (z - z.mean()) / np.linalg.norm(z - z.mean())
+    p = softmax(8 * positions @ unit(array(made.get_buffer("centroids"))).T)
+    labels = np.arange(16) % 2
+    found = made(torch.from_numpy(z), torch.from_numpy(labels), torch.arange(16))
+    assert float(found) == pytest.approx(float(-np.log(p[np.arange(16), labels]).mean()), rel=1e-6)
+
+
+def test_relahash_spreads_images_without_tags_over_all() -> None:
+    made = method("relahash", tags=True)
+    positions = np.sqrt(IMAGES / 16) * (U - U.mean()) / np.linalg.norm(U - U.mean())
+    p = softmax(8 * positions @ unit(array(made.get_buffer("centroids"))).T)
+    nothing = torch.zeros(IMAGES, CLASSES, dtype=torch.float64)
+    found = made(torch.from_numpy(U), nothing, torch.arange(IMAGES))
+    assert float(found) == pytest.approx(float(-np.log(p).mean()), rel=1e-6)
+
+
+def test_centroids_of_relahash_are_farther_apart_than_random_ones() -> None:
+    drawn = draw_centroids(10, 32, np.random.default_rng(0))
+    assert drawn.shape == (10, 32)
+    assert (np.abs(drawn) == 1).all()
+    assert distances(drawn).min() >= 14
+    np.testing.assert_array_equal(drawn, draw_centroids(10, 32, np.random.default_rng(0)))
+    assert distances(draw_centroids(2, 32, np.random.default_rng(0))).min() >= 0.61 * 32
+    assert distances(draw_centroids(5, 2, np.random.default_rng(0))).min() == 0  # there are 4 codes

@@ -62,6 +62,7 @@ FORMS = [  # other than the defaults
     "sdh:kernel=raw",
     "shclm:paper",
     "hyp2:threshold=0.2:proxy_lr=5",
+    "relahash:beta=50",
 ]
 TRAINED_FORMS = [label for label in FORMS if get_method(parse_method(label)[0]).trains]
 
