@@ -12,6 +12,7 @@ from proxyhash.methods import HashingMethod, TrainingData, build_method
 from proxyhash.methods.csq import draw_centers
 from proxyhash.methods.hashnet import HashNet
 from proxyhash.methods.hyp2 import code_cosine
+from proxyhash.methods.nested import Nested, distillation_loss
 from proxyhash.methods.relahash import draw_centroids
 from proxyhash.models.heads import BatchNormHashHead, BatchNormHead, HashHead, HeadConfig, LinearHead
 
@@ -344,3 +345,40 @@ def test_centroids_of_relahash_are_farther_apart_than_random_ones() -> None:
     np.testing.assert_array_equal(drawn, draw_centroids(10, 32, np.random.default_rng(0)))
     assert distances(draw_centroids(2, 32, np.random.default_rng(0))).min() >= 0.61 * 32
     assert distances(draw_centroids(5, 2, np.random.default_rng(0))).min() == 0  # there are 4 codes
+
+
+def distillation(short: Doubles, long: Doubles) -> float:
+    difference = unit(short @ short.T) - unit(long @ long.T)
+    return float((difference**2).sum() / len(short) ** 2)
+
+
+@pytest.mark.parametrize("tags", [False, True])
+def test_nested_is_csq_of_every_length_plus_distillation_from_the_next(tags: bool) -> None:
+    made = method("nested", tags=tags, shortest=2, distill=0.7)
+    assert isinstance(made, Nested)
+    assert made.lengths == [2, 4, 8]
+    expected = []
+    for number, bits in enumerate(made.lengths):
+        centers, nu = array(made.get_buffer(f"bases.{number}.centers")), np.tanh(U[:, :bits])
+        votes = (TAGS if tags else ONE_HOT) @ centers + 0.5 * array(made.get_buffer(f"bases.{number}.coin"))
+        bit = votes > 0
+        crossed = -np.where(bit, np.log((1 + nu) / 2), np.log((1 - nu) / 2)).mean()
+        expected.append(crossed + 1e-4 * quantization(nu))
+    expected += [0.7 * distillation(U[:, :2], U[:, :4]), 0.7 * distillation(U[:, :4], U)]
+    assert loss(made, U, tags=tags) == pytest.approx(sum(expected) / 3, rel=1e-6)
+
+
+def test_nested_code_of_one_length_is_csq() -> None:
+    plain = method("csq", pairs=0.0, quantization=1e-4)
+    assert loss(method("nested"), U) == pytest.approx(loss(plain, NU))
+
+
+def test_long_codes_of_nested_learn_nothing_from_the_distillation() -> None:
+    outputs = torch.from_numpy(U.copy()).requires_grad_()
+    distillation_loss(outputs[:, :4], outputs).backward()  # type: ignore[no-untyped-call]
+    found = array(outputs.grad)
+    assert (found[:, 4:] == 0).all()
+    step = np.zeros_like(U)
+    step[3, 1] = 1e-6
+    rise = distillation((U + step)[:, :4], U) - distillation((U - step)[:, :4], U)
+    assert found[3, 1] == pytest.approx(rise / 2e-6, rel=1e-4)
