@@ -28,6 +28,7 @@ MOMENTUM: dict[str, Any] = {**FROZEN, "method": "mdsh", "settings": {"pairs_from
 MOMENTUM_FINETUNED: dict[str, Any] = {**FINETUNED, "method": "mdsh", "settings": {"pairs_from": 1}}
 OWN_LR: dict[str, Any] = {**FROZEN, "method": "bhc"}
 STEP_COUNT: dict[str, Any] = {**FROZEN, "method": "hashnet"}
+SEVERAL_LENGTHS: dict[str, Any] = {**FROZEN, "method": "nested", "settings": {"base": "shclm", "shortest": 4}}
 
 
 @pytest.fixture(autouse=True)
@@ -53,11 +54,11 @@ def log_of(folder: Path) -> list[dict[str, float]]:
 
 @pytest.mark.parametrize(
     ("config", "seconds"),
-    [(FROZEN, 1e-9), (FINETUNED, 0.05), (MOMENTUM, 1e-9), (OWN_LR, 1e-9),
+    [(FROZEN, 1e-9), (FINETUNED, 0.05), (MOMENTUM, 1e-9), (OWN_LR, 1e-9), (SEVERAL_LENGTHS, 1e-9),
      *(pytest.param(*each, marks=pytest.mark.slow)
        for each in ((FINETUNED, 1e-9), (FROZEN, 1000.0), (MOMENTUM_FINETUNED, 1e-9), (STEP_COUNT, 1e-9)))],
-    ids=["frozen", "fine-tuned", "momentum encoder", "learning rate of a method", "fine-tuned, every step",
-         "frozen, only epochs", "fine-tuned momentum encoder", "count of steps"],
+    ids=["frozen", "fine-tuned", "momentum encoder", "learning rate of a method", "several code lengths",
+         "fine-tuned, every step", "frozen, only epochs", "fine-tuned momentum encoder", "count of steps"],
 )  # fmt: skip
 def test_killed_run_resumes_bit_exactly(tmp_path: Path, config: dict[str, Any], seconds: float) -> None:
     whole = small_trainer(tmp_path / "whole", **config).fit()
