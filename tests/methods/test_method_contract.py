@@ -63,6 +63,10 @@ FORMS = [  # other than the defaults
     "shclm:paper",
     "shclm:reassign_every=1",
     "crh:assignment=hungarian",
+    "hyp2:threshold=0.2:proxy_lr=5",
+    "relahash:beta=50",
+    "nested:base=shclm",
+    "nested:distill=0:shortest=4",
 ]
 TRAINED_FORMS = [label for label in FORMS if get_method(parse_method(label)[0]).trains]
 

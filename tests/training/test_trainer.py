@@ -31,6 +31,7 @@ STEP_COUNT: dict[str, Any] = {**FROZEN, "method": "hashnet"}
 CENTERS_REASSIGNED: dict[str, Any] = {**FROZEN, "method": "crh"}
 PROXIES_REASSIGNED: dict[str, Any] = {**FROZEN, "method": "shclm", "settings": {"reassign_every": 1}}
 SEMANTIC_CENTERS: dict[str, Any] = {**FROZEN, "method": "shc"}
+SEVERAL_LENGTHS: dict[str, Any] = {**FROZEN, "method": "nested", "settings": {"base": "shclm", "shortest": 4}}
 
 
 @pytest.fixture(autouse=True)
@@ -56,11 +57,12 @@ def log_of(folder: Path) -> list[dict[str, float]]:
 
 @pytest.mark.parametrize(
     ("config", "seconds"),
-    [(FROZEN, 1e-9), (FINETUNED, 0.05), (MOMENTUM, 1e-9), (OWN_LR, 1e-9),
+    [(FROZEN, 1e-9), (FINETUNED, 0.05), (MOMENTUM, 1e-9), (OWN_LR, 1e-9), (SEVERAL_LENGTHS, 1e-9),
      *(pytest.param(*each, marks=pytest.mark.slow)
        for each in ((FINETUNED, 1e-9), (FROZEN, 1000.0), (MOMENTUM_FINETUNED, 1e-9), (STEP_COUNT, 1e-9),
                      (CENTERS_REASSIGNED, 1e-9), (PROXIES_REASSIGNED, 1e-9), (SEMANTIC_CENTERS, 1e-9)))],
-    ids=["frozen", "fine-tuned", "momentum encoder", "learning rate of a method", "fine-tuned, every step",
+    ids=["frozen", "fine-tuned", "momentum encoder", "learning rate of a method", "several code lengths",
+         "fine-tuned, every step",
          "frozen, only epochs", "fine-tuned momentum encoder", "count of steps", "reassigned centers", "reassigned proxies",
          "centers of predictions"],
 )  # fmt: skip
