@@ -238,7 +238,7 @@ def test_model_of_images_without_labels_is_saved_and_loaded(
 ) -> None:
     monkeypatch.setenv("PROXYHASH_CACHE", str(tmp_path / "cache"))
     images = load_dataset("digits")
-    config = TrainConfig(bits=(8,), method=name, settings={"steps": 3, "hidden_dim": 0}, backbone="convnet")
+    config = TrainConfig(bits=(8,), method=name, settings={"steps": 3}, backbone="convnet")
     (hasher,) = train_hashers(images, None, config)
     hasher.save(tmp_path / "model")
     pixels = images.images.pixels_in_memory(np.arange(5))

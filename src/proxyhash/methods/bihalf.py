@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, mse_loss
 
 from proxyhash.methods.base import SearchSpace, TrainingData
@@ -25,7 +25,6 @@ class BiHalfSettings(FeatureTrainingSettings):
     steps: int = 5_000
     batch_size: int = 32
     weight_decay: float = 5e-4
-    hidden_dim: int | None = 0
 
     def __post_init__(self) -> None:
         """Check the ranges of all values."""
@@ -96,6 +95,7 @@ def bi_half_signs(u: Tensor) -> Tensor:
 def _take_raw_features(head: LinearHead, mean: Tensor, scale: float) -> None:
     """Correct a linear map of (q - mean) / scale so that it takes q."""
     layer = head.layers[0]
+    assert isinstance(layer, nn.Linear)
     weight = layer.weight.double() / scale
     layer.bias.copy_(layer.bias - weight @ mean.double())
     layer.weight.copy_(weight)

@@ -19,6 +19,7 @@ from proxyhash.methods.feature_training import (
 from proxyhash.methods.greedyhash import straight_through_signs
 from proxyhash.methods.registry import register_method
 from proxyhash.models.heads import Head, LinearHead
+from proxyhash.utils.validation import check_int
 
 EPSILON = 1e-8  # in logarithms, the authors'
 
@@ -34,7 +35,7 @@ class CibHashSettings(FeatureTrainingSettings):
     noise: float = 1.0  # of views, in standard deviations of each feature
     steps: int = 2_000
     batch_size: int = 64
-    hidden_dim: int | None = 1_024
+    hidden_dim: int = 1_024
 
     def __post_init__(self) -> None:
         """Check the ranges of all values."""
@@ -42,6 +43,7 @@ class CibHashSettings(FeatureTrainingSettings):
         check_range("temperature", self.temperature, above=True)
         check_range("weight", self.weight)
         check_range("noise", self.noise)
+        check_int("hidden_dim", self.hidden_dim, 0)
 
 
 @register_method(
@@ -65,7 +67,8 @@ def fit(data: TrainingData, settings: CibHashSettings) -> HeadEncoder:
     def loss(head: Head, batch: Tensor) -> Tensor:
         return cibhash_loss(head(views.draw(batch)), head(views.draw(batch)), settings.temperature, settings.weight)
 
-    return HeadEncoder("cibhash", train_head("CIBHash", data, features, settings, LinearHead, loss))
+    head = train_head("CIBHash", data, features, settings, LinearHead, loss, settings.hidden_dim)
+    return HeadEncoder("cibhash", head)
 
 
 def cibhash_loss(first: Tensor, second: Tensor, temperature: float, weight: float) -> Tensor:

@@ -18,6 +18,7 @@ from proxyhash.methods.feature_training import (
 )
 from proxyhash.methods.registry import register_method
 from proxyhash.models.heads import BatchNormHead, Head, HeadConfig
+from proxyhash.utils.validation import check_int
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class CrovcaSettings(FeatureTrainingSettings):
         check_range("rate", self.rate)
         check_range("distortion", self.distortion, above=True)
         check_range("noise", self.noise)
+        if self.hidden_dim is not None:
+            check_int("hidden_dim", self.hidden_dim, 0)
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ def fit(data: TrainingData, settings: CrovcaSettings) -> HeadEncoder:
         first, second = head(views.draw(batch)), head(views.draw(batch))
         return crovca_loss(first, second, settings.rate, settings.distortion)
 
-    return HeadEncoder("crovca", train_head("CroVCA", data, features, settings, BatchNormHead, loss))
+    hidden_dim = features.shape[1] if settings.hidden_dim is None else settings.hidden_dim
+    return HeadEncoder("crovca", train_head("CroVCA", data, features, settings, BatchNormHead, loss, hidden_dim))
 
 
 def crovca_loss(first: Tensor, second: Tensor, rate: float, distortion: float) -> Tensor:

@@ -34,14 +34,11 @@ class FeatureTrainingSettings(MethodSettings):
     batch_size: int = 64
     lr: float = 1e-3
     weight_decay: float = 0.0
-    hidden_dim: int | None = None
 
     def __post_init__(self) -> None:
         """Check the ranges of all values."""
         check_int("steps", self.steps, 1)
         check_int("batch_size", self.batch_size, 2)
-        if self.hidden_dim is not None:
-            check_int("hidden_dim", self.hidden_dim, 0)
         check_range("lr", self.lr, above=True)
         check_range("weight_decay", self.weight_decay)
 
@@ -69,6 +66,7 @@ def train_head(
     settings: FeatureTrainingSettings,
     build: Callable[[HeadConfig], Head],
     loss: Loss,
+    hidden_dim: int = 0,
 ) -> Head:
     """Train a head on features and return it in evaluation mode.
 
@@ -86,13 +84,14 @@ def train_head(
         Return the head of a configuration.
     loss
         The loss of the head on a batch of features.
+    hidden_dim
+        Units of the hidden layer; 0 for none.
 
     Raises
     ------
     InputError
         If weights are not finite in the end.
     """
-    hidden_dim = features.shape[1] if settings.hidden_dim is None else settings.hidden_dim
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(data.seed)
         head = build(HeadConfig(features.shape[1], data.bits, hidden_dim)).train()
@@ -102,7 +101,7 @@ def train_head(
     for step, batch in enumerate(islice(batches, settings.steps)):
         data.progress(f"training {title}", step / settings.steps)
         optimizer.zero_grad()
-        loss(head, features[torch.from_numpy(batch)]).backward()  # type: ignore[no-untyped-call]
+        loss(head, features[torch.from_numpy(batch)]).backward()
         optimizer.step()
         schedule.step()
     data.progress(f"training {title}", 1.0)
