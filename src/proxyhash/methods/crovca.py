@@ -103,7 +103,7 @@ def coding_rate(u: Tensor, distortion: float) -> Tensor:
     count, bits = u.shape
     unit = normalize(u)
     gram = torch.eye(bits, dtype=u.dtype, device=u.device) + bits / (count * distortion) * unit.T @ unit
-    half_logdet = torch.linalg.cholesky_ex(gram).L.diagonal().log().sum()
+    half_logdet: Tensor = torch.linalg.cholesky_ex(gram).L.diagonal().log().sum()
     return (bits + count) / (bits * count) * half_logdet
 
 
