@@ -33,6 +33,9 @@ FLOOR = {
     "first-features": 0.25,
     "itq": 0.5,
     "random-rotation": 0.4,
+    "bihalf": 0.4,
+    "cibhash": 0.5,
+    "crovca": 0.5,
     "random": 0.5,
     "learned": 0.6,
 }  # what labels add is asked of all others
