@@ -375,7 +375,7 @@ def test_nested_code_of_one_length_is_csq() -> None:
 
 def test_long_codes_of_nested_learn_nothing_from_the_distillation() -> None:
     outputs = torch.from_numpy(U.copy()).requires_grad_()
-    distillation_loss(outputs[:, :4], outputs).backward()  # type: ignore[no-untyped-call]
+    distillation_loss(outputs[:, :4], outputs).backward()
     found = array(outputs.grad)
     assert (found[:, 4:] == 0).all()
     step = np.zeros_like(U)

@@ -1,6 +1,7 @@
 """Memory of steps over the whole training set."""
 
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def test_steps_between_epochs_take_memory_linear_in_the_images(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["bihalf", "cibhash", "crovca"])
 def test_training_without_labels_holds_a_sample_of_the_features(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    features = np.ones((1_000_000, 16), np.float16)
+    features: Any = np.ones((1_000_000, 16), np.float16)
     features[::2] = 0
     fit_method(name, TrainingData(8, features[:64]), steps=1)  # imports are not counted
     monkeypatch.setattr(feature_training, "MAX_VALUES", 1 << 17)

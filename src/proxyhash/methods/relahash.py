@@ -85,7 +85,8 @@ class RelaHash(HashingMethod):
     def _relative_positions(self, embeddings: Tensor) -> Tensor:
         centered = embeddings - embeddings.mean()
         gamma = self.settings.scale * sqrt(len(embeddings))
-        return gamma * centered / centered.norm().clamp(min=1e-12)
+        positions: Tensor = gamma * centered / centered.norm().clamp(min=1e-12)
+        return positions
 
     def scores(self, embeddings: Tensor) -> Tensor:
         """Return the inner products with the centroids of length 1 (N, C)."""
