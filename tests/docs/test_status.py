@@ -37,4 +37,4 @@ def test_page_has_commit_date_and_seeds_of_a_recipe(tmp_path: Path) -> None:
     for record in RECORDS[:4]:  # lsh with one seed, shclm with up to two
         RecordStore(tmp_path / "mine").append(replace(record, data=data, date="2026-02-03", commit="0123abc"))
     line = next(line for line in status_page(tmp_path).splitlines() if line.startswith("| `cifar100` |"))
-    assert "| 2 of 37 | 16, 32 | 1 to 2 | 1 | 0123abc | 2026-02-03 | 0 |" in line
+    assert "| 2 of 47 | 16, 32 | 1 to 2 | 1 | 0123abc | 2026-02-03 | 0 |" in line

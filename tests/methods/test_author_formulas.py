@@ -11,7 +11,10 @@ from torch import Tensor, nn
 from proxyhash.methods import HashingMethod, TrainingData, build_method
 from proxyhash.methods.csq import draw_centers
 from proxyhash.methods.hashnet import HashNet
-from proxyhash.models.heads import BatchNormHashHead, BatchNormHead, HashHead, HeadConfig
+from proxyhash.methods.hyp2 import code_cosine
+from proxyhash.methods.nested import Nested, distillation_loss
+from proxyhash.methods.relahash import draw_centroids
+from proxyhash.models.heads import BatchNormHashHead, BatchNormHead, HashHead, HeadConfig, LinearHead
 
 Doubles = NDArray[np.float64]
 IMAGES, CLASSES, BITS = 12, 5, 8
@@ -249,3 +252,133 @@ def test_hashnet_is_a_likelihood_with_a_scale_that_grows_every_200_steps(tags: b
         assert loss(made, U, tags=tags) == pytest.approx(expected(step))
     made.on_epoch_end(lambda: torch.zeros(0), made.build_head(HeadConfig(3, BITS)))
     assert int(made.elapsed) == 2000  # epochs do not count
+
+
+@pytest.mark.parametrize("tags", [False, True])
+def test_hyp2_is_hinges_of_cosines_with_proxies_plus_irrelevant_pairs_of_tagged_images(tags: bool) -> None:
+    made = method("hyp2", tags=tags)
+    zeta = 0.0  # 5 classes: the words of [8, 3, 4] have the cosine 1 - 2 * 4 / 8
+    labels = (TAGS if tags else ONE_HOT).astype(bool)
+    cosines = unit(U) @ unit(array(made.get_parameter("weights"))).T
+    expected = (1 - cosines[labels]).mean() + np.maximum(0, cosines[~labels] - zeta).mean()
+    assert loss(method("hyp2", tags=tags, beta=0.0), U, tags=tags) == pytest.approx(float(expected))
+    several = TAGS[TAGS.sum(1) > 1].astype(int)
+    irrelevant = several @ several.T == 0
+    assert irrelevant.any()
+    pairs = unit(U[TAGS.sum(1) > 1]) @ unit(U[TAGS.sum(1) > 1]).T
+    added = 0.5 * np.maximum(0, pairs[irrelevant] - zeta).mean() if tags else 0.0
+    assert loss(made, U, tags=tags) == pytest.approx(float(expected + added))
+
+
+def test_threshold_of_hyp2_can_be_set() -> None:
+    made = method("hyp2", threshold=-0.3)
+    cosines = unit(U) @ unit(array(made.get_parameter("weights"))).T
+    own = ONE_HOT.astype(bool)
+    expected = (1 - cosines[own]).mean() + np.maximum(0, cosines[~own] + 0.3).mean()
+    assert loss(made, U) == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize(
+    ("classes", "bits", "cosine"),
+    [
+        (10, 64, -0.03125),
+        (20, 48, 0.0),
+        (21, 16, 0.0),
+        (21, 36, 1 / 18),
+        (38, 12, 1 / 3),
+        (80, 32, 0.125),
+        (100, 48, 1 / 12),
+    ],
+)
+def test_threshold_of_hyp2_is_that_of_the_authors_table(classes: int, bits: int, cosine: float) -> None:
+    assert code_cosine(classes, bits) == pytest.approx(cosine)
+
+
+def test_threshold_of_hyp2_is_defined_for_more_classes_than_codes() -> None:
+    assert code_cosine(1, 8) == -1
+    assert code_cosine(100, 4) == 0.5
+
+
+def test_head_and_proxies_of_hyp2_are_those_of_the_authors() -> None:
+    made = build_method("hyp2", TrainingData.from_arrays(64, None, np.arange(200) % 50), {"proxy_lr": 2.0})
+    assert type(made.build_head(HeadConfig(3, 64))) is LinearHead
+    assert float(made.get_parameter("weights").detach().std()) == pytest.approx(0.2, rel=0.05)
+    assert made.lr_factors() == {"weights": 2.0}
+
+
+@pytest.mark.parametrize("tags", [False, True])
+def test_relahash_is_a_cross_entropy_of_positions_relative_to_the_batch(tags: bool) -> None:
+    made = method("relahash", tags=tags)
+    labels = (TAGS if tags else ONE_HOT).astype(np.float64)
+    centered = U - U.mean()
+    positions = np.sqrt(IMAGES / 16) * centered / np.sqrt((centered**2).sum())
+    p = softmax(8 * (positions @ unit(array(made.get_buffer("centroids"))).T - 0.5 * labels))
+    expected = -(labels / labels.sum(1, keepdims=True) * np.log(p)).sum(1).mean()
+    assert loss(made, U, tags=tags) == pytest.approx(float(expected), rel=1e-6)
+    assert isinstance(made.build_head(HeadConfig(3, BITS)), BatchNormHead)
+
+
+def test_relahash_of_the_authors_batches_has_their_scale() -> None:
+    made = build_method("relahash", TrainingData.from_arrays(BITS, None, np.arange(16) % 2), {"margin": 0.0}).double()
+    z = np.random.default_rng(2).standard_normal((16, BITS))
+    positions = (z - z.mean()) / np.linalg.norm(z - z.mean())
+    p = softmax(8 * positions @ unit(array(made.get_buffer("centroids"))).T)
+    labels = np.arange(16) % 2
+    found = made(torch.from_numpy(z), torch.from_numpy(labels), torch.arange(16))
+    assert float(found) == pytest.approx(float(-np.log(p[np.arange(16), labels]).mean()), rel=1e-6)
+
+
+def test_relahash_spreads_images_without_tags_over_all() -> None:
+    made = method("relahash", tags=True)
+    positions = np.sqrt(IMAGES / 16) * (U - U.mean()) / np.linalg.norm(U - U.mean())
+    p = softmax(8 * positions @ unit(array(made.get_buffer("centroids"))).T)
+    nothing = torch.zeros(IMAGES, CLASSES, dtype=torch.float64)
+    found = made(torch.from_numpy(U), nothing, torch.arange(IMAGES))
+    assert float(found) == pytest.approx(float(-np.log(p).mean()), rel=1e-6)
+
+
+def test_centroids_of_relahash_are_farther_apart_than_random_ones() -> None:
+    drawn = draw_centroids(10, 32, np.random.default_rng(0))
+    assert drawn.shape == (10, 32)
+    assert (np.abs(drawn) == 1).all()
+    assert distances(drawn).min() >= 14
+    np.testing.assert_array_equal(drawn, draw_centroids(10, 32, np.random.default_rng(0)))
+    assert distances(draw_centroids(2, 32, np.random.default_rng(0))).min() >= 0.61 * 32
+    assert distances(draw_centroids(5, 2, np.random.default_rng(0))).min() == 0  # there are 4 codes
+
+
+def distillation(short: Doubles, long: Doubles) -> float:
+    difference = unit(short @ short.T) - unit(long @ long.T)
+    return float((difference**2).sum() / len(short) ** 2)
+
+
+@pytest.mark.parametrize("tags", [False, True])
+def test_nested_is_csq_of_every_length_plus_distillation_from_the_next(tags: bool) -> None:
+    made = method("nested", tags=tags, shortest=2, distill=0.7)
+    assert isinstance(made, Nested)
+    assert made.lengths == [2, 4, 8]
+    expected = []
+    for number, bits in enumerate(made.lengths):
+        centers, nu = array(made.get_buffer(f"bases.{number}.centers")), np.tanh(U[:, :bits])
+        votes = (TAGS if tags else ONE_HOT) @ centers + 0.5 * array(made.get_buffer(f"bases.{number}.coin"))
+        bit = votes > 0
+        crossed = -np.where(bit, np.log((1 + nu) / 2), np.log((1 - nu) / 2)).mean()
+        expected.append(crossed + 1e-4 * quantization(nu))
+    expected += [0.7 * distillation(U[:, :2], U[:, :4]), 0.7 * distillation(U[:, :4], U)]
+    assert loss(made, U, tags=tags) == pytest.approx(sum(expected) / 3, rel=1e-6)
+
+
+def test_nested_code_of_one_length_is_csq() -> None:
+    plain = method("csq", pairs=0.0, quantization=1e-4)
+    assert loss(method("nested"), U) == pytest.approx(loss(plain, NU))
+
+
+def test_long_codes_of_nested_learn_nothing_from_the_distillation() -> None:
+    outputs = torch.from_numpy(U.copy()).requires_grad_()
+    distillation_loss(outputs[:, :4], outputs).backward()
+    found = array(outputs.grad)
+    assert (found[:, 4:] == 0).all()
+    step = np.zeros_like(U)
+    step[3, 1] = 1e-6
+    rise = distillation((U + step)[:, :4], U) - distillation((U - step)[:, :4], U)
+    assert found[3, 1] == pytest.approx(rise / 2e-6, rel=1e-4)

@@ -33,6 +33,9 @@ FLOOR = {
     "first-features": 0.25,
     "itq": 0.5,
     "random-rotation": 0.4,
+    "bihalf": 0.4,
+    "cibhash": 0.5,
+    "crovca": 0.5,
     "random": 0.5,
     "learned": 0.6,
 }  # what labels add is asked of all others
@@ -61,6 +64,12 @@ FORMS = [  # other than the defaults
     "drsch:affinity=features",
     "sdh:kernel=raw",
     "shclm:paper",
+    "shclm:reassign_every=1",
+    "crh:assignment=hungarian",
+    "hyp2:threshold=0.2:proxy_lr=5",
+    "relahash:beta=50",
+    "nested:base=shclm",
+    "nested:distill=0:shortest=4",
 ]
 TRAINED_FORMS = [label for label in FORMS if get_method(parse_method(label)[0]).trains]
 

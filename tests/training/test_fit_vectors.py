@@ -131,6 +131,7 @@ def write(path: Path, values: Any) -> Path:
         ({}, "--bits 8 --method dpsh", "DPSH learns from labels, and there are none"),
         ({}, "--bits 8 --method itk", "did you mean itq"),
         ({}, "--bits 8 --lr 0.1", "ITQ trains no network, so lr has no effect"),
+        ({}, "--bits 8 --method cibhash --lr 0.1", "such as cibhash:lr=0.001, so lr has no effect"),
         ({}, "--bits 8 --method itq:iteration=3", "did you mean iterations"),
         ({}, "--bits 8 --labels short.npy", "there are 300 vectors and 5 labels"),
         ({}, "--bits 8 --tags short.npy", "there are 300 vectors and 5 tags"),

@@ -28,6 +28,10 @@ MOMENTUM: dict[str, Any] = {**FROZEN, "method": "mdsh", "settings": {"pairs_from
 MOMENTUM_FINETUNED: dict[str, Any] = {**FINETUNED, "method": "mdsh", "settings": {"pairs_from": 1}}
 OWN_LR: dict[str, Any] = {**FROZEN, "method": "bhc"}
 STEP_COUNT: dict[str, Any] = {**FROZEN, "method": "hashnet"}
+CENTERS_REASSIGNED: dict[str, Any] = {**FROZEN, "method": "crh"}
+PROXIES_REASSIGNED: dict[str, Any] = {**FROZEN, "method": "shclm", "settings": {"reassign_every": 1}}
+SEMANTIC_CENTERS: dict[str, Any] = {**FROZEN, "method": "shc"}
+SEVERAL_LENGTHS: dict[str, Any] = {**FROZEN, "method": "nested", "settings": {"base": "shclm", "shortest": 4}}
 
 
 @pytest.fixture(autouse=True)
@@ -53,11 +57,14 @@ def log_of(folder: Path) -> list[dict[str, float]]:
 
 @pytest.mark.parametrize(
     ("config", "seconds"),
-    [(FROZEN, 1e-9), (FINETUNED, 0.05), (MOMENTUM, 1e-9), (OWN_LR, 1e-9),
+    [(FROZEN, 1e-9), (FINETUNED, 0.05), (MOMENTUM, 1e-9), (OWN_LR, 1e-9), (SEVERAL_LENGTHS, 1e-9),
      *(pytest.param(*each, marks=pytest.mark.slow)
-       for each in ((FINETUNED, 1e-9), (FROZEN, 1000.0), (MOMENTUM_FINETUNED, 1e-9), (STEP_COUNT, 1e-9)))],
-    ids=["frozen", "fine-tuned", "momentum encoder", "learning rate of a method", "fine-tuned, every step",
-         "frozen, only epochs", "fine-tuned momentum encoder", "count of steps"],
+       for each in ((FINETUNED, 1e-9), (FROZEN, 1000.0), (MOMENTUM_FINETUNED, 1e-9), (STEP_COUNT, 1e-9),
+                     (CENTERS_REASSIGNED, 1e-9), (PROXIES_REASSIGNED, 1e-9), (SEMANTIC_CENTERS, 1e-9)))],
+    ids=["frozen", "fine-tuned", "momentum encoder", "learning rate of a method", "several code lengths",
+         "fine-tuned, every step",
+         "frozen, only epochs", "fine-tuned momentum encoder", "count of steps", "reassigned centers", "reassigned proxies",
+         "centers of predictions"],
 )  # fmt: skip
 def test_killed_run_resumes_bit_exactly(tmp_path: Path, config: dict[str, Any], seconds: float) -> None:
     whole = small_trainer(tmp_path / "whole", **config).fit()

@@ -101,7 +101,7 @@ def fit(
     changes = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "hidden_dim": hidden_dim}
     given = [option for option, value in changes.items() if value is not None]
     if given and not get_method(name).trains:
-        raise InputError(f"{get_method(name).title} trains no network, so {given[0]} has no effect; leave it out.")
+        raise get_method(name).option_error(given[0])
     options: dict[str, Any] = {"method": name, "settings": settings, "optim": OptimConfig.frozen(**changes)}
     with progress_bars() as progress:
         options |= {"labels": known, "normalize": normalize, "seed": seed, "device": device, "progress": progress}

@@ -57,9 +57,7 @@ class OrthoHash(HashingMethod):
         """Return the loss of a batch."""
         cosines = self._cosines(embeddings)
         present = (targets if self.has_tags else one_hot(targets, len(self.codes))).to(cosines.dtype)
-        logits = self.settings.scale * (cosines - self.settings.margin * present)
-        wanted = present / present.sum(1, keepdim=True).clamp(min=1)
-        return -(wanted * log_softmax(logits, dim=1)).sum(1).mean()
+        return margin_cross_entropy(cosines, present, self.settings.scale, self.settings.margin)
 
     def scores(self, embeddings: Tensor) -> Tensor:
         """Return the cosines (N, C)."""
@@ -67,3 +65,9 @@ class OrthoHash(HashingMethod):
 
     def _cosines(self, embeddings: Tensor) -> Tensor:
         return normalize(embeddings) @ normalize(self.codes).T
+
+
+def margin_cross_entropy(cosines: Tensor, present: Tensor, scale: float, margin: float) -> Tensor:
+    """Return the mean cross-entropy of s (cos - m y) with y / sum(y), for classes or tags y (N, C) of 0 and 1."""
+    wanted = present / present.sum(1, keepdim=True).clamp(min=1)
+    return -(wanted * log_softmax(scale * (cosines - margin * present), dim=1)).sum(1).mean()

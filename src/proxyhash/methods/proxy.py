@@ -1,6 +1,6 @@
 """Proxy losses of sections 3 and 4: the paper's method, and others around proxies."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -22,7 +22,14 @@ from proxyhash.losses import (
 )
 from proxyhash.losses.proxy_modules import TAU_OF_CLASSES, TAU_OF_TAGS, LossAroundProxies
 from proxyhash.methods.base import HashingMethod, MethodSettings, SearchSpace, TrainingData
+from proxyhash.methods.reassignment import (
+    check_every_class_has_images,
+    reassign,
+    similarity_of_embeddings,
+    similarity_of_features,
+)
 from proxyhash.methods.registry import register_method
+from proxyhash.models.heads import Head
 from proxyhash.proxies import ProxySet, class_mean_similarity, design_proxies, list_kinds, tag_similarity
 from proxyhash.proxies.kinds import get_kind
 from proxyhash.proxies.quality import measure_quality
@@ -81,6 +88,15 @@ class AssignedSettings(ProxySettings):
     }
 
     assignment: Literal["anneal", "greedy", "faq"] = "anneal"  # solver; greedy swaps are the paper's
+    reassign_every: int | None = None  # epochs, after which classes are assigned anew; None: never, as in the paper
+    reassign_until: int = 4  # epochs; those after it train for the last assignment
+    reassign_from: Literal["features", "embeddings"] = "features"  # what the last layer reads, or what it returns
+
+    def __post_init__(self) -> None:
+        """Check the epochs."""
+        if self.reassign_every is not None:
+            check_int("reassign_every", self.reassign_every, 1)
+        check_int("reassign_until", self.reassign_until, 1)
 
 
 @dataclass(frozen=True)
@@ -109,6 +125,7 @@ class ProxyMethod(HashingMethod):
 
     kind: ClassVar[str]  # of proxies
     settings: ProxySettings
+    epochs: Tensor
 
     def __init__(self, data: TrainingData, settings: ProxySettings) -> None:
         super().__init__(data, settings)
@@ -126,6 +143,12 @@ class ProxyMethod(HashingMethod):
             self.checkpoint_names["loss.frequencies"] = "frequencies"
         else:
             self.register_buffer("frequencies", torch.zeros(0))  # checkpoints have it
+        assigned = settings if isinstance(settings, AssignedSettings) else AssignedSettings()
+        self.reassignment = assigned if assigned.reassign_every is not None else None
+        if self.reassignment:
+            self.labels = data.require_labels()
+            check_every_class_has_images(self.labels)
+            self.register_buffer("epochs", torch.zeros((), dtype=torch.long))
 
     @property
     def weights(self) -> Tensor:
@@ -139,16 +162,35 @@ class ProxyMethod(HashingMethod):
             loss = loss + self.settings.triplet * self.triplet_loss(embeddings, targets)
         return loss
 
+    def on_epoch_end(self, embed: Callable[[], Tensor], head: Head) -> None:
+        """Assign the proxies anew, in the epochs in which the settings ask for it."""
+        settings = self.reassignment
+        if settings is None or settings.reassign_every is None:
+            return
+        self.epochs += 1
+        epoch = int(self.epochs)
+        if epoch > settings.reassign_until or epoch % settings.reassign_every:
+            return
+        if settings.reassign_from == "features":
+            similarity = similarity_of_features(embed, head, self.labels)
+        else:
+            similarity = similarity_of_embeddings(embed, self.labels)
+        weights = reassign(similarity, self._weights_as_array(), settings.assignment, self.designed.seed)
+        self.weights.copy_(torch.from_numpy(weights))
+
     def scores(self, embeddings: Tensor) -> Tensor:
         """Return the logits (N, C) without bias: the nearest proxy has the highest."""
         return proxy_logits(embeddings, self.weights, self.tau)
 
     def proxies(self) -> ProxySet:
-        """Return the proxies: as designed, or as learned so far."""
-        if not self.designed.trainable:
+        """Return the proxies: as designed, or as learned or reassigned so far."""
+        if not self.designed.trainable and self.reassignment is None:
             return self.designed
-        weights = self.weights.detach().cpu().numpy().astype(np.float32)
-        return ProxySet(weights.copy(), self.designed.kind, self.designed.seed, measure_quality(weights))
+        weights = self._weights_as_array()
+        return ProxySet(weights, self.designed.kind, self.designed.seed, measure_quality(weights))
+
+    def _weights_as_array(self) -> NDArray[np.float32]:
+        return self.weights.detach().cpu().numpy().astype(np.float32)  # a copy
 
 
 def class_similarity(data: TrainingData, source: str) -> NDArray[np.float64] | None:

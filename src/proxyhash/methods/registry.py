@@ -4,7 +4,7 @@ import json
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
 from typing import Any, Literal, TypeVar
@@ -45,6 +45,13 @@ class MethodInfo:
     def trains(self) -> bool:
         """Return whether the method trains a network."""
         return self.build is not None
+
+    def option_error(self, option: str) -> InputError:
+        """Return the error for an option of training that has no effect on this method, which trains no network."""
+        if "lr" in (field.name for field in fields(self.settings)):
+            own = f"{self.title} has settings of its own for its training, such as {self.name}:lr=0.001"
+            return InputError(f"{own}, so {option} has no effect; leave it out.")
+        return InputError(f"{self.title} trains no network, so {option} has no effect; leave it out.")
 
     def sort_key(self) -> tuple[str, int, str]:
         """Return what methods are listed by; those of one file keep their order."""
@@ -137,7 +144,7 @@ def list_methods(*, trains: bool | None = None) -> list[str]:
     Examples
     --------
     >>> list_methods(trains=False)
-    ['lsh', 'itq', 'itq-cca', 'random-rotation', 'ksh', 'sdh']
+    ['lsh', 'itq', 'itq-cca', 'random-rotation', 'ksh', 'sdh', 'bihalf', 'cibhash', 'crovca']
     """
     _discover_methods()
     found = [info for info in _METHODS.values() if trains is None or info.trains == trains]

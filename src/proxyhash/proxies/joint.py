@@ -67,21 +67,35 @@ def joint_corners(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Signs:
-    """Return corners (C, d) with at least `min_distance` between any two whose distances follow `similarity` (C, C).
+    """Return corners (C, d) with at least `min_distance` between any two whose distances follow `similarity` (C, C)."""
+    targets = target_distances(similarity, bits, min_distance)
+    return corners_at_distances(targets, bits, min_distance, code, generator(seed, "joint"), progress)
 
-    Bits are annealed from a random start. If the result violates the minimal distance, bits are annealed again from the
-    set that `code` returns, which satisfies it, and violations are rejected.
+
+def corners_at_distances(
+    targets: Floats,
+    bits: int,
+    min_distance: int,
+    code: Callable[[], Floats],
+    random: np.random.Generator,
+    progress: Progress = no_progress,
+) -> Signs:
+    """Return corners (C, d) with at least `min_distance` between any two and distances near `targets` (C, C).
+
+    The sum of squared differences to the targets, which must be symmetric, is annealed from a random start. If the result
+    violates the minimal distance, it is annealed again from the set that `code` returns, which satisfies it, and violations
+    are rejected.
     """
-    classes = len(similarity)
-    random = generator(seed, "joint")
+    classes = len(targets)
 
     def listen(fraction: float) -> None:
         progress(_WORK, fraction)
 
     start = np.where(random.random((classes, bits)) < 0.5, -1.0, 1.0)
-    targets = target_distances(similarity, bits, min_distance)
     found = anneal_bits(start, min_distance, _stages(classes, bits), random, target_distances=targets, progress=listen)
-    return found if smallest_distance(found) >= min_distance else refine_corners(similarity, code(), min_distance, random)
+    if smallest_distance(found) >= min_distance:
+        return found
+    return anneal_bits(code(), min_distance, _strict_stages(classes, bits), random, target_distances=targets)
 
 
 def refine_corners(
@@ -92,10 +106,13 @@ def refine_corners(
     The first `fixed` rows do not change, and the distances between them are ignored.
     """
     classes, bits = start.shape
-    stages = [AnnealingStage(stage.temperature, _FORBIDDEN, stage.flips) for stage in _stages(classes, bits)[_STAGES // 2 :]]
-    return anneal_bits(
-        start, min_distance, stages, random, target_distances=target_distances(similarity, bits, min_distance), fixed=fixed
-    )
+    targets = target_distances(similarity, bits, min_distance)
+    return anneal_bits(start, min_distance, _strict_stages(classes, bits), random, target_distances=targets, fixed=fixed)
+
+
+def _strict_stages(classes: int, bits: int) -> list[AnnealingStage]:
+    """Return the cooler half of the stages, without flips below the minimal distance."""
+    return [AnnealingStage(stage.temperature, _FORBIDDEN, stage.flips) for stage in _stages(classes, bits)[_STAGES // 2 :]]
 
 
 def _stages(classes: int, bits: int) -> list[AnnealingStage]:

@@ -269,14 +269,14 @@ class TrainConfig:
             check_optim(self.finetune, self.optim)
 
     def _check_untrained(self) -> None:
-        title, default = get_method(self.method).title, OptimConfig()
+        info, default = get_method(self.method), OptimConfig()
         if self.finetune:
-            raise InputError(f"{title} trains no network and cannot be fine-tuned.")
+            raise InputError(f"{info.title} trains no network and cannot be fine-tuned.")
         if self.precision is not None:
-            raise InputError(f"{title} trains no network, so precision has no effect; leave it out.")
+            raise info.option_error("precision")
         for name, value in asdict(self.optim).items():
             if value != getattr(default, name):
-                raise InputError(f"{title} trains no network, so {name} has no effect; leave it out.")
+                raise info.option_error(name)
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Self:

@@ -18,7 +18,7 @@ from proxyhash.data.images import Indices
 from proxyhash.data.protocols.split import drop_indices
 from proxyhash.data.transforms import Transform, get_transform
 from proxyhash.labels import ClassLabels, Labels
-from proxyhash.methods import LinearEncoder, TrainingData, build_method, get_method
+from proxyhash.methods import HeadEncoder, LinearEncoder, TrainingData, build_method, get_method
 from proxyhash.models.activation_cache import CachedActivations, cached_activations
 from proxyhash.models.backbones import create_backbone, pretraining_data
 from proxyhash.models.backbones.base import Backbone
@@ -228,9 +228,9 @@ def _fit_hashers(job: _Job) -> list[Hasher]:
     for bits in job.config.bits:
         data = replace(job.training_data(bits), features=features)
         encoder = fit_method(job.config.method, data, **job.config.settings)
-        if not isinstance(encoder, LinearEncoder):
+        if not isinstance(encoder, (LinearEncoder, HeadEncoder)):
             title = get_method(job.config.method).title
-            raise InputError(f"{title} gives no linear map, and a model holds no other.")
+            raise InputError(f"{title} gives neither a linear map nor a head, and a model holds nothing else.")
         hashers.append(job.hasher(bits, job.backbone, encoder.to_head()))
     return hashers
 

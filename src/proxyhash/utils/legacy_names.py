@@ -275,9 +275,16 @@ _TUNED_SCORE = re.compile(r"# ([^,\n]+?)((?:, \w+ \S+)*): mAP (\S+)")
 
 
 # Settings that methods have got since records were first written, with the values that were in force before.
+_ADDED_TO_ASSIGNED = {
+    "bias": False,
+    "assignment": "anneal",
+    "reassign_every": None,
+    "reassign_until": 4,
+    "reassign_from": "features",
+}
 ADDED_SETTINGS: Mapping[str, Mapping[str, Any]] = {
     **{method: {"bias": False} for method in _PROXY_METHODS},
-    **{method: {"bias": False, "assignment": "anneal"} for method in ("shclm", "scode")},
+    **dict.fromkeys(("shclm", "scode"), _ADDED_TO_ASSIGNED),
 }
 
 
