@@ -395,15 +395,19 @@ def _quickstart_result(answer: Any) -> Any:
 
 
 def quickstart_command_0_1(command: Sequence[str]) -> list[str]:
-    """Return the command of a step as release 0.1 wrote it: indexes had no refinement.
+    """Return the command of a step as release 0.1 wrote it: indexes had no refinement, and --finetune trained everything.
 
     >>> quickstart_command_0_1(["index", "add", "photos", "--refine", "code", "--prune"])
     ['index', 'add', 'photos', '--prune']
+    >>> quickstart_command_0_1(["train", "photos", "--finetune", "all", "--epochs", "3"])
+    ['train', 'photos', '--finetune', '--epochs', '3']
     """
     words = list(command)
     if "--refine" in words:
         first = words.index("--refine")
         del words[first : first + 2]
+    if "--finetune" in words:
+        del words[words.index("--finetune") + 1]
     return words
 
 
