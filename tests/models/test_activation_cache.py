@@ -203,7 +203,7 @@ def test_short_disk_is_refused_before_anything_is_written(
     tmp_path: Path, backbone: Backbone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    with pytest.raises(InputError, match=r"Activations of 20 images take .* in .*, and 0.0 MB are free: .* fewer stages"):
+    with pytest.raises(InputError, match=r"Activations of 20 images take .* in .*, and 1.0 kB are free: .* fewer stages"):
         cached_activations(small(20), backbone, TRANSFORM, UPPER, folder=tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

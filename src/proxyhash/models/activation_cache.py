@@ -24,6 +24,7 @@ from proxyhash.models.row_cache import CachedRows, DamagedCacheError, RowCache
 from proxyhash.models.runtime import InferenceBackend
 from proxyhash.utils.errors import InputError, ProxyhashWarning
 from proxyhash.utils.progress import Progress, no_progress
+from proxyhash.utils.text import format_bytes
 
 FORMAT = 1
 CROP_SEED = 0  # of the random crops: they are a part of the cache, not of a run
@@ -144,14 +145,11 @@ def _check_disk(missing: list[RowCache], folder: Path) -> None:
     what = f"Activations of {images:,} images{versions}"
     if needed > free:
         raise InputError(
-            f"{what} take {_gigabytes(needed)} in {folder}, and {_gigabytes(free)} are free: free some (proxyhash cache), "
+            f"{what} take {format_bytes(needed)} in {folder}, and {format_bytes(free)} are free: free some (proxyhash cache), "
             "set PROXYHASH_CACHE to a folder on another disk, or train fewer stages."
         )
-    LOGGER.info("%s take %s in %s, where %s are free.", what, _gigabytes(needed), folder, _gigabytes(free))
-
-
-def _gigabytes(count: int) -> str:
-    return f"{count / 1e9:,.1f} GB" if count >= 10**8 else f"{count / 1e6:,.1f} MB"
+    announced = "%s take %s in %s, where %s are free."
+    LOGGER.info(announced, what, format_bytes(needed), folder, format_bytes(free))
 
 
 def _fill(
@@ -162,7 +160,7 @@ def _fill(
     if crop:
         draws = draw_augment_params(len(dataset), CROP_SEED, crop)
         draws[:, 0] = 1.0  # no flip: training flips the maps
-    work = f"caching activations: {_gigabytes(rows.num_bytes)}" + (f", crop {crop + 1}" if crop else "")
+    work = f"caching activations: {format_bytes(rows.num_bytes)}" + (f", crop {crop + 1}" if crop else "")
     rows.fill(dataset, backend, transform, work, progress, draws)
 
 

@@ -158,12 +158,7 @@ def _is_of(record: Record, grid: Grid) -> bool:
     """Return whether a record is of a recipe: all settings agree, except for those that are tuned."""
     data, trial, optim = record.data, record.trial, {name: value for name, value in grid.optim.items() if name != "lr"}
     same = all(data[name] == getattr(grid, name) for name in ("backbone", "image_size"))
-    is_partial = not isinstance(data["finetune"], bool)  # records have the number of stages that "last" stands for
-    same = same and (
-        is_partial
-        if grid.finetune == "last"
-        else (data["finetune"] == grid.finetune and isinstance(grid.finetune, bool) != is_partial)
-    )
+    same = same and _trains_same_stages(data["finetune"], grid.finetune)
     same = same and data["name"] == grid.dataset and data.get("pretrained", True) == grid.pretrained
     same = same and grid.tags in (None, data["tags"])  # an option of recipes for tags
     protocol = grid.protocol or default_protocol_of(grid.dataset, has_tags=data["tags"] is not None)

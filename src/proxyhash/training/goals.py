@@ -21,8 +21,8 @@ class GoalSettings:
 
 _KNOWN, _NEW = "shclm:loss=bits", "joint:distance_share=0.5"
 _SLOW = {"epochs": 1, "lr": 0.0015, "backbone_lr": 0.0003}  # Features of new classes are lost by learning fast.
-# Chosen on held-out images and held-out classes of CIFAR-100 (docs/results.md, "Known or new classes"). Those for everything
-# are taken over from those for the upper stages.
+# docs/training.md, "Known or new classes", says which of them were chosen on held-out data, and which were not. Those for
+# everything are taken over from those for the upper stages.
 _SETTINGS: Mapping[tuple[Goal, Trained], GoalSettings] = {
     ("known-classes", "head"): GoalSettings(_KNOWN, {"lr": 0.03}),
     ("known-classes", "upper stages"): GoalSettings(_KNOWN),
