@@ -145,8 +145,8 @@ def _check_disk(missing: list[RowCache], folder: Path) -> None:
     what = f"Activations of {images:,} images{versions}"
     if needed > free:
         raise InputError(
-            f"{what} take {format_bytes(needed)} in {folder}, and {format_bytes(free)} are free: free some (proxyhash cache), "
-            "set PROXYHASH_CACHE to a folder on another disk, or train fewer stages."
+            f"{what} take {format_bytes(needed)} in {folder}, and {format_bytes(free)} are free: "
+            "free some (proxyhash cache), set PROXYHASH_CACHE to a folder on another disk, or train fewer stages."
         )
     announced = "%s take %s in %s, where %s are free."
     LOGGER.info(announced, what, format_bytes(needed), folder, format_bytes(free))
